@@ -10,15 +10,16 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, add_infill_rows, 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
-from mens_pipeline.corpus.extract.sources import commit_of
+from mens_pipeline.corpus.extract.sources import find_newest_commit
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
+from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.settings import DOMAINS, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, load_settings
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
@@ -29,20 +30,25 @@ from mens_pipeline.training.qlora_adapter import finish_run
 workspace, folder, cache = Path(sys.argv[1]), Path(sys.argv[2]), load_settings().cache_root
 wanted = dict(zip(("model_name_or_path", "max_steps"), sys.argv[3:], strict=False))
 
-# 1. Programs and pages become records; what does not train has a reason.
+# 1. Programs and pages become records. A record is a piece of a file that the front end accepts: the whole file, or
+# one declaration with what it needs. Every other file is dropped with a reason, a denied licence (`policy.licences`)
+# among them.
 policy = load_pipeline_config(PIPELINE_CONFIG)
-outcomes = list(extract_workspace(workspace, commit_of(workspace), policy=policy.licences))
+outcomes = list(extract_workspace(workspace, find_newest_commit(workspace), policy=policy.licences))
 records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
 dropped = [drop for outcome in outcomes for drop in outcome.drops]
 print(f"1. {len(outcomes)} files, {len(records)} records, dropped {len(dropped)}")
 
-# 2. Records become pairs of a prompt and a completion; whole files are held out.
+# 2. Records become pairs of a prompt and its completion. Functions that can run are called in processes that reach
+# nothing: some calls become examples in the prompt, others hidden tests. Whole files are held out, by a hash of their
+# paths, and nothing near to them trains.
 with BehaviourWorkers() as workers:
     pairs = list(make_pairs(records, workers))
     split = split_pairs({"pairs.jsonl": pairs}, Repetition(policy.validate_), policy.split, workers)
 print(f"2. {len(pairs)} pairs, {sum(pair.tests is not None for pair in pairs)} with hidden tests")
 
-# 3. What may train is mixed, with rows that complete code at a cursor.
+# 3. `config/mix.yaml` says in which shares the training rows are mixed, with rows that complete code at a cursor. The
+# folder gets them as JSON lines and as Parquet, with a report.
 mix = load_mix_config(MIX_CONFIG)
 sources = {source.path: SourceRows(split.train.get(source.path)) for source in mix.sources}
 infill = add_infill_rows(sources, split.heldout, mix)
@@ -50,7 +56,8 @@ report = write_mix(mix_sources(mix, sources), folder / TRAIN, {"infill": infill}
 write_jsonl(folder / HELDOUT, split.heldout)
 print(f"3. {report['total_emitted']} rows train, {len(split.heldout)} are held out")
 
-# 4. An adapter is trained, in a process of its own.
+# 4. `prepare_run` checks data, lengths, memory and disk before any weights load. A process of its own trains the
+# adapter; after an interruption the same call resumes.
 device = resolve_device(DeviceChoice.BEST)
 presets, domains = load_named(PRESETS), load_named(DOMAINS)
 recipe = resolve_recipe(
@@ -61,15 +68,18 @@ code = 0 if run.is_done else run_job(run.job_path)
 result = finish_run(run, None, code).result
 print(f"4. {result.num_steps} steps in {result.seconds:.0f} s, loss {result.train_loss:.3f}")
 
-# 5. It completes a held-out prompt; the parser lets no token pass after which no program can follow.
+# 5. The adapter completes a held-out prompt. `CONSTRAINED` allows only tokens after which a program can still follow,
+# so even an adapter of two steps writes one. `FREE` allows every token; `FALLBACK` constrains only where the free
+# completion does not parse.
 task = heldout_tasks(split.heldout)[0]
 conditions = Conditions(Decoding(max_new_tokens=160, syntax=Syntax.CONSTRAINED), device, cache / f"{device.kind}.lock")
-asked = prepare_generation("adapter", Adapter.open(folder / "run"), [task.request], conditions, folder / "asked")
-refuse_failure(folder / "asked", run_job(asked.job_path), "generation")
-(completion,) = read_models(folder / "asked" / COMPLETIONS, Completion)
+asked = prepare_generation("adapter", Adapter.open(folder / "run"), [task.request], conditions)
+job = GenerationJob(generations={"task": asked}, run_dir=folder / "asked", lock_path=conditions.lock_path)
+refuse_failure(folder / "asked", run_job(write_job(job)), "generation")
+(completion,) = read_models(job.completions("task"), Completion)
 print(f"5. {task.prompt}\n\n{completion.text}")
 
-# 6. The verdict: syntax, names and types, hidden tests.
+# 6. The same call scores the completions that a verdict is based on: syntax, names and types, hidden tests.
 (score,) = score_completions([task], [completion])
 tests = score.execution
 print(f"6. parses: {score.parses}; names and types: {score.semantic_error or 'no error'}")

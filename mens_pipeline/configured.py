@@ -83,8 +83,8 @@ def present_of(
         ConfigurationError: There is no such policy, or the benchmark cannot be read.
     """
     from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.config import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.conditions import Conditions  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise

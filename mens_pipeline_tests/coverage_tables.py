@@ -1,6 +1,6 @@
 """Write which tests show what into two documents: `python -m mens_pipeline_tests.coverage_tables`.
 
-A test says it itself, by `@pytest.mark.seed_row(12, 18)` for rows of `docs/seed-coverage.md` and by
+A test says it itself, by `@pytest.mark.seed_row(12, 18)` for rows of `docs/upstream.md` and by
 `@pytest.mark.threat("R1")` for rows of `docs/security.md`; the last column of their tables is made of that. All other
 columns are written by hand.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from mens_pipeline.settings import PROJECT_ROOT
 
-PAGES = {"seed_row": PROJECT_ROOT / "docs" / "seed-coverage.md", "threat": PROJECT_ROOT / "docs" / "security.md"}
+PAGES = {"seed_row": PROJECT_ROOT / "docs" / "upstream.md", "threat": PROJECT_ROOT / "docs" / "security.md"}
 """Marker -> page."""
 
 _TESTS = PROJECT_ROOT / "mens_pipeline_tests"

@@ -1,6 +1,7 @@
 """Write the reference pages of the documentation and the schemas: `python -m mens_pipeline_tests.reference`."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +15,9 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
 from mens_pipeline.delivery.retention import RetentionPolicy
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
-from mens_pipeline.scratch.tokenizer import COMPOUNDS, CONTROLS, EOS, PAD, UNK, VOCABULARY
+from mens_pipeline.scratch.tokenizer import COMPOUNDS, VOCABULARY
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 from mens_pipeline.training.presets import NamedRecipe
 from mens_pipeline.training.recipe import Recipe
@@ -160,51 +161,31 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
-_CONTROL_USES: Final = {PAD: "fills a row up", UNK: "a character without an id", EOS: "the end of a row"}
-_TOKENIZER: Final = """\
-# VoxTokenizer
-
-The tokenizer of the model that is made from scratch: 3 control ids, the 95 printable characters of ASCII
-(id = byte - 29), and 35 compounds. Written by `make docs` from the table itself.
-
-- **Matching** is greedy: at each place the longest compound that matches, else one character. Words have no borders:
-  `fn` is found in `fnord` as well.
-- **What comes back.** Every text of printable ASCII, ends of line and tabs: `decode(encode(text)) == text`.
-- **What does not.** Any other character, such as `é` or a carriage return, gives one `[UNK]`, which comes back as
-  U+FFFD. `num_unknown` counts them. A row whose completion holds one does not train, and is counted as `not_ascii`.
-- **Control ids** are never written by a text: `[EOS]` in a program is five characters.
-- **Which compounds.** Four named words of Vox, the markers of ChatML, layout, and 24 pieces of Vox, each the one that
-  shortened the golden programs most when it was its turn.
-
-`␣` is a blank, `\\n` an end of line, `\\t` a tab.
-
-| id | token | what |
-|---|---|---|
-{table}
-"""
+_COMPOUNDS: Final = re.compile(r"(?<=<!-- compounds, by `make docs` -->\n```text\n).*?(?=```)", re.DOTALL)
+_PER_LINE: Final = 6
 
 
-def tokenizer_page() -> str:
-    """Return `vox-tokenizer.md`: the table of ids."""
-    rows = [f"| {number} | {_as_code(token)} | {_use_of(number)} |" for number, token in enumerate(VOCABULARY)]
-    return _TOKENIZER.format(table="\n".join(rows))
+def upstream_page() -> str:
+    """Return `upstream.md` with the ids of VoxTokenizer's compounds; the rest of the page is written by hand."""
+    page = (FOLDER / "upstream.md").read_text(encoding="utf-8")
+    return _COMPOUNDS.sub(lambda _: compounds_text(), page)
 
 
-def _as_code(token: str) -> str:
-    written = token.replace("\n", "\\n").replace("\t", "\\t").replace("|", "\\|")
-    return f"`` {written} ``" if "`" in token else f"`{written.replace(' ', '␣')}`"
+def compounds_text() -> str:
+    """Return the compounds of VoxTokenizer after their ids, a few on each line."""
+    cells = [f"{number} {_visible(token)}".ljust(18) for number, token in enumerate(VOCABULARY) if token in COMPOUNDS]
+    lines = ("".join(cells[start : start + _PER_LINE]).rstrip() for start in range(0, len(cells), _PER_LINE))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _use_of(number: int) -> str:
-    if number < len(CONTROLS):
-        return _CONTROL_USES[number]
-    return "compound" if VOCABULARY[number] in COMPOUNDS else "character"
+def _visible(token: str) -> str:
+    return token.replace("\n", "\\n").replace("\t", "\\t").replace(" ", "␣")
 
 
 PAGES: Final = {
     "reference/commands.md": commands_page,
     "reference/settings.md": settings_page,
-    "vox-tokenizer.md": tokenizer_page,
+    "upstream.md": upstream_page,
 }
 
 

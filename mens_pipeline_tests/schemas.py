@@ -9,8 +9,8 @@ from typing import Final
 from pydantic import BaseModel
 
 from mens_pipeline.corpus.curate.figures import DataEvaluationDocument
-from mens_pipeline.delivery.agreement import MergeManifest, MergeReport
-from mens_pipeline.delivery.gguf_model import GgufReport
+from mens_pipeline.delivery.gguf import GgufReport
+from mens_pipeline.delivery.merge import MergeManifest, MergeReport
 from mens_pipeline.delivery.serving_handoff import HandedModel, ServingHandoff
 from mens_pipeline.evaluation.benchmark import Manifest
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK, ScoredCompletion

@@ -15,7 +15,9 @@ from mens_pipeline_tests import reference
 
 _MOST_README_BYTES = 9 * 1024
 _PAGES = [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted(PROJECT_ROOT.glob("docs/**/*.md"))]
-_LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_NAMED = re.compile(r"\bdocs/[\w/.-]+\.(?:md|py|yml|svg|png)\b")
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
@@ -53,12 +55,29 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "reference" / "commands.html").is_file()
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(PROJECT_ROOT).as_posix())
-def test_links_lead_to_files(page: Path) -> None:
-    """Also those of the two pages that are not part of the site."""
-    links = _LINK.findall(page.read_text(encoding="utf-8"))
+def _find_anchors(page: Path) -> set[str]:
+    """Return what mkdocs and GitHub make of the headings of a page, as far as both agree."""
+    headings = _HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
 
-    assert [link for link in links if not (page.parent / link).exists()] == []
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(PROJECT_ROOT).as_posix())
+def test_links_lead_to_headings_of_files(page: Path) -> None:
+    """Also those of the two pages outside the site."""
+    links = {(page.parent / link if link else page, anchor) for link, anchor in _LINK.findall(page.read_text("utf-8"))}
+
+    assert [target for target, _ in links if not target.exists()] == []
+    assert [(target, anchor) for target, anchor in links if anchor and anchor not in _find_anchors(target)] == []
+
+
+def test_pages_named_in_code_exist() -> None:
+    """In messages, docstrings, comments and configuration."""
+    places = ("*.*", "Makefile", "config/**/*.*", "docs/*.*", "mens_pipeline/**/*.py", "mens_pipeline/**/*.yaml")
+    texts = {path: path.read_text("utf-8") for place in places for path in PROJECT_ROOT.glob(place) if path.is_file()}
+    named = {(name, path.name) for path, text in texts.items() for name in _NAMED.findall(text)}
+
+    assert len(named) > 20
+    assert sorted(pair for pair in named if not (PROJECT_ROOT / pair[0]).is_file()) == []
 
 
 def test_the_readme_is_short() -> None:
@@ -67,9 +86,9 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_map_shows_every_package() -> None:
-    """The tree of how-it-works.md and the table of the README name the packages that there are."""
+    """The tree of CONTRIBUTING.md and the table of the README name the packages that exist."""
     packages = {path.parent.name for path in PROJECT_ROOT.glob("mens_pipeline/*/__init__.py")}
-    tree = (PROJECT_ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    tree = (PROJECT_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (row,) = re.findall(
         r"^\| `mens_pipeline/` \| (.+) \|$", (PROJECT_ROOT / "README.md").read_text("utf-8"), re.MULTILINE
     )

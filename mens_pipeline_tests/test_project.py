@@ -15,7 +15,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.every import every
 
 _PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
-_LONGEST_FILE = 400
+_LONGEST_FILE = 600
 _OF_THE_WHOLE = {"e2e", "language/semantics", "security", "soak"}
 """Folders of tests that are no package's; what `language.semantics` re-exports is tested in one."""
 _TOP_LEVEL = {
@@ -37,7 +37,7 @@ _TOP_LEVEL = {
 
 @every("path", _PYTHON)
 def test_files_are_small(path: Path) -> None:
-    """One idea a file fits into 400 lines."""
+    """A file holds one idea, in at most 600 lines."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE
 
 

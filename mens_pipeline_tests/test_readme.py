@@ -1,4 +1,4 @@
-"""What the README and the pages of the language and of the data show is what happens."""
+"""README and the pages of the language and of the data show what happens."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def _block(language: str, containing: str) -> str:
     return str(block)
 
 
-def test_check_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample file, checked, gives the sample output to the letter."""
     (tmp_path / "demo.vox").write_text(_block("vox", "@server"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -33,12 +33,13 @@ def test_check_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout + result.stderr == shown
 
 
-def test_the_first_command_of_the_readme_is_check() -> None:
-    """It takes seconds and no training, and says most of what the project is about."""
+def test_the_readme_begins_with_two_commands() -> None:
+    """A picture, then what shows it in half a minute, and what trains a model; figures come later."""
     readme = (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line.split("#")[0].strip() for line in re.findall(r"^\$ (.*)$", readme, re.MULTILINE)]
 
-    assert re.findall(r"^\$ (.*)$", readme, re.MULTILINE)[0] == ".venv/bin/mens check demo.vox"
-    assert readme.index("mens check") < readme.index("make demo")
+    assert commands[:2] == ["make demo", "make run"]
+    assert readme.index("![") < readme.index("$ make demo") < readme.index("95 %")
 
 
 def test_stream_answers_what_the_page_shows() -> None:

@@ -48,7 +48,7 @@ def extract(
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.extract.batches import Pool
-    from mens_pipeline.corpus.extract.sources import commit_of, find_source_roots
+    from mens_pipeline.corpus.extract.sources import find_newest_commit, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
         carried_records,
@@ -71,7 +71,7 @@ def extract(
         yield from carried.lines
         outcomes = extract_workspace(
             folder,
-            commit_of(folder),
+            find_newest_commit(folder),
             pool=pool,
             workspace=workspace,
             redaction=policy.redaction,
@@ -291,10 +291,10 @@ def stats(
 
     Exit code 0: the figures are printed. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.figures import statistics_of
+    from mens_pipeline.corpus.curate.figures import compute_statistics
 
     with open_rows(rows) as lines:
-        figures = statistics_of(lines)
+        figures = compute_statistics(lines)
     show(figures, _statistics_lines(figures), as_json=as_json)
 
 

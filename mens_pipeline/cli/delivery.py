@@ -12,19 +12,18 @@ from mens_pipeline.cli.options import REQUIRED, argument, declare_options, optio
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.configured import open_store
-from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import Settings, load_settings
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 if TYPE_CHECKING:
+    from mens_pipeline.delivery.agreement import Dtype
     from mens_pipeline.delivery.hub import PushPlan, Target
     from mens_pipeline.delivery.lineage import Link
-    from mens_pipeline.delivery.merge_source import MergeSource
-    from mens_pipeline.delivery.merged_model import PreparedMerge
+    from mens_pipeline.delivery.merge import MergeSource, PreparedMerge
 
 
 @declare_options
@@ -32,8 +31,10 @@ def merge(
     *,
     run_dir: Path | None = option(None, "The folder of a run of `mens train` [default: the champion].", metavar="DIR"),
     output: Path | None = option(None, "A folder that stands alone, to copy.", "--output", "-o", metavar="FOLDER"),
-    dtype: Dtype | None = option(None, "Of the weights [default: what it was evaluated in, which keeps every token]."),
-    gguf: GgufType | None = option(None, "Write it for llama.cpp and Ollama as well."),
+    dtype: Literal["float32", "bfloat16"] | None = option(
+        None, "Of the weights [default: what it was evaluated in, which keeps every token]."
+    ),
+    gguf: Literal["f32", "f16", "q8_0"] | None = option(None, "Write it for llama.cpp and Ollama as well."),
     prompts: int | None = option(None, "Held-out prompts that are compared [default: 12].", ge=1, metavar="N"),
     heldout: Path | None = option(None, "Held-out pairs [default: those that it was evaluated by].", metavar="FILE"),
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place."),
@@ -49,9 +50,8 @@ def merge(
 
     Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.delivery.gguf_model import build_gguf_model, refuse_unsupported
-    from mens_pipeline.delivery.merge_source import merge_source
-    from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference
+    from mens_pipeline.delivery.gguf import build_gguf_model, refuse_unsupported
+    from mens_pipeline.delivery.merge import build_merged_model, merge_source, refuse_difference
     from mens_pipeline.delivery.serving_handoff import (
         HANDOFF,
         Delivery,
@@ -96,20 +96,19 @@ def _prepare(  # noqa: PLR0917 - what the command was given
     store: ArtifactStore,
     settings: Settings,
     device: DeviceChoice,
-    dtype: Dtype | None,
+    dtype: "Dtype | None",
     heldout: Path | None,
     num_prompts: int | None,
 ) -> "PreparedMerge":
     from mens_pipeline.delivery.agreement import NUM_PROMPTS
-    from mens_pipeline.delivery.merge_source import prompts_of
-    from mens_pipeline.delivery.merged_model import prepare_merge
+    from mens_pipeline.delivery.merge import choose_prompts, prepare_merge
     from mens_pipeline.inference.prepare import Conditions, completion_fits
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
     chosen = choose_device(device, settings)
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
-    asked = prompts_of(
+    asked = choose_prompts(
         source,
         heldout,
         store,
@@ -168,7 +167,7 @@ def push(
 
 def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Settings, staging: Path) -> "PushPlan":
     from mens_pipeline.delivery import hub
-    from mens_pipeline.delivery.merge_source import merge_source
+    from mens_pipeline.delivery.merge import merge_source
 
     if what == "benchmark":
         return hub.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)
@@ -199,9 +198,9 @@ def lineage(
 
     Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
     """
-    from mens_pipeline.delivery.lineage import lineage_of
+    from mens_pipeline.delivery.lineage import trace_lineage
 
-    found = lineage_of(open_store(load_settings()), adapter)
+    found = trace_lineage(open_store(load_settings()), adapter)
     if as_json:
         print_json(asdict(found))
         return

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.infill import InfillTask
     from mens_pipeline.evaluation.results import InsertScore
     from mens_pipeline.evaluation.scores import Score
-    from mens_pipeline.inference.generation import Completion, Request
-    from mens_pipeline.inference.prepare import PreparedGeneration
+    from mens_pipeline.inference.generation import Completion, GenerationJob, Request
 
 DEMO: Final = PROJECT_ROOT / "data" / "demo"
 """The adapter, what it was made for, and what it is asked."""
@@ -121,16 +120,15 @@ def complete_here(
 
     conditions = Conditions(Decoding(max_new_tokens=most_tokens, syntax=Syntax.FALLBACK), device, device.lock_in(cache))
 
-    def launch(prepared: "PreparedGeneration") -> int:
-        return run_and_show(prepared.job_path, lambda _event: None, num_ranks=prepared.job.devices)
+    def launch(job: "GenerationJob") -> int:
+        return run_and_show(job.path, lambda _event: None, num_ranks=job.devices)
 
     with TemporaryDirectory(prefix="mens-") as folder, interruptible("run the same command again"):
-        work = Path(folder)
-        jobs = {
-            name: prepare_generation("adapter", adapter, some, conditions, work / name, label=name)
-            for name, some in requests.items()
+        asked = {
+            name: prepare_generation("adapter", adapter, prompts, conditions, label=name)
+            for name, prompts in requests.items()
         }
-        made = generate_all(jobs, ArtifactStore(work / "store"), launch)
+        made = generate_all(asked, ArtifactStore(Path(folder)), launch, conditions.lock_path)
         return [*as_served(completions_of(made.values()))]
 
 

@@ -16,7 +16,8 @@ from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, p
 from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig, Syntax
+from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.benchmark import Benchmark
     from mens_pipeline.evaluation.results import EvalResults
     from mens_pipeline.evaluation.trial import Trial
-    from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
+    from mens_pipeline.inference.generation import GenerationJob
+    from mens_pipeline.inference.prepare import Conditions
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
@@ -191,7 +193,6 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
             demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
             launch=_launch,
             log_line=log_line,
-            work=str(time.time_ns()),
             now=int(time.time()),
         )
     _put_into(run_dir, evaluation)
@@ -217,13 +218,13 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
     from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
-    from mens_pipeline.inference.endpoint import Endpoint, Ledger
+    from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
 
     name, key = str(options.run_dir), load_settings().evol_api_key
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
     ledger, limits = Ledger(folder / "replies.jsonl"), config.model_dump(include={"max_new_tokens", "temperature"})
-    generator = Endpoint(url, name, ledger, key, **limits)
+    generator = ChatEndpoint(url, name, ledger, key, **limits)
     system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
         tried = try_generator(generator, benchmark, system, config)
@@ -280,5 +281,5 @@ def _config(options: EvalOptions) -> EvaluationConfig:
         raise ConfigurationError(f"{where}: {errors_in(error)}. Correct the option.") from error
 
 
-def _launch(prepared: "PreparedGeneration") -> int:
-    return run_and_show(prepared.job_path, show_completions(), num_ranks=prepared.job.devices)
+def _launch(job: "GenerationJob") -> int:
+    return run_and_show(job.path, show_completions(), num_ranks=job.devices)

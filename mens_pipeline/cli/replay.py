@@ -1,6 +1,5 @@
 """`mens replay`: what an adapter would have written of the lines that came to a workspace later."""
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -50,7 +49,7 @@ def replay(
     if dry_run:
         _count(folder, since, limit, as_json=as_json)
         return
-    from mens_pipeline.inference.generation import EvaluationConfig
+    from mens_pipeline.evaluation.config import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions
     from mens_pipeline.promotion.replay import replay_history, replay_in
     from mens_pipeline.storage.yaml_file import load_model
@@ -67,8 +66,7 @@ def replay(
             number=limit,
             config=config,
             conditions=conditions,
-            launch=lambda prepared: run_and_show(prepared.job_path, show_completions(), num_ranks=prepared.job.devices),
-            work=str(time.time_ns()),
+            launch=lambda job: run_and_show(job.path, show_completions(), num_ranks=job.devices),
         )
     results = replay_in(made.path)
     if as_json:

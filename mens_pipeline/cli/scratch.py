@@ -108,9 +108,8 @@ def _group() -> None:
 
 def _prepare(options: ScratchOptions) -> "PreparedScratch":
     from mens_pipeline.promotion.policy import load_gate_policy
-    from mens_pipeline.scratch.merge import scratch_sources
     from mens_pipeline.scratch.recipe import ScratchRecipe
-    from mens_pipeline.scratch.run import prepare_scratch
+    from mens_pipeline.scratch.run import prepare_scratch, scratch_sources
 
     recipe = ScratchRecipe.from_values(dict(values_of(options).values()))
     settings = load_settings()
@@ -176,7 +175,7 @@ def merge_weights(
 
     Exit code 0: done. 1: refused, with the reason. 2: the command was misused.
     """
-    from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
+    from mens_pipeline.scratch.run import merge_scratch, scratch_sources
 
     models = scratch_sources(sources, last)
     manifest = merge_scratch(models, output_dir)

@@ -112,10 +112,10 @@ def serve(options: ServeOptions) -> None:
     from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
     from mens_pipeline.serving import server
     from mens_pipeline.serving.completions import Defaults
-    from mens_pipeline.serving.queue import Limits
+    from mens_pipeline.serving.queue import ServerLimits
 
     settings = load_settings()
-    address = server.address_of(options.host, options.port)
+    address = server.resolve_address(options.host, options.port)
     token = settings.serve_token if options.token_env == _TOKEN else secret_of(options.token_env)
     access = server.access_to(address, token, options.token_env)
     store = open_store(settings)  # with its credentials and keys, which are taken out next
@@ -124,7 +124,7 @@ def serve(options: ServeOptions) -> None:
     served = _choose_model(options, store, chosen)
     path = served.evaluated.adapter_path or served.evaluated.base_path
     log_line(f"loading {served.name}, {served.fingerprint}, from {path}")
-    limits = Limits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
+    limits = ServerLimits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
     defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
     accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)
     with _holding(chosen, settings.cache_root, options.port):
@@ -139,13 +139,13 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
-    from mens_pipeline.delivery.merge_source import SCRATCH, lane_of
+    from mens_pipeline.delivery.merge import SCRATCH, read_lane
     from mens_pipeline.scratch.run import MODEL
     from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 
     if options.model is not None:
         return merged_model(options.model, device)
-    if options.run_dir is not None and lane_of(options.run_dir) == SCRATCH:
+    if options.run_dir is not None and read_lane(options.run_dir) == SCRATCH:
         return merged_model(options.run_dir / MODEL, device)
     if options.run_dir is not None:
         return adapter_model(Adapter.open(options.run_dir), device)

@@ -16,7 +16,7 @@ from mens_pipeline.configured import open_store
 from mens_pipeline.settings import RETENTION, link_pages_at, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.delivery.retention import Decision, Plan
+    from mens_pipeline.delivery.retention import RetentionDecision, RetentionPlan
 
 
 app = typer.Typer(name="store", cls=ListingGroup, help="What the pipeline keeps.", no_args_is_help=True)
@@ -38,7 +38,7 @@ def prune(
     """
     from mens_pipeline.delivery import retention
 
-    def show(plan: "Plan") -> None:
+    def show(plan: "RetentionPlan") -> None:
         print_line(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
 
     store = open_store(load_settings())
@@ -103,7 +103,7 @@ def _become(command: list[str]) -> NoReturn:
         raise typer.BadParameter(f"{command[0]}: {error.strerror}.") from error
 
 
-def _text(plan: "Plan", *, applied: bool) -> str:
+def _text(plan: "RetentionPlan", *, applied: bool) -> str:
     lines = [
         f"{d.action:<6}  {d.item.kind:<16}  {d.item.key[:12]:<12}  {_size(d.item.num_bytes):>9}  {_label(d)}{d.reason}"
         for d in plan.decisions
@@ -113,11 +113,11 @@ def _text(plan: "Plan", *, applied: bool) -> str:
     return "\n".join([*lines, verdict])
 
 
-def _label(decision: "Decision") -> str:
+def _label(decision: "RetentionDecision") -> str:
     return f"{decision.item.name}: " if decision.item.name else ""
 
 
-def _json(plan: "Plan", *, applied: bool) -> str:
+def _json(plan: "RetentionPlan", *, applied: bool) -> str:
     rows: list[dict[str, Any]] = [
         {
             "action": decision.action,

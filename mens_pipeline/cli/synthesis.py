@@ -13,13 +13,13 @@ from mens_pipeline.cli.terminal import interruptible, log_line, print_json, prin
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
+from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
+from mens_pipeline.inference.generation import program_in
 from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount
-    from mens_pipeline.corpus.evolution.examine import Seeds
+    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount, Seeds
     from mens_pipeline.language import Mode
     from mens_pipeline.language.interpreter import ProgramReport
 
@@ -153,11 +153,18 @@ def evol(options: EvolOptions) -> None:
 def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
-    from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
+    from mens_pipeline.corpus.evolution.evolve import (
+        Budget,
+        EvolutionPlan,
+        Neighbours,
+        Reading,
+        Session,
+        evolve,
+        sort_seeds,
+    )
     from mens_pipeline.evaluation.benchmark import protected_pairs
     from mens_pipeline.evaluation.judge import FEATURES
-    from mens_pipeline.inference.endpoint import Endpoint, Ledger
+    from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
     from mens_pipeline.language.interpreter import Sandbox
 
     url, model = options.endpoint or settings.evol_url, options.name or settings.evol_model
@@ -165,14 +172,14 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
         raise ConfigurationError(_WHO)
     key, length = settings.evol_api_key, options.max_reply_tokens
     ledger = Ledger(options.ledger or options.output.with_suffix(".ledger.jsonl"))
-    generator = Endpoint(url, model, ledger, key, length, options.temperature, concurrency=options.concurrency)
+    generator = ChatEndpoint(url, model, ledger, key, length, options.temperature, concurrency=options.concurrency)
     policy = load_pipeline_config(PIPELINE_CONFIG)
     seeds = sort_seeds(read_pairs(options.pairs), policy.split, options.seed)
     log_line(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
     protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(options.heldout) if options.heldout else ())]
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))
-    plan = Plan(seed=options.seed, generations=options.generations, budget=budget)
+    plan = EvolutionPlan(seed=options.seed, generations=options.generations, budget=budget)
 
     def read_reply(text: str) -> Reading:
         program = program_in(text)

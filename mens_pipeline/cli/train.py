@@ -198,12 +198,11 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
 
 def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     """Refuse, before it trains, a run that cannot be evaluated afterwards, since nothing is held out of its rows."""
-    from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-    from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
+    from mens_pipeline.corpus.curate.heldout_split import HELDOUT, refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
+    from mens_pipeline.evaluation.config import EvaluationConfig
     from mens_pipeline.evaluation.eval_results import refuse_unanswerable
     from mens_pipeline.evaluation.tasks import heldout_tasks
-    from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import completion_fits
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model

@@ -1,30 +1,88 @@
-"""Whether two models write the same: tokens, programs, verdicts of the front end."""
+"""The proof that two models write the same: what the processes of delivery compare, and what counts as the same."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, NAME, Comparison, Dtype, Written
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Completion
+from mens_pipeline.inference.generation import Completion, Generation
+from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.kinds import MergedFile
-from mens_pipeline.storage.validation import Document, Strict, Versioned
+from mens_pipeline.storage.validation import Strict
+
+COMPARISONS: Final = MergedFile.COMPARISONS
+"""Completions of both models, one `PromptComparison` a line."""
+
+FIGURES: Final = "figures.json"
+"""Figures that only the process can measure."""
+
+MODEL: Final = "model"
+"""The output in the folder of a job."""
+
+Dtype = Literal["float32", "bfloat16"]
+GgufType = Literal["f32", "f16", "q8_0"]
+
+NAME: Final = "^[0-9A-Za-z._-]{1,128}$"
+"""Name of a model: it becomes part of file names, so it cannot leave a folder or begin a line."""
+
+GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
 
 NUM_PROMPTS: Final = 12
-"""Requests that are compared: about a minute for the smallest base on two CPU cores."""
+"""Prompts to compare by: about a minute for the smallest base on two CPU cores."""
+
+
+class MergeJob(Job):
+    """Merge an adapter, and compare the result with the evaluated model."""
+
+    kind: Literal["merge"] = "merge"
+    reference: Generation = Field(description="The evaluated model, and its prompts.")
+    dtype: Dtype = Field(description="Of the merged weights.")
+    chat_template: str = Field(description="The template of the merged folder.")
+
+
+class GgufJob(Job):
+    """Write a merged model as GGUF, and compare what is read back with the merged model."""
+
+    kind: Literal["gguf"] = "gguf"
+    reference: Generation = Field(description="The evaluated model, and its prompts.")
+    merged_path: Path = Field(description="The merged folder.")
+    file_type: GgufType
+    file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")
+    model_name: str = Field(description="Written into the file.")
+    licence: str | None = Field(description="Likewise.")
+
+
+class Written(Strict):
+    """The greedy completion of a model."""
+
+    tokens: tuple[int, ...]
+    text: str
+    stopped: bool
+
+
+class PromptComparison(Strict):
+    """One prompt to two models."""
+
+    task: str
+    same_prompt: bool = Field(description="Both models got the same tokens, each by the way of its own users.")
+    reference: Written
+    candidate: Written
+    num_led: int = Field(
+        ge=0, description="Places where both find the same token most likely, given what the reference wrote before."
+    )
 
 
 class Demand(Strict):
     """Tolerances for the comparison of two models."""
 
     min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
-    min_led_agreement: float = Field(ge=0, le=1, description="The same, teacher-forced along what the reference wrote.")
+    min_led_agreement: float = Field(ge=0, le=1, description="The same, teacher-forced along the reference.")
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
@@ -34,10 +92,10 @@ class Agreement(Strict):
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer completion of each pair.")
     num_same_tokens: int = Field(ge=0, description="The same at the same place.")
-    num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along what the reference wrote.")
-    num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
+    num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along the reference.")
+    num_reference_tokens: int = Field(ge=0, description="Written by the reference.")
     num_same_completions: int = Field(ge=0, description="To the last token.")
-    num_same_prompts: int = Field(ge=0, description="Requests that became the same tokens on both sides.")
+    num_same_prompts: int = Field(ge=0, description="Prompts that became the same tokens on both sides.")
     token_agreement: float = Field(ge=0, le=1)
     led_agreement: float = Field(ge=0, le=1)
     reference_parse_rate: Rate
@@ -46,26 +104,26 @@ class Agreement(Strict):
 
     @property
     def parse_difference(self) -> float:
-        """Between the parse rates; 1 where nothing was asked."""
+        """Between the parse rates; 1 without prompts."""
         one, other = self.reference_parse_rate.value, self.candidate_parse_rate.value
         return abs(one - other) if one is not None and other is not None else 1.0
 
 
 STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002)
-"""Thresholds for a merged model with the same weights in the same precision."""
+"""For a merged model with the same weights in the same precision."""
 
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
-"""Thresholds for a model stored in float32 that was evaluated in 16 bits: its reference is rounded.
+"""For a model stored in float32 that was evaluated in 16 bits: its reference is rounded.
 
 Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %.
-Writing freely, the first close call that turns makes another completion; over twelve requests, one program is 8 points.
+Written freely, a completion is another one from the first close call that turns; of twelve, one program is 8 points.
 """
 
 
-def agreement_of(
-    comparisons: Iterable[Comparison], tasks: Mapping[str, Task], largest_logit_difference: float
+def compute_agreement(
+    comparisons: Iterable[PromptComparison], tasks: Mapping[str, Task], largest_logit_difference: float
 ) -> Agreement:
-    """Compare the greedy completions of two models."""
+    """Count tokens, completions, prompts and programs that two models have in common."""
     pairs = list(comparisons)
     same = [sum(map(int.__eq__, c.reference.tokens, c.candidate.tokens)) for c in pairs]
     num_led, num_reference = sum(c.num_led for c in pairs), sum(len(c.reference.tokens) for c in pairs)
@@ -86,8 +144,15 @@ def agreement_of(
     )
 
 
+def _parses(task: Task, written: Written) -> bool:
+    completion = Completion(
+        task=task.id, sample=0, text=written.text, num_tokens=len(written.tokens), stopped=written.stopped
+    )
+    return judge(task, completion).parses
+
+
 def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
-    """Return why two models are not the same, a sentence each; none when they are."""
+    """Return why two models are not the same, a sentence each."""
     reasons = []
     if found.num_prompts == 0:
         reasons.append("Nothing was compared.")
@@ -100,95 +165,24 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
     if found.led_agreement < demand.min_led_agreement:
         count = f"{found.num_led_tokens}/{found.num_reference_tokens} ({100 * found.led_agreement:.2f} %)"
         required = f"required {100 * demand.min_led_agreement:.1f} %"
-        reasons.append(f"Teacher-forced along what is expected, {count} of the tokens are the same, {required}.")
+        reasons.append(f"Teacher-forced along the reference, {count} of the tokens are the same, {required}.")
     if found.parse_difference > demand.max_parse_difference:
         rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
         reasons.append(f"Parse rate {rates}; allowed are {100 * demand.max_parse_difference:.1f} points.")
     return tuple(reasons)
 
 
-def compare_written(run_dir: Path, tasks: Iterable[Task]) -> tuple[Agreement, dict[str, Any]]:
-    """Compare what a child process of delivery wrote, and return that with the figures that only it can measure."""
+def read_agreement(run_dir: Path, tasks: Iterable[Task]) -> tuple[Agreement, dict[str, Any]]:
+    """Compute the agreement from the output of a process of delivery, and return it with the process's figures."""
     figures: dict[str, Any] = json.loads((run_dir / FIGURES).read_text(encoding="utf-8"))
-    comparisons = read_models(run_dir / COMPARISONS, Comparison)
-    return agreement_of(comparisons, {task.id: task for task in tasks}, figures["largest_logit_difference"]), figures
+    comparisons = read_models(run_dir / COMPARISONS, PromptComparison)
+    return compute_agreement(
+        comparisons, {task.id: task for task in tasks}, figures["largest_logit_difference"]
+    ), figures
 
 
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
-    """Choose so many tasks evenly from first to last, or all: files stand in order, so neighbours are alike."""
+    """Choose `number` tasks (or all) evenly from first to last: neighbours come from one file, and are alike."""
     if number >= len(tasks):
         return tuple(tasks)
     return tuple(tasks[place * len(tasks) // number] for place in range(number))
-
-
-def _parses(task: Task, written: Written) -> bool:
-    completion = Completion(
-        task=task.id, sample=0, text=written.text, num_tokens=len(written.tokens), stopped=written.stopped
-    )
-    return judge(task, completion).parses
-
-
-MERGE_MANIFEST: Final = MergedFile.MANIFEST
-MERGE_REPORT: Final = MergedFile.REPORT
-_SHA256: Final = "^[0-9a-f]{64}$"
-
-
-class MergedInto(Document):
-    """Weights of the base that the adapter was added to."""
-
-    weights: Literal["restored", "own"] = Field(
-        default="restored",
-        description="Those in four bits, restored, or the base's own: what the adapter was trained and evaluated on.",
-    )
-    quantization: str = Field(description="`nf4`, or `none` of its own weights.")
-    double_quant: bool
-    rounded_to: str = Field(description="What the base was rounded to before four bits.")
-    why: str = Field(
-        default="The adapter was evaluated on these weights. On those that the base came with, the merged model "
-        "would differ from the evaluated one by the error of quantisation.",
-    )
-
-
-class MergeManifest(Document, Versioned):
-    """Base, adapter and data types of a merged model."""
-
-    newest_format: ClassVar[int] = 2
-
-    schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
-    name: str = Field(pattern=NAME)
-    base_model: str
-    base_revision: str | None
-    base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")
-    base_licence: str | None
-    adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
-    merged_into: MergedInto
-    dtype: Dtype = Field(description="What the weights are stored in.")
-    num_parameters: int = Field(ge=1, description="Of all weights.")
-    contract_digest: str = Field(pattern=_SHA256, description="Of the training run.")
-    system_prompt: str
-    libraries: dict[str, str] = Field(description="Versions that made it.")
-
-
-class MergeReport(Document, Versioned):
-    """Whether a merged folder writes as the evaluated model does."""
-
-    schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")
-    reference: str = Field(description="What it is compared with.")
-    candidate: str = Field(description="What is compared.")
-    adapter_sha256: str = Field(pattern=_SHA256)
-    heldout_sha256: str = Field(pattern=_SHA256, description="Of the held-out pairs that were asked.")
-    computed_on: tuple[str, str] = Field(description="Device, and what the reference computed in.")
-    max_new_tokens: int = Field(ge=1)
-    demand: Demand
-    agreement: Agreement
-    passed: bool
-    reasons: tuple[str, ...] = Field(description="Why it does not pass, a sentence each.")
-
-    @property
-    def summary(self) -> str:
-        """One line for people."""
-        found = self.agreement
-        tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
-        completions = f"{found.num_same_completions}/{found.num_prompts} completions"
-        rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
-        return f"{tokens} and {completions} the same, parse rate {rates}"

@@ -1,4 +1,4 @@
-"""A benchmark as an environment of other frameworks: prompts, hidden tests by name, and a scorer that calls `mens`."""
+"""A benchmark as an environment of other frameworks: prompts, hidden tests, and a scorer that calls `mens`."""
 
 import json
 import shutil
@@ -25,24 +25,24 @@ _HOW: Final = {
         ),
     ),
 }
-"""Framework -> how it is installed, and run in the folder."""
+"""Framework -> commands that install it, and run it in the folder."""
 
 
 def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
-    """Write a benchmark as an environment, all at once.
+    """Write a benchmark as an environment into a new folder.
 
     Raises:
-        ConfigurationError: Something is there already, or the folder cannot be made.
+        ConfigurationError: The folder exists, or cannot be created.
     """
     if folder.exists():
-        raise ConfigurationError(f"{folder}: is there already. Name a folder that is not.")
+        raise ConfigurationError(f"{folder}: exists already. Name a new folder.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(folder.absolute()) as draft:
             _fill(draft, benchmark, framework)
             draft.rename(folder)
     except OSError as error:
-        raise ConfigurationError(f"{folder}: {error.strerror}. Name a folder that can be made.") from error
+        raise ConfigurationError(f"{folder}: {error.strerror}. Name a folder that can be created.") from error
 
 
 def _fill(draft: Path, benchmark: Benchmark, framework: str) -> None:
@@ -56,14 +56,14 @@ def _fill(draft: Path, benchmark: Benchmark, framework: str) -> None:
     templates = files(__package__) / "environments"
     for template, name in ((f"{framework}.py.txt", "vox_tasks.py"), ("judge.py.txt", "vox_judge.py")):
         write_text(draft / name, (templates / template).read_text(encoding="utf-8"))
-    write_text(draft / "README.md", _readme(benchmark, framework))
+    write_text(draft / "README.md", _format_readme(benchmark, framework))
 
 
-def _readme(benchmark: Benchmark, framework: str) -> str:
+def _format_readme(benchmark: Benchmark, framework: str) -> str:
     install, run = _HOW[framework]
     return f"""# Tasks in Vox, for {framework}
 
-{len(benchmark.tasks)} tasks to judge models of Vox by. Nothing here may train a model.
+{len(benchmark.tasks)} tasks for evaluating models of Vox. Nothing here may train a model.
 
 ```console
 $ python -m venv elsewhere && elsewhere/bin/pip install mens-pipeline
@@ -72,9 +72,9 @@ $ {install}
 $ {run}
 ```
 
-- `prompts.jsonl`: each request, what the model is told before it, and the name of its hidden tests below `benchmark`.
-- `benchmark`: the manifest with what an answer must declare, hidden tests, solutions; SHA-256 `{benchmark.digest}`.
-- `vox_tasks.py`: the tasks for {framework}. `vox_judge.py`: calls `mens score`, which judges an answer and runs its
-  hidden tests in a sandbox, as `mens eval-local` does. `VOX_JUDGE` is the command, else `mens` on the path.
-- Figures are 1 or 0 for each answer: `passed` is pass@1, `parses` and `resolves` are what `mens eval-local` calls so.
+- `prompts.jsonl`: each prompt with its system prompt, and the name of its hidden tests below `benchmark`.
+- `benchmark`: the manifest with required declarations, hidden tests, solutions; SHA-256 `{benchmark.digest}`.
+- `vox_tasks.py`: the tasks for {framework}. `vox_judge.py` calls `mens score`, which checks a completion and runs its
+  hidden tests in a sandbox, as `mens eval-local` does. `VOX_JUDGE` is the command, by default `mens` on the path.
+- Figures are 1 or 0 for each completion: `passed` is pass@1; `parses` and `resolves` are those of `mens eval-local`.
 """

@@ -1,4 +1,4 @@
-"""A repository of the Hub: what would be sent of a promoted adapter, and the commit that it, or a dataset, became."""
+"""Push a promoted adapter, its train set or the benchmark to a repository of the Hub."""
 
 import json
 import re
@@ -13,10 +13,9 @@ import yaml
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.curate.mixed_train_set import write_parquet
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
-from mens_pipeline.delivery.merge_source import MergeSource, card_of_source, find_weights
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact_row
+from mens_pipeline.delivery.merge import MergeSource, card_of_source, find_weights
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
@@ -31,10 +30,10 @@ _HEAD: Final = "base_model.model."
 
 
 def name_as_published(weights: Path, base: Path) -> bool:
-    """Name the matrices of an adapter, written again, as their layers in the base; return whether they differed.
+    """Rename the matrices of an adapter to the layers of its published base; return whether any name changed.
 
     Raises:
-        RefusedError: A layer has no one place in the checkpoint.
+        RefusedError: A layer is not exactly one tensor of the checkpoint.
     """
     published = {name for file in base.glob("*.safetensors") for name in shapes_in(file)}
     names = {name: _find_published(name, published, weights) for name in shapes_in(weights)}
@@ -48,12 +47,13 @@ def name_as_published(weights: Path, base: Path) -> bool:
 
 
 def _find_published(name: str, published: set[str], weights: Path) -> str:
-    """Return the name of a matrix, with the words that the checkpoint puts before `layers.`."""
     layer, half = name.removeprefix(_HEAD).rsplit(".lora_", 1)
     found = sorted(find_weights(layer, published))
     if len(found) != 1:
         places = ", ".join(found) or "none"
-        raise RefusedError(f"{weights}: {layer} is no one layer of the published base ({places}). Report this.")
+        raise RefusedError(
+            f"{weights}: {layer} is not exactly one layer of the published base ({places}). Report this."
+        )
     return f"{_HEAD}{found[0].removesuffix('.weight')}.lora_{half}"
 
 
@@ -64,7 +64,7 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file that would be sent, by its name in the repository and its path on this machine."""
+    """A file to send: its name in the repository, and its path on this machine."""
 
     name: str
     path: Path
@@ -81,21 +81,17 @@ class Target:
     kind: Literal["model", "dataset"] = "model"
 
     def __post_init__(self) -> None:
-        """Refuse what the Hub would not take for a name.
-
-        Raises:
-            ConfigurationError: That is no name of a repository or of a branch.
-        """
+        """Raise ConfigurationError for names that the Hub does not accept."""
         if not _REPO.fullmatch(self.repo) or ".." in self.repo or "--" in self.repo:
-            raise ConfigurationError(f"--repo {self.repo}: no name of a repository. Write OWNER/NAME.")
+            raise ConfigurationError(f"--repo {self.repo}: not the name of a repository. Write OWNER/NAME.")
         if not _REVISION.fullmatch(self.revision) or ".." in self.revision:
-            message = f"--revision {self.revision}: no name of a branch. Write {MAIN}, or another branch."
+            message = f"--revision {self.revision}: not the name of a branch. Write {MAIN}, or another branch."
             raise ConfigurationError(message)
 
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """Files of an upload, and the repository that they go to."""
+    """Files of an upload, and their repository."""
 
     target: Target
     files: tuple[PlannedFile, ...]
@@ -104,26 +100,26 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Commit of an upload, to pin, and the address where a person sees it."""
+    """Commit of an upload, and its page."""
 
     commit: str
     url: str
 
 
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
-    """Gather what would be sent: the promoted adapter, unchanged, its card, figures, bill; nothing names this machine.
+    """Gather the promoted adapter, unchanged, with card, figures and bill, in an empty folder.
 
-    The staging folder is empty.
+    Nothing in it names this machine.
 
     Raises:
-        RefusedError: The adapter was not promoted, was taken out of use since, or was changed since.
+        RefusedError: The adapter was not promoted, or was rolled back or changed since.
     """
     promoted, base = source.promoted, source.adapter.manifest.base_model
     if promoted is None:
         advice = (
-            "Only a promoted adapter goes to the Hub. Run `mens promote` first; `mens promote --history` shows what is."
+            "Only a promoted adapter goes to the Hub. Run `mens promote` first; `mens promote --history` lists them."
         )
-        raise RefusedError(f"{source.adapter.path}: not promoted, or taken out of use by a rollback. {advice}")
+        raise RefusedError(f"{source.adapter.path}: not promoted, or rolled back. {advice}")
     for name, sha256 in promoted.outputs.items():
         path = promoted.path / name
         if name.startswith((f"{ADAPTER}/", RESULTS, BILL)) and (not path.is_file() or digest_of(path) != sha256):
@@ -136,18 +132,18 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
     _name_base(staging / CONFIGURATION, base_name(base))
     verdict = source.verdict_sha256 or "none"
     message = f"{source.adapter.manifest.name}: adapter {source.adapter.digest[:12]}, verdict {verdict[:12]}"
-    return PushPlan(target, planned_files(staging), message)
+    return PushPlan(target, _list_files(staging), message)
 
 
 def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
-    """Send it, as one commit on what the branch holds now; a repository that is not there is made, private.
+    """Send the files as one commit on the head of the branch; a missing repository is created, private.
 
     Raises:
         ConfigurationError: There is no token.
-        RefusedError: The Hub cannot be reached, or does not take it.
+        RefusedError: The Hub cannot be reached, or refuses.
     """
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
-    from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - loads in a command or a step alone
+    from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - only when sending
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415 - likewise
 
     if token is None or not token.get_secret_value().strip():
@@ -165,20 +161,19 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
         )
     except (HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError, OSError) as error:
         words = str(error).strip().splitlines() or [type(error).__name__]
-        advice = "Look at token, name and network, and run the same again: a commit is taken whole or not at all."
+        advice = "Check token, name and network, and run the same again: a commit is accepted whole or not at all."
         raise RefusedError(f"{to.repo}: not sent. {words[0][:300]} {advice}") from error
     return Pushed(info.oid, str(info.commit_url))
 
 
 def _name_base(path: Path, name: str) -> None:
-    """Write the public name of the base into a configuration: training leaves the path of a folder on this machine."""
+    """Replace the path of the base, which training wrote, by its public name."""
     config = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps({**config, "base_model_name_or_path": name}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def planned_files(staging: Path) -> tuple[PlannedFile, ...]:
-    """Return the files of a folder, as they would be sent."""
+def _list_files(staging: Path) -> tuple[PlannedFile, ...]:
     paths = (path for path in sorted(staging.rglob("*")) if path.is_file())
     return tuple(
         PlannedFile(path.relative_to(staging).as_posix(), path, path.stat().st_size, digest_of(path)) for path in paths
@@ -192,11 +187,11 @@ _TAGS: Final = ("vox", "code")
 def plan_train_set(
     source: MergeSource, store: ArtifactStore, target: Target, licence: str | None, staging: Path
 ) -> PushPlan:
-    """Gather the rows that a promoted adapter was trained on, with a card that says where they come from.
+    """Gather the rows that a promoted adapter was trained on, with a card of their sources.
 
     Raises:
-        ConfigurationError: Nobody said under which licence.
-        RefusedError: The adapter was not promoted, its train set is gone or another one, or was not redacted.
+        ConfigurationError: No licence is set.
+        RefusedError: The adapter was not promoted, or its train set is gone, changed or not redacted.
     """
     stated = _require_licence(licence)
     if source.promoted is None:
@@ -218,28 +213,28 @@ def plan_train_set(
         ("SHA-256 of the rows as they trained", f"`{manifest.train_sha256}`"),
         ("adapter that was trained on them", f"{plain(manifest.name)}, SHA-256 `{source.adapter.digest}`"),
         *sources,
-        *_origins(rows),
+        *_list_origins(rows),
     )
-    about = "Requests and answers in Vox. Whole source files were held out of them, and what is near to those."
+    about = "Prompts and completions in Vox. Whole source files, and near copies of them, are held out."
     _write_card(staging, f"Train set of {plain(manifest.name)}", stated, head, f"{about}\n\n{lines}")
-    return PushPlan(target, planned_files(staging), f"{manifest.name}: train set {manifest.train_sha256[:12]}")
+    return PushPlan(target, _list_files(staging), f"{manifest.name}: train set {manifest.train_sha256[:12]}")
 
 
 def _refuse_secrets(rows: tuple[TrainingPair, ...], path: Path) -> None:
-    """Look through every row again, however it came about: what is published cannot be taken back."""
+    """Check every row again, whatever its source: a publication cannot be undone."""
     found = [redacted for row in dict.fromkeys(rows) if (redacted := redact_row(row, RedactionPolicy.DROP)).counts]
     if found:
         total: Counter[SensitiveKind] = sum((redacted.counts for redacted in found), Counter())
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
         advice = "Set `redaction: mask` in config/pipeline.yaml, then run, train and promote again."
-        raise RefusedError(f"{path}: {len(found)} rows hold what must not be published ({kinds}). {advice}")
+        raise RefusedError(f"{path}: {len(found)} rows hold personal data or secrets ({kinds}). {advice}")
 
 
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:
-    """Gather a benchmark and those below its folder, a configuration each, with solutions and hidden tests as texts.
+    """Gather a benchmark and those below its folder, one configuration each, with solutions and hidden tests.
 
     Raises:
-        ConfigurationError: Nobody said under which licence, or a benchmark does not hold together.
+        ConfigurationError: No licence is set, or a benchmark is invalid.
     """
     stated = _require_licence(licence)
     benchmarks = [load_benchmark(path.parent) for path in sorted(folder.rglob(MANIFEST))]
@@ -247,7 +242,7 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
         raise ConfigurationError(f"{folder / MANIFEST}: not there. Name a folder that holds a benchmark.")
     staging.mkdir(parents=True, exist_ok=True)
     for benchmark in benchmarks:
-        text = "".join(json.dumps(_row(task), ensure_ascii=False) + "\n" for task in benchmark.tasks)
+        text = "".join(json.dumps(_to_row(task), ensure_ascii=False) + "\n" for task in benchmark.tasks)
         (staging / f"{benchmark.folder.name}.jsonl").write_text(text, encoding="utf-8")
     configs = [_config(found.folder.name, "test", f"{found.folder.name}.jsonl") for found in benchmarks]
     rows = [
@@ -256,7 +251,7 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
     ]
     about = "Tasks to judge models of Vox by. Nothing here may train a model."
     _write_card(staging, "Held-out benchmark of Vox", stated, {"configs": configs}, f"{about}\n\n{_table(*rows)}")
-    return PushPlan(target, planned_files(staging), f"benchmark {benchmarks[0].digest[:12]}")
+    return PushPlan(target, _list_files(staging), f"benchmark {benchmarks[0].digest[:12]}")
 
 
 def _require_licence(licence: str | None) -> str:
@@ -269,8 +264,8 @@ def _config(name: str, split: str, file: str) -> dict[str, Any]:
     return {"config_name": name, "data_files": [{"split": split, "path": file}]}
 
 
-def _row(task: BenchmarkTask) -> dict[str, Any]:
-    """Return a task with the texts of its files; what it requires is JSON, since its keys differ from task to task."""
+def _to_row(task: BenchmarkTask) -> dict[str, Any]:
+    """Return a task with the texts of its files; `requires` is JSON, since its keys differ between tasks."""
     spec = task.spec
     return {
         "id": spec.id,
@@ -286,8 +281,7 @@ def _row(task: BenchmarkTask) -> dict[str, Any]:
     }
 
 
-def _origins(rows: tuple[TrainingPair, ...]) -> Iterator[tuple[str, str]]:
-    """Yield from which commits rows were cut, and which models wrote rows."""
+def _list_origins(rows: tuple[TrainingPair, ...]) -> Iterator[tuple[str, str]]:
     commits = sorted({row.source.commit for row in rows if row.source is not None and row.source.commit})
     yield "commits of the workspace", ", ".join(f"`{commit}`" for commit in commits) or "none on record"
     written = Counter(row.lineage.generator for row in rows if row.lineage is not None)

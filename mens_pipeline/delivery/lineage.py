@@ -1,4 +1,4 @@
-"""Lineage of an adapter: its sources down to files and commits, and what depends on it, from manifests."""
+"""Lineage of an adapter, from manifests: its sources down to files and commits, and the artifacts that depend on it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,7 @@ _Edges = Mapping[_Ref, AbstractSet[_Ref]]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An artifact of a lineage.
-
-    Attributes:
-        name: What people call it; empty when it has no name.
-        is_there: Whether the store still has it.
-    """
+    """An artifact of a lineage, its name (may be empty), and whether the store still has it."""
 
     kind: str
     key: str
@@ -34,16 +29,16 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
-    """The sources of an adapter, and what depends on it.
+class AdapterLineage:
+    """The sources of an adapter, and its dependents.
 
     Attributes:
-        rests_on: What it was made from, the nearest first.
-        rows: Rows of its train set by the file that was mixed; empty where the train set is gone.
-        files: Source file -> different rows of the train set that stand in it.
-        lines: Source file -> first and last line of each passage that these rows were cut from, in order.
-        commits: Commits of the workspace that rows were cut from.
-        used_by: Evaluations, verdicts, promotions and deliveries that rest on it, the nearest first.
+        rests_on: Its ancestors, nearest first.
+        rows: Mixed file -> rows of the train set; empty if the train set is gone.
+        files: Source file -> different rows of the train set from it.
+        lines: Source file -> first and last line of each passage that became rows, in order.
+        commits: Commits of the workspace that rows come from.
+        used_by: Evaluations, verdicts, promotions and deliveries of it, nearest first.
     """
 
     adapter: Link
@@ -55,11 +50,11 @@ class Lineage:
     used_by: tuple[Link, ...]
 
 
-def lineage_of(store: ArtifactStore, name: str) -> Lineage:
-    """Return the lineage of an adapter: of `champion`, or of the one whose key begins so, trained or promoted.
+def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
+    """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
 
     Raises:
-        RefusedError: There is no such adapter, or more than one; or a row of its train set is none.
+        RefusedError: There is no such adapter, or more than one; or a row of its train set is damaged.
     """
     items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
     start = _find_adapter(store, items, name)
@@ -70,19 +65,19 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
     pairs = list(read_pairs(mixed.file(TRAIN))) if mixed is not None else []
     sources = [pair.source for pair in dict.fromkeys(pairs) if pair.source is not None]
     report = MixReport.of(mixed).sources if mixed is not None else ()
-    return Lineage(
+    return AdapterLineage(
         adapter=_link(items, start),
         rests_on=tuple(_link(items, ref) for ref in rests_on),
         rows={source.path: source.emitted_lines for source in report},
         files=dict(sorted(Counter(source.path for source in sources).items())),
-        lines=_passages(sources),
+        lines=_find_passages(sources),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
         used_by=tuple(_link(items, ref) for ref in _walk(reverse_edges(parents), trained)),
     )
 
 
-def _passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
-    """Return the lines of each file, passages that touch as one."""
+def _find_passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
+    """Return the lines of each file, with touching passages joined."""
     passages: dict[str, list[tuple[int, int]]] = {}
     for path, (first, last) in sorted({(source.path, source.lines) for source in sources}):
         found = passages.setdefault(path, [])
@@ -94,7 +89,7 @@ def _passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
 
 
 def reverse_edges(edges: _Edges) -> _Edges:
-    """Return the same edges the other way round."""
+    """Reverse all edges."""
     back: defaultdict[_Ref, set[_Ref]] = defaultdict(set)
     for start, ends in edges.items():
         for end in ends:
@@ -116,7 +111,7 @@ def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -
 
 
 def _walk(edges: _Edges, start: _Ref) -> list[_Ref]:
-    """Return what a walk along edges reaches, level by level, without its start."""
+    """Return the artifacts that edges lead to from a start, level by level."""
     reached = {start: None}
     waiting = [start]
     for ref in waiting:

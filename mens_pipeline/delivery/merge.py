@@ -1,179 +1,476 @@
-"""From an adapter to a merged folder, and what it writes beside what was evaluated. For a process of delivery alone.
+"""Merge an adapter into its base, as an artifact that is made once: the adapter of a run, or the champion."""
 
-An adapter that was trained on four-bit weights is merged into these restored, not into the ones that the base came
-with: the difference between the two is larger than many adapters are. What was evaluated is loaded in the precision of
-its evaluation, with the adapter merged; the folder as any program loads it.
-"""
-
-import gc
-import json
-from collections.abc import Mapping, Sequence
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
-from mens_pipeline.inference.generation import GenerationJob
-from mens_pipeline.inference.model import load_evaluated, save_merged
-from mens_pipeline.jobs.progress import TelemetryLog
-from mens_pipeline.jobs.protocol import as_document
-from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
-from mens_pipeline.storage.jsonl import write_jsonl
+from pydantic import Field
 
-if TYPE_CHECKING:
-    from mens_pipeline.inference.generate import Row
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.schema.records import read_pairs
+from mens_pipeline.delivery.agreement import (
+    COMPARISONS,
+    MODEL,
+    NAME,
+    ROUNDED,
+    STRICT,
+    Agreement,
+    Demand,
+    Dtype,
+    MergeJob,
+    read_agreement,
+    reasons_against,
+    spread,
+)
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
+from mens_pipeline.inference.prepare import Conditions, list_inputs, prepare_generation
+from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.jobs.protocol import write_job
+from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
+from mens_pipeline.models.base import Shape, find_recorded_base, read_object, shapes_in, template_in
+from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, model_card
+from mens_pipeline.models.chat import format_of
+from mens_pipeline.promotion.bill import copy_bill
+from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
+from mens_pipeline.storage.files import copy_folder
+from mens_pipeline.storage.kinds import Kind, MergedFile
+from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
+from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.validation import Document, Versioned, read_document
+from mens_pipeline.training.prepare import library_versions
 
-_READABLE = 0o644
-"""The library keeps weights to their owner; a server runs as somebody else."""
-
-
-def merge(job: MergeJob) -> None:
-    """Merge, save, load what was saved as anybody would, and let it write beside the model that was evaluated.
-
-    Raises:
-        RefusedError: The adapter does not fit the base.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    torch.set_flush_denormal(True)
-    reference_job, folder = job.reference, job.run_dir / MODEL
-    log = TelemetryLog(job.run_dir / TELEMETRY)
-    _save(job)
-    gc.collect()
-
-    evaluated = load_evaluated(reference_job)
-    tokenizer = AutoTokenizer.from_pretrained(reference_job.base_path, trust_remote_code=False)
-    asked = {r.task: encode_prompt(tokenizer, reference_job.system_prompt, r.prompt) for r in reference_job.requests}
-    reference = complete("judged", evaluated, tokenizer, asked, reference_job, log)
-    del evaluated
-    gc.collect()
-    if reference_job.device == "cuda":
-        torch.cuda.empty_cache()
-
-    merged = AutoModelForCausalLM.from_pretrained(folder).to(reference_job.device).eval()
-    own_tokenizer = AutoTokenizer.from_pretrained(folder)
-    control = control_tokens(tokenizer)
-    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in reference_job.requests}
-    prompts = {
-        task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
-        for task, chat in chats.items()
-    }
-    candidate = complete("merged", merged, own_tokenizer, prompts, reference_job, log, along=reference)
-    num_parameters = sum(parameter.numel() for parameter in merged.parameters())
-    write_comparison(job.run_dir, reference, candidate, num_parameters=num_parameters)
+_MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
+_SHOWN: Final = 3
+_NAME_RUN: Final = "Name the run that it was trained in."
 
 
-def _save(job: MergeJob) -> None:
-    """Save the merged model as a plain folder: weights, configuration, tokenizer, template."""
-    from transformers import AutoTokenizer
-
-    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch as well
-
-    reference, folder = job.reference, job.run_dir / MODEL
-    model = load_evaluated(reference.model_copy(update={"compute_dtype": job.dtype}))
-    tokenizer = AutoTokenizer.from_pretrained(reference.adapter_path, trust_remote_code=False)
-    stop = sorted(stop_tokens(tokenizer, model))
-    model.generation_config.eos_token_id = stop if len(stop) > 1 else stop[0]
-    save_merged(model, reference.base_path, folder)
-    tokenizer.chat_template = job.chat_template
-    tokenizer.save_pretrained(folder)
-    for path in folder.iterdir():
-        path.chmod(_READABLE)
-    _strip(folder / "tokenizer_config.json", "is_local", "local_files_only", "name_or_path")
-    _strip(folder / "config.json", "_name_or_path")
+def refuse_misfit(adapter: Adapter) -> None:
+    """Raise RefusedError if the base is gone or another one, or the adapter is not from training or does not fit."""
+    base = adapter.manifest.base_model
+    path = find_recorded_base(base)
+    config = read_adapter_config(adapter.folder)
+    shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
+    reasons = list(_find_misfits(shapes_in(adapter.weights), shapes, config.r))
+    if reasons:
+        shown = "; ".join(reasons[:_SHOWN])
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        raise RefusedError(f"{adapter.weights}: does not fit {base.name}: {shown}{more}. {_NAME_RUN}")
 
 
-def _strip(path: Any, *keys: str) -> None:
-    """Take out of a configuration what is about this machine."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: value for key, value in values.items() if key not in keys}
-    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _find_misfits(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
+    halves: dict[str, dict[str, Shape]] = {}
+    for name, shape in adapter.items():
+        found = _MATRIX.fullmatch(name)
+        if found is None:
+            yield f"{name} is not a LoRA matrix"
+        else:
+            halves.setdefault(found["layer"], {})[found["half"]] = shape
+    if not halves:
+        yield "it holds no LoRA matrix at all"
+    for layer, pair in halves.items():
+        targets = [base[weight] for weight in find_weights(layer, base)]
+        if not targets:
+            yield f"the base has no {layer}"
+        elif set(pair) != {"A", "B"}:
+            yield f"{layer} has one matrix of two"
+        elif not any(pair == {"A": (rank, target[1]), "B": (target[0], rank)} for target in targets):
+            yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, of rank {rank}"
+
+
+def find_weights(layer: str, names: Collection[str]) -> list[str]:
+    """Return the tensors that may be the weight of a layer; some families put other words before `layers.`."""
+    if f"{layer}.weight" in names:
+        return [f"{layer}.weight"]
+    tail = layer[layer.find("layers.") :] if "layers." in layer else layer
+    return [name for name in names if name.endswith(f".{tail}.weight")]
+
+
+SCRATCH: Final = "scratch"
+_LONGEST_MANIFEST: Final = 10_000_000
+"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Completions:
-    """Greedy completions of a model.
+class MergeSource:
+    """An adapter that can be merged.
 
     Attributes:
-        prompts: Ids by request.
-        written: What it wrote to each.
-        scores: Of the first token of each completion.
-        likely: The most likely token at each place of the reference, teacher-forced along it.
+        promoted: Its promoted artifact; None if it was not promoted, or was rolled back since.
+        receipt: The verdict on this adapter.
+        verdict_sha256: Of the file of the verdict, hexadecimal.
     """
 
-    prompts: Mapping[str, tuple[int, ...]]
-    written: Mapping[str, Written]
-    scores: Mapping[str, Any]
-    likely: Mapping[str, tuple[int, ...]]
+    adapter: Adapter
+    promoted: Artifact | None
+    receipt: Receipt | None
+    verdict_sha256: str | None
 
 
-def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
-    name: str,
-    model: Any,
-    tokenizer: Any,
-    prompts: Mapping[str, tuple[int, ...]],
-    job: GenerationJob,
-    log: TelemetryLog,
-    *,
-    along: Completions | None = None,
-) -> Completions:
-    """Let a model complete some prompts, and read the completions of a reference, or its own.
+def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
+    """Find the adapter of a run, or the champion when no run is named.
 
-    Unlike free writing, teacher-forcing tells a single close call that turned from a model that is another one. The
-    reference is read along its own completions as well: in 16 bits, reading all tokens at once rounds otherwise than
-    writing one by one.
+    Raises:
+        RefusedError: There is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
+            adapter, or does not fit its base; the base is gone.
     """
-    import torch
+    champion = champion_of(store) if run is None else None
+    if run is None and champion is None:
+        raise RefusedError(
+            f"{store.root / Kind.PROMOTED_ADAPTER}: no champion. Promote an adapter, or name one with --run-dir DIR."
+        )
+    folder = champion.path if champion is not None else run
+    assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
+    if read_lane(folder) == SCRATCH:
+        mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
+        advice = f"It is whole as it is, in {folder / 'model'}. {mean}"
+        raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
+    adapter = Adapter.open(folder)
+    refuse_misfit(adapter)
+    promoted = _find_promoted(store, adapter.digest)
+    where = promoted.path if promoted is not None else folder
+    receipt = _read_verdict(adapter.digest, where)
+    verdict_sha256 = digest_of(where / RECEIPT) if receipt is not None else None
+    return MergeSource(adapter=adapter, promoted=promoted, receipt=receipt, verdict_sha256=verdict_sha256)
 
-    from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch as well
-        CompletionCounter,
-        complete_rows,
-        new_row,
-        stop_tokens,
+
+def read_lane(folder: Path) -> str | None:
+    """Read the lane of a run or an artifact, if its manifest has one; raise RefusedError if that is damaged."""
+    for path in (folder / MANIFEST, folder / STORE_MANIFEST):
+        if path.is_file():
+            manifest = read_object(path, _LONGEST_MANIFEST, _NAME_RUN)
+            if manifest.get("kind") == Kind.SCRATCH_MODEL:
+                return SCRATCH
+            if "lane" in manifest:
+                return str(manifest["lane"])
+    return None
+
+
+def _find_promoted(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+    if adapter_sha256 in find_withdrawn(store):
+        return None
+    events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
+    return next((found for event in events if (found := store.get(Kind.PROMOTED_ADAPTER, event.key)) is not None), None)
+
+
+def _read_verdict(adapter_sha256: str, folder: Path) -> Receipt | None:
+    if not (folder / RECEIPT).is_file():
+        return None
+    receipt = receipt_in(folder)
+    is_about_it = receipt.subject is not None and receipt.subject.adapter_sha256 == adapter_sha256
+    return receipt if is_about_it else None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldoutPrompts:
+    """Held-out prompts that two models complete, and the digest of their file."""
+
+    tasks: tuple[Task, ...]
+    heldout_sha256: str
+
+
+def choose_prompts(
+    source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
+) -> HeldoutPrompts:
+    """Choose `number` held-out prompts whose completions fit, evenly spread, from a named file or that of the run.
+
+    Raises:
+        RefusedError: There are no held-out pairs, or no completion fits.
+    """
+    path = named if named is not None else _find_heldout(source, store)
+    tasks = tuple(task for task in heldout_tasks(read_pairs(path)) if fits(task.reference))
+    if not tasks:
+        raise RefusedError(f"{path}: no held-out code whose completion fits. Name another file with --heldout FILE.")
+    return HeldoutPrompts(spread(tasks, number), digest_of(path))
+
+
+def _find_heldout(source: MergeSource, store: ArtifactStore) -> Path:
+    """Find the held-out pairs that the run was evaluated by, or else those next to its train set."""
+    beside = store.locate(source.adapter.manifest.train_file).with_name(HELDOUT)
+    subject = source.receipt.subject if source.receipt is not None else None
+    if subject is None:
+        if beside.is_file():
+            return beside
+        raise RefusedError(f"{beside}: no held-out pairs next to the train set. Name them with --heldout FILE.")
+    splits = sorted((store.root / Kind.HELDOUT_SPLIT).glob(f"*/{HELDOUT}"))
+    for path in (beside, *splits):
+        if path.is_file() and digest_of(path) == subject.heldout_sha256:
+            return path
+    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was evaluated by"
+    raise RefusedError(
+        f"{beside.parent}, {store.root / Kind.HELDOUT_SPLIT}: {found}. Name the file with --heldout FILE."
     )
 
-    rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in prompts.items()]
-    counter, stop = CompletionCounter(log, name, len(rows)), stop_tokens(tokenizer, model)
-    complete_rows(model, rows, stop, job.decoding.batch_tokens, lambda row: counter.count(len(row.tokens)))
-    written = written_by(rows, tokenizer)
-    texts = (prompts, written) if along is None else (along.prompts, along.written)
-    scores, likely = {}, {}
-    with torch.inference_mode():
-        for task, ids in prompts.items():
-            scores[task] = model(torch.tensor([ids], device=model.device)).logits[0, -1].float().cpu()
-        for task, prompt in texts[0].items():
-            both = torch.tensor([[*prompt, *texts[1][task].tokens]], device=model.device)
-            likely[task] = tuple(model(both).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist())
-    return Completions(prompts, written, scores, likely)
+
+_SUITES: Final = {Suite.HELDOUT: "held-out prompts of the workspace", Suite.BENCHMARK: "benchmark"}
+_METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
 
 
-def written_by(rows: Sequence["Row"], tokenizer: Any) -> dict[str, Written]:
-    """Return completions that have ended, by the names of their rows."""
-    return {
-        row.name: Written(
-            tokens=tuple(row.tokens),
-            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
-            stopped=row.stopped,
-        )
-        for row in rows
+def card_of_source(source: MergeSource, form: Form, data_licence: str | None) -> str:
+    """Format the model card of an adapter, or of its merged model."""
+    return model_card(
+        source.adapter.manifest,
+        form,
+        sources=data_sources(source.adapter.manifest),
+        standing=_find_standing(source),
+        data_licence=data_licence,
+        tokenizer_in=source.adapter.folder,
+    )
+
+
+def _find_standing(source: MergeSource) -> Standing | None:
+    folder = source.promoted.path if source.promoted is not None else source.adapter.path
+    results = read_results(folder / RESULTS)
+    if results is None or results.subject.adapter_sha256 != source.adapter.digest:
+        return None
+    receipt, decoding = source.receipt, results.decoding
+    at_random = f"at temperature {decoding.temperature:g}, {decoding.num_samples} times"
+    return Standing(
+        scores=tuple(_list_scores(results)),
+        how="greedily" if decoding.temperature == 0 else at_random,
+        missing=results.adapter.overall.coverage.missing,
+        policy=receipt.policy if receipt is not None else None,
+        passed=receipt.overall_passed if receipt is not None else None,
+        verdict_sha256=source.verdict_sha256,
+    )
+
+
+def _list_scores(results: EvalResults) -> Iterator[CardScore]:
+    for suite, name in _SUITES.items():
+        if suite in results.adapter.suites:
+            base, adapter = results.base.suites[suite], results.adapter.suites[suite]
+            for field, metric in _METRICS:
+                of_base, of_adapter = getattr(base, field), getattr(adapter, field)
+                yield CardScore(name, metric, str(of_base), str(of_adapter), of_adapter.value)
+
+
+MERGE_MANIFEST: Final = MergedFile.MANIFEST
+MERGE_REPORT: Final = MergedFile.REPORT
+_SHA256: Final = "^[0-9a-f]{64}$"
+
+
+class MergedInto(Document):
+    """The weights that the adapter was added to."""
+
+    weights: Literal["restored", "own"] = Field(
+        default="restored",
+        description="The base's own, or its four-bit weights restored, as in training and evaluation.",
+    )
+    quantization: str = Field(description="`nf4`, or `none` for its own weights.")
+    double_quant: bool
+    rounded_to: str = Field(description="The type of the base before four bits.")
+    why: str = Field(
+        default="The adapter was evaluated on these weights. On those that the base came with, the merged model "
+        "would differ from the evaluated one by the error of quantisation.",
+    )
+
+
+class MergeManifest(Document, Versioned):
+    """Base, adapter and data types of a merged model."""
+
+    newest_format: ClassVar[int] = 2
+    oldest_format: ClassVar[int] = 2
+
+    schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
+    name: str = Field(pattern=NAME)
+    base_model: str
+    base_revision: str | None
+    base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")
+    base_licence: str | None
+    adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
+    merged_into: MergedInto
+    dtype: Dtype = Field(description="Of the stored weights.")
+    num_parameters: int = Field(ge=1, description="Of all weights.")
+    contract_digest: str = Field(pattern=_SHA256, description="Of the training run.")
+    system_prompt: str
+    libraries: dict[str, str] = Field(description="Versions that made it.")
+
+
+class MergeReport(Document, Versioned):
+    """Whether a merged folder writes what the evaluated model writes."""
+
+    schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")
+    reference: str = Field(description="The evaluated model.")
+    candidate: str = Field(description="The merged model.")
+    adapter_sha256: str = Field(pattern=_SHA256)
+    heldout_sha256: str = Field(pattern=_SHA256, description="Of the held-out pairs.")
+    computed_on: tuple[str, str] = Field(description="Device, and type that the reference computed in.")
+    max_new_tokens: int = Field(ge=1)
+    demand: Demand
+    agreement: Agreement
+    passed: bool
+    reasons: tuple[str, ...] = Field(description="Why it does not pass, a sentence each.")
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        found = self.agreement
+        tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
+        completions = f"{found.num_same_completions}/{found.num_prompts} completions"
+        rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
+        return f"{tokens} and {completions} the same, parse rate {rates}"
+
+
+_MERGE_AGAIN: Final = "Delete this folder, and merge again."
+_HOW: Final = {"nf4": "in nf4 restored", "none": "as it came"}
+_OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and evaluated on these weights."}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMerge:
+    """A merge that may begin; `inputs` holds everything that decides the result, in JSON types."""
+
+    job: MergeJob
+    source: MergeSource
+    prompts: HeldoutPrompts
+    inputs: dict[str, Any]
+
+
+def prepare_merge(
+    source: MergeSource, prompts: HeldoutPrompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
+) -> PreparedMerge:
+    """Prepare a merge in an emptied folder; the default dtype is that of the evaluation.
+
+    Raises:
+        RefusedError: The run is incomplete, or its base is gone or another one.
+    """
+    greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
+    conditions = Conditions(greedy, conditions.device, conditions.lock_path)
+    requests = [task.request for task in prompts.tasks]
+    reference = prepare_generation("adapter", source.adapter, requests, conditions)
+    inputs: dict[str, Any] = {"reference": list_inputs(reference)}
+    if reference.held != "dense":
+        # A GPU without room holds four bits, and rounds differently: compare dense models on the CPU.
+        reference = reference.model_copy(update={"held": "dense", "device": "cpu"})
+    template = format_of(template_in(reference.base_path)).template(source.adapter.manifest.system_prompt)
+    chosen = dtype if dtype is not None else reference.compute_dtype
+    job = MergeJob(
+        run_dir=run_dir.resolve(),
+        lock_path=conditions.lock_path.resolve(),
+        reference=reference,
+        dtype=chosen,
+        chat_template=template,
+    )
+    write_job(job)
+    inputs |= {
+        "dtype": chosen,
+        "chat_template": template,
+        "heldout_sha256": prompts.heldout_sha256,
+        "name": source.adapter.manifest.name,
     }
+    return PreparedMerge(job, source, prompts, inputs)
 
 
-def write_comparison(run_dir: Path, reference: Completions, candidate: Completions, **figures: int) -> None:
-    """Write both models request by request, and the largest difference of a logit beside other figures."""
-    comparisons = [
-        Comparison(
-            task=task,
-            same_prompt=prompt == candidate.prompts[task],
-            reference=reference.written[task],
-            candidate=candidate.written[task],
-            num_led=sum(map(int.__eq__, reference.likely[task], candidate.likely[task])),
-        )
-        for task, prompt in reference.prompts.items()
-    ]
-    write_jsonl(run_dir / COMPARISONS, comparisons)
-    differences = (reference.scores[task] - candidate.scores[task] for task in reference.scores)
-    largest = max(float(difference.abs().max()) for difference in differences)
-    (run_dir / FIGURES).write_text(as_document({"largest_logit_difference": largest, **figures}), encoding="utf-8")
+class MergeParams(Params):
+    """A prepared merge, and the process for it."""
+
+    prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
+    launch: Helper[Callable[[Path], int]]
+
+
+def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
+    """Merge an adapter, and compare the merged model with the evaluated one.
+
+    The folder gets the files that `AutoModelForCausalLM.from_pretrained` reads, `merge_manifest.json` and
+    `merge_report.json` (also if they differ), and the bill of materials of a promoted adapter.
+    """
+    prepared, run_dir = params.prepared, params.prepared.job.run_dir
+    refuse_failure(run_dir, params.launch(prepared.job.path), "merging")
+    copy_folder(run_dir / MODEL, folder)
+    shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
+    if prepared.source.promoted is not None:
+        copy_bill(prepared.source.promoted, folder)
+    found, figures = read_agreement(run_dir, prepared.prompts.tasks)
+    report, manifest = _build_report(prepared, found), _build_manifest(prepared, figures["num_parameters"])
+    for name, document in ((MERGE_MANIFEST, manifest), (MERGE_REPORT, report)):
+        (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
+
+
+_ENTRIES: Final = (f"{__name__}:prepare_merge", f"{__name__}:write_merged_model", "mens_pipeline.delivery.merged_model")
+STAGE: Final = Stage(Kind.MERGED_MODEL, _ENTRIES, write_merged_model)
+
+
+def build_merged_model(
+    prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
+) -> tuple[Artifact, bool]:
+    """Build a merged model with its report, and return it with whether the store had it.
+
+    Raises:
+        RefusedError: The process failed; the message says why.
+        ConfigurationError: The store cannot be written.
+    """
+    # The run is an origin, not a key: it also holds times, and the same adapter is not merged twice.
+    origins = store.holding(prepared.source.adapter.path)
+    merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))
+    shutil.rmtree(prepared.job.run_dir, ignore_errors=True)
+    return merged, reused
+
+
+def report_in(merged: Path) -> MergeReport:
+    """Read the report on a merged model, or raise RefusedError if it is damaged or newer."""
+    return read_document(merged / MERGE_REPORT, MergeReport, "merge report", _MERGE_AGAIN)
+
+
+def manifest_in(merged: Path) -> MergeManifest:
+    """Read the manifest of a merged model, or raise RefusedError if it is damaged or newer."""
+    return read_document(merged / MERGE_MANIFEST, MergeManifest, "merge manifest", _MERGE_AGAIN)
+
+
+def refuse_difference(merged: Path) -> MergeReport:
+    """Return the report on a merged model, or raise RefusedError if it differs from the evaluated one."""
+    report = report_in(merged)
+    if not report.passed:
+        advice = "Merge again without --dtype; if that was it, report this with merge_report.json."
+        raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
+    return report
+
+
+def _build_report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
+    job, reference = prepared.job, prepared.job.reference
+    is_finer = (reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
+    demand = ROUNDED if is_finer else STRICT
+    reasons = reasons_against(found, demand)
+    return MergeReport(
+        reference=f"base {_HOW[reference.quantization]}, adapter merged, {reference.compute_dtype}, as evaluated",
+        candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
+        adapter_sha256=prepared.source.adapter.digest,
+        heldout_sha256=prepared.prompts.heldout_sha256,
+        computed_on=(reference.device, reference.compute_dtype),
+        max_new_tokens=reference.decoding.max_new_tokens,
+        demand=demand,
+        agreement=found,
+        passed=not reasons,
+        reasons=reasons,
+    )
+
+
+def _build_manifest(prepared: PreparedMerge, num_parameters: int) -> MergeManifest:
+    manifest, reference = prepared.source.adapter.manifest, prepared.job.reference
+    base = manifest.base_model
+    return MergeManifest(
+        name=manifest.name,
+        base_model=base_name(base),
+        base_revision=base.revision,
+        base_sha256=base.sha256,
+        base_licence=base.licence,
+        adapter_sha256=prepared.source.adapter.digest,
+        merged_into=MergedInto(
+            quantization=reference.quantization,
+            double_quant=reference.double_quant,
+            rounded_to=reference.trained_in,
+            **(_OWN if reference.quantization == "none" else {}),
+        ),
+        dtype=prepared.job.dtype,
+        num_parameters=num_parameters,
+        contract_digest=manifest.contract_digest,
+        system_prompt=manifest.system_prompt,
+        libraries=library_versions(),
+    )

@@ -1,207 +1,177 @@
-"""A merged model as an artifact: merged and compared once for one adapter."""
+"""Merge an adapter, and complete prompts with both models. Only the process of a merge imports this.
 
-import shutil
-from collections.abc import Callable
+An adapter that was trained on four-bit weights is merged into these weights restored, not into those of the base: the
+two differ by more than many adapters change. The evaluated model is loaded in the precision of its evaluation, with the
+adapter merged; the folder is loaded as any program would.
+"""
+
+import gc
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from mens_pipeline.delivery.agreement import (
-    MERGE_MANIFEST,
-    MERGE_REPORT,
-    ROUNDED,
-    STRICT,
-    Agreement,
-    MergedInto,
-    MergeManifest,
-    MergeReport,
-    compare_written,
-    reasons_against,
-)
-from mens_pipeline.delivery.merge_job import COMPARISONS, MODEL, Dtype, MergeJob
-from mens_pipeline.delivery.merge_source import MergeSource, Prompts
-from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import Conditions, prepare_generation
-from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.models.base import template_in
-from mens_pipeline.models.card import base_name
-from mens_pipeline.models.chat import format_of
-from mens_pipeline.promotion.bill import copy_bill
-from mens_pipeline.storage.files import copy_folder
-from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import read_document
-from mens_pipeline.training.prepare import library_versions
+from mens_pipeline.delivery.agreement import COMPARISONS, FIGURES, MODEL, MergeJob, PromptComparison, Written
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.model import load_evaluated, save_merged
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.jobs.protocol import as_document
+from mens_pipeline.models.adapter import TELEMETRY
+from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
+from mens_pipeline.storage.jsonl import write_jsonl
 
-_ADVICE: Final = "Delete this folder, and merge again."
-_HOW: Final = {"nf4": "in nf4 restored", "none": "as it came"}
-_OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and evaluated on these weights."}
+if TYPE_CHECKING:
+    from mens_pipeline.inference.engine import Slot
+
+_READABLE = 0o644
+"""The library lets only the owner read weights; a server runs as another user."""
+
+
+def merge(job: MergeJob) -> None:
+    """Merge and save, then complete the same prompts with the evaluated model and with the saved folder.
+
+    Raises:
+        RefusedError: The adapter does not fit the base.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.set_flush_denormal(True)
+    asking, folder = job.reference, job.run_dir / MODEL
+    log = TelemetryLog(job.run_dir / TELEMETRY)
+    _save(job)
+    gc.collect()
+
+    evaluated = load_evaluated(asking)
+    tokenizer = AutoTokenizer.from_pretrained(asking.base_path, trust_remote_code=False)
+    asked = {r.task: encode_prompt(tokenizer, asking.system_prompt, r.prompt) for r in asking.requests}
+    reference = complete("judged", evaluated, tokenizer, asked, asking.decoding, log)
+    del evaluated
+    gc.collect()
+    if asking.device == "cuda":
+        torch.cuda.empty_cache()
+
+    merged = AutoModelForCausalLM.from_pretrained(folder).to(asking.device).eval()
+    own_tokenizer = AutoTokenizer.from_pretrained(folder)
+    control = control_tokens(tokenizer)
+    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in asking.requests}
+    prompts = {
+        task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
+        for task, chat in chats.items()
+    }
+    candidate = complete("merged", merged, own_tokenizer, prompts, asking.decoding, log, along=reference)
+    num_parameters = sum(parameter.numel() for parameter in merged.parameters())
+    write_comparison(job.run_dir, reference, candidate, num_parameters=num_parameters)
+
+
+def _save(job: MergeJob) -> None:
+    from transformers import AutoTokenizer
+
+    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch as well
+
+    reference, folder = job.reference, job.run_dir / MODEL
+    model = load_evaluated(reference.model_copy(update={"compute_dtype": job.dtype}))
+    tokenizer = AutoTokenizer.from_pretrained(reference.adapter_path, trust_remote_code=False)
+    stop = sorted(stop_tokens(tokenizer, model))
+    model.generation_config.eos_token_id = stop if len(stop) > 1 else stop[0]
+    save_merged(model, reference.base_path, folder)
+    tokenizer.chat_template = job.chat_template
+    tokenizer.save_pretrained(folder)
+    for path in folder.iterdir():
+        path.chmod(_READABLE)
+    _strip(folder / "tokenizer_config.json", "is_local", "local_files_only", "name_or_path")
+    _strip(folder / "config.json", "_name_or_path")
+
+
+def _strip(path: Any, *keys: str) -> None:
+    """Remove from a configuration the keys that are about this machine."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in values.items() if key not in keys}
+    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedMerge:
-    """A merge that may begin; its inputs are all that decides what comes out, in JSON types."""
+class GreedyCompletions:
+    """Greedy completions of a model, by task.
 
-    job: MergeJob
-    job_path: Path
-    source: MergeSource
-    prompts: Prompts
-    inputs: dict[str, Any]
-
-
-def prepare_merge(
-    source: MergeSource, prompts: Prompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
-) -> PreparedMerge:
-    """Prepare a merge in an emptied folder; without a dtype weights are stored in what the evaluated model computes in.
-
-    Raises:
-        RefusedError: The run is not complete, or its base is gone or another one.
+    Attributes:
+        prompts: Token ids.
+        written: Completions.
+        scores: Logits of the first token, of shape `(vocabulary,)`.
+        likely: Most likely token at each place, teacher-forced along the reference.
     """
-    greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
-    conditions = Conditions(greedy, conditions.device, conditions.lock_path)
-    requests = [task.request for task in prompts.tasks]
-    reference = prepare_generation("adapter", source.adapter, requests, conditions, run_dir)
-    evaluated = reference.job
-    if evaluated.held != "dense":
-        # A GPU without room holds four bits, and rounds otherwise: both sides are dense, and the CPU computes them.
-        evaluated = evaluated.model_copy(update={"held": "dense", "device": "cpu"})
-    template = format_of(template_in(evaluated.base_path)).template(source.adapter.manifest.system_prompt)
-    chosen = dtype if dtype is not None else evaluated.compute_dtype
-    job = MergeJob(
-        run_dir=evaluated.run_dir,
-        lock_path=evaluated.lock_path,
-        reference=evaluated,
-        dtype=chosen,
-        chat_template=template,
+
+    prompts: Mapping[str, tuple[int, ...]]
+    written: Mapping[str, Written]
+    scores: Mapping[str, Any]
+    likely: Mapping[str, tuple[int, ...]]
+
+
+def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    prompts: Mapping[str, tuple[int, ...]],
+    decoding: Decoding,
+    log: TelemetryLog,
+    *,
+    along: GreedyCompletions | None = None,
+) -> GreedyCompletions:
+    """Complete prompts, then score the completions `along` those of a reference (by default its own), teacher-forced.
+
+    Teacher-forcing tells a single close call that turned from another model; free completions do not. The reference is
+    scored along its own completions too: in 16 bits, one pass over all tokens rounds differently from one by one.
+    """
+    import torch
+
+    from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch as well
+        CompletionCounter,
+        complete_slots,
+        new_slot,
+        stop_tokens,
     )
-    reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    inputs = {
-        "reference": reference.inputs.model_dump(mode="json"),
-        "dtype": chosen,
-        "chat_template": template,
-        "heldout_sha256": prompts.heldout_sha256,
-        "name": source.adapter.manifest.name,
+
+    slots = [new_slot(task, 0, prompt, decoding) for task, prompt in prompts.items()]
+    counter, stop = CompletionCounter(log, name, len(slots)), stop_tokens(tokenizer, model)
+    complete_slots(model, slots, stop, decoding.batch_tokens, lambda slot: counter.count(len(slot.tokens)))
+    written = read_slots(slots, tokenizer)
+    texts = (prompts, written) if along is None else (along.prompts, along.written)
+    scores, likely = {}, {}
+    with torch.inference_mode():
+        for task, ids in prompts.items():
+            scores[task] = model(torch.tensor([ids], device=model.device)).logits[0, -1].float().cpu()
+        for task, prompt in texts[0].items():
+            both = torch.tensor([[*prompt, *texts[1][task].tokens]], device=model.device)
+            likely[task] = tuple(model(both).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist())
+    return GreedyCompletions(prompts, written, scores, likely)
+
+
+def read_slots(slots: Sequence["Slot"], tokenizer: Any) -> dict[str, Written]:
+    """Decode ended slots, by the names of their tasks."""
+    return {
+        slot.name: Written(
+            tokens=tuple(slot.tokens),
+            text=tokenizer.decode(slot.tokens[:-1] if slot.stopped else slot.tokens, skip_special_tokens=True),
+            stopped=slot.stopped,
+        )
+        for slot in slots
     }
-    return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 
 
-class MergeParams(Params):
-    """A prepared merge, and the process that does it."""
-
-    prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
-    launch: Helper[Callable[[Path], int]]
-
-
-def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
-    """Merge an adapter and compare the outcome with what was evaluated.
-
-    The folder gets what `AutoModelForCausalLM.from_pretrained` reads, with `merge_manifest.json` and
-    `merge_report.json`, also where the report says that it is not the same model; of a promoted adapter its bill of
-    materials besides.
-    """
-    prepared, run_dir = params.prepared, params.prepared.job.run_dir
-    refuse_failure(run_dir, params.launch(prepared.job_path), "merging")
-    copy_folder(run_dir / MODEL, folder)
-    shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
-    if prepared.source.promoted is not None:
-        copy_bill(prepared.source.promoted, folder)
-    found, figures = compare_written(run_dir, prepared.prompts.tasks)
-    report = _report(prepared, found)
-    for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures["num_parameters"])), (MERGE_REPORT, report)):
-        (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
-
-
-STAGE: Final = Stage(Kind.MERGED_MODEL, (__name__, "mens_pipeline.delivery.merge"), write_merged_model)
-
-
-def build_merged_model(
-    prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
-) -> tuple[Artifact, bool]:
-    """Merge an adapter and compare the outcome with what was evaluated; return it, and whether it was merged before.
-
-    Raises:
-        RefusedError: The process did not come to its end; the message says why.
-        ConfigurationError: The store cannot be written.
-    """
-    # Beside the adapter a run holds its times: trained again to the same bits, it is not merged again.
-    origins = store.holding(prepared.source.adapter.path)
-    merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))
-    shutil.rmtree(prepared.job.run_dir, ignore_errors=True)
-    return merged, reused
-
-
-def report_in(merged: Path) -> MergeReport:
-    """Read the report on a merged model.
-
-    Raises:
-        RefusedError: It is none, or written by a newer version.
-    """
-    return read_document(merged / MERGE_REPORT, MergeReport, "merge report", _ADVICE)
-
-
-def manifest_in(merged: Path) -> MergeManifest:
-    """Read the manifest of a merged model, which says what it is made of.
-
-    Raises:
-        RefusedError: It is none, or written by a newer version.
-    """
-    return read_document(merged / MERGE_MANIFEST, MergeManifest, "merge manifest", _ADVICE)
-
-
-def refuse_difference(merged: Path) -> MergeReport:
-    """Raise RefusedError unless a merged model is what was evaluated, and return the report on it.
-
-    Raises:
-        RefusedError: It is another model.
-    """
-    report = report_in(merged)
-    if not report.passed:
-        advice = "Merge again without --dtype; if that was it, report this with merge_report.json."
-        raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
-    return report
-
-
-def _report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
-    job, reference = prepared.job, prepared.job.reference
-    is_finer = (reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
-    demand = ROUNDED if is_finer else STRICT
-    reasons = reasons_against(found, demand)
-    return MergeReport(
-        reference=f"base {_HOW[reference.quantization]}, adapter merged, {reference.compute_dtype}, as evaluated",
-        candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
-        adapter_sha256=prepared.source.adapter.digest,
-        heldout_sha256=prepared.prompts.heldout_sha256,
-        computed_on=(reference.device, reference.compute_dtype),
-        max_new_tokens=reference.decoding.max_new_tokens,
-        demand=demand,
-        agreement=found,
-        passed=not reasons,
-        reasons=reasons,
-    )
-
-
-def _manifest(prepared: PreparedMerge, num_parameters: int) -> MergeManifest:
-    manifest, reference = prepared.source.adapter.manifest, prepared.job.reference
-    base = manifest.base_model
-    return MergeManifest(
-        name=manifest.name,
-        base_model=base_name(base),
-        base_revision=base.revision,
-        base_sha256=base.sha256,
-        base_licence=base.licence,
-        adapter_sha256=prepared.source.adapter.digest,
-        merged_into=MergedInto(
-            quantization=reference.quantization,
-            double_quant=reference.double_quant,
-            rounded_to=reference.trained_in,
-            **(_OWN if reference.quantization == "none" else {}),
-        ),
-        dtype=prepared.job.dtype,
-        num_parameters=num_parameters,
-        contract_digest=manifest.contract_digest,
-        system_prompt=manifest.system_prompt,
-        libraries=library_versions(),
-    )
+def write_comparison(run_dir: Path, reference: GreedyCompletions, candidate: GreedyCompletions, **figures: int) -> None:
+    """Write the completions of both models, and the figures with the largest difference of a logit."""
+    comparisons = [
+        PromptComparison(
+            task=task,
+            same_prompt=prompt == candidate.prompts[task],
+            reference=reference.written[task],
+            candidate=candidate.written[task],
+            num_led=sum(map(int.__eq__, reference.likely[task], candidate.likely[task])),
+        )
+        for task, prompt in reference.prompts.items()
+    ]
+    write_jsonl(run_dir / COMPARISONS, comparisons)
+    differences = (reference.scores[task] - candidate.scores[task] for task in reference.scores)
+    largest = max(float(difference.abs().max()) for difference in differences)
+    (run_dir / FIGURES).write_text(as_document({"largest_logit_difference": largest, **figures}), encoding="utf-8")

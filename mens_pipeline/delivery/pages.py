@@ -1,7 +1,4 @@
-"""Web server of the pages of verdicts, for people on this machine.
-
-It shows `report.html` of verdicts and champions, lists of these pages, and nothing else of the store.
-"""
+"""Web server for this machine alone: the report pages of verdicts and champions, and lists of them."""
 
 import os
 import re
@@ -25,16 +22,12 @@ _LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
 _PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
 _TITLE: Final = re.compile("<title>([^<]*)</title>")
 _HEAD_BYTES: Final = 4_096
-"""Of a page, in which its title stands."""
+"""The title is in these first bytes of a page."""
 _STYLE: Final = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }"
 
 
 def open_socket(port: int) -> socket.socket:
-    """Return a socket that only this machine reaches.
-
-    Raises:
-        ConfigurationError: It is taken.
-    """
+    """Open a socket that only this machine reaches, or raise ConfigurationError if the port is taken."""
     try:
         return socket.create_server((ADDRESS, port))
     except OSError as error:
@@ -48,7 +41,7 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, at: socket.socket, store: ArtifactStore, parent: int | None = None) -> None:
-        super().__init__(at.getsockname(), _Request, bind_and_activate=False)
+        super().__init__(at.getsockname(), _PageRequest, bind_and_activate=False)
         self.socket.close()
         self.socket = at
         self.server_name, self.server_port = at.getsockname()
@@ -56,19 +49,17 @@ class PageServer(ThreadingHTTPServer):
         self._parent = parent
 
     def service_actions(self) -> None:
-        """End with the process that it was started for; looked at twice a second."""
+        """End with the parent process; called twice a second."""
         if self._parent is not None and os.getppid() != self._parent:
             raise SystemExit
 
 
-class _Request(BaseHTTPRequestHandler):
-    """One request; a page may have its own name lead here, and its requests then carry that name."""
-
+class _PageRequest(BaseHTTPRequestHandler):
     server: PageServer
     timeout = 30
 
     def do_GET(self) -> None:
-        """Respond with a page, or with what is wrong."""
+        # DNS rebinding: a page lets its own name resolve to this machine, and its requests carry that name.
         if self.headers.get("Host", "").partition(":")[0] not in _HERE:
             self.send_error(HTTPStatus.FORBIDDEN, f"Ask for http://{ADDRESS}.")
             return
@@ -95,11 +86,11 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
-        """Write nothing: it shares a terminal with the UI."""
+        """Write nothing, because the UI uses the same terminal."""
 
 
 def _list_pages(root: Path, wanted: str | None) -> Iterator[str]:
-    """Yield the lines of a page that links the pages of one kind, or of all, the newest first."""
+    """Yield the lines of a page that links all pages, or those of one kind, newest first."""
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Reports</title><style>{_STYLE}</style>'
     for kind, heading in _KINDS.items():
         if wanted not in {None, kind}:

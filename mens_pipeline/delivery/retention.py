@@ -22,29 +22,28 @@ _DAY: Final = 86_400
 _KEEPS_PARENTS: Final = frozenset(
     (Kind.PROMOTED_ADAPTER, Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS, Kind.SERVING_HANDOFF, Kind.QLORA_ADAPTER)
 )
-"""Kinds whose artifacts keep what they were made from: the completions of a base, or a train set, serve for many
-nights, so their own age says little."""
+"""Kinds whose artifacts keep their parents: a train set or completions of a base serve for many nights."""
 
 
 class Days(Strict):
-    """Kinds that are kept by age, in days."""
+    """Days that artifacts of a kind are kept."""
 
     qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
     eval_results: int = Field(ge=1, description="eval-gate-<commit>: the figures.")
     benchmark_gate: int = Field(ge=1, description="eval-gate-<commit>: the verdict.")
-    generations: int = Field(ge=1, description="What models completed.")
-    merged_model: int = Field(ge=1, description="As large as its base, and made again from the adapter at any time.")
+    generations: int = Field(ge=1, description="Completions of models.")
+    merged_model: int = Field(ge=1, description="As large as its base, and can be merged again.")
     gguf_model: int = Field(ge=1, description="Likewise.")
-    serving_handoff: int = Field(ge=1, description="Of no use without the model that it names.")
+    serving_handoff: int = Field(ge=1, description="Useless without the model that it names.")
 
 
 class RetentionPolicy(Strict):
-    """Retention times of artifacts, and of the runs of Dagster."""
+    """Retention of artifacts, and of the runs of Dagster."""
 
     days: Days
     runs: int = Field(ge=1, description="Days that the Dagster instance keeps finished runs.")
-    newest: int = Field(ge=1, description="Artifacts of every other kind that are kept.")
-    abandoned_days: int = Field(ge=1, description="Age of a work folder that nobody comes back to.")
+    newest: int = Field(ge=1, description="Artifacts of each other kind that are kept.")
+    abandoned_days: int = Field(ge=1, description="Age at which a work folder counts as abandoned.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,11 @@ class Item:
     """A folder of the store.
 
     Attributes:
-        key: Its key; of a folder that is no artifact, its name.
-        name: What people call it; empty when it has no name.
-        made: When it was complete, or last written to, in seconds since 1970.
-        is_artifact: Whether it is complete; else it is a work folder, a draft, or what is left of an artifact.
-        parents: Kind and key of what it was made from.
+        key: Its key, or the name of a folder that is not an artifact.
+        name: For people; may be empty.
+        made: When it was completed, or last written to, in seconds since 1970.
+        is_artifact: Whether it is complete; otherwise a work folder, a draft, or the rest of an artifact.
+        parents: Kind and key of each parent.
         is_shared: Whether the object storage has it.
     """
 
@@ -73,11 +72,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """All that a plan is made of.
+    """The content of a store.
 
     Attributes:
-        pointers: Kind and name of a pointer -> the key that it names.
-        history: Every promoted adapter that the history of champions names.
+        pointers: Kind and name of a pointer -> its key.
+        history: Keys of all adapters in the history of champions.
     """
 
     items: tuple[Item, ...]
@@ -86,8 +85,8 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """Decision on one folder."""
+class RetentionDecision:
+    """Whether a folder stays, and why."""
 
     item: Item
     action: Literal["keep", "remove"]
@@ -95,48 +94,44 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Decisions on all folders, by kind, the newest of each first."""
+class RetentionPlan:
+    """Decisions on all folders, by kind, newest first."""
 
-    decisions: tuple[Decision, ...]
+    decisions: tuple[RetentionDecision, ...]
 
     @property
-    def removed(self) -> tuple[Decision, ...]:
-        """Folders to delete."""
+    def removed(self) -> tuple[RetentionDecision, ...]:
+        """Decisions on folders to delete."""
         return tuple(decision for decision in self.decisions if decision.action == "remove")
 
     @property
     def num_bytes(self) -> int:
-        """The size of all folders."""
+        """Size of all folders."""
         return sum(decision.item.num_bytes for decision in self.decisions)
 
     @property
     def num_removed_bytes(self) -> int:
-        """The size of what goes."""
+        """Size of the folders to delete."""
         return sum(decision.item.num_bytes for decision in self.removed)
 
 
 def load_retention(path: Path) -> RetentionPolicy:
-    """Read and check `config/retention.yaml`.
-
-    Raises:
-        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
-    """
+    """Read `config/retention.yaml`, or raise ConfigurationError that names all errors in it."""
     return load_model(path, RetentionPolicy)
 
 
-def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Plan:
-    """Decide about every folder."""
+def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> RetentionPlan:
+    """Decide about every folder, at the time `now` in seconds since 1970."""
     items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
-    kept = {item.path: reason for item, reason in _kept_for_themselves(items, stored, policy, now)}
+    kept = {item.path: reason for item, reason in _find_kept(items, stored, policy, now)}
     _keep_parents(items, kept)
-    return Plan(tuple(_decision(item, kept, policy, now) for item in items))
+    return RetentionPlan(tuple(_decide(item, kept, policy, now) for item in items))
 
 
-def _kept_for_themselves(
+def _find_kept(
     items: Sequence[Item], stored: Stored, policy: RetentionPolicy, now: float
 ) -> Iterator[tuple[Item, str]]:
-    """Yield what is kept regardless of other items, with the reason; items come by kind, the newest first."""
+    """Yield artifacts that are kept whatever depends on them, with reasons; items are sorted by kind, newest first."""
     names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
     days = policy.days.model_dump()
     for kind, group in groupby(items, key=lambda item: item.kind):
@@ -152,7 +147,7 @@ def _kept_for_themselves(
 
 
 def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
-    """Keep what promoted adapters, verdicts, figures and adapters that are kept rest on, and what that rests on."""
+    """Keep everything that a kept artifact was built from."""
     by_key = {(item.kind, item.key): item for item in items}
     waiting = [item for item in items if item.path in kept]
     while waiting:
@@ -164,16 +159,16 @@ def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
                 waiting.append(parent)
 
 
-def _decision(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: float) -> Decision:
+def _decide(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: float) -> RetentionDecision:
     if item.path in kept:
-        return Decision(item, "keep", kept[item.path])
+        return RetentionDecision(item, "keep", kept[item.path])
     if not item.is_artifact:
         if _age(item, now) < policy.abandoned_days:
-            return Decision(item, "keep", "perhaps still at work")
-        return Decision(item, "remove", f"no run has written to it for {policy.abandoned_days} days")
+            return RetentionDecision(item, "keep", "perhaps still at work")
+        return RetentionDecision(item, "remove", f"no run has written to it for {policy.abandoned_days} days")
     days = policy.days.model_dump()
     reason = f"older than {days[item.kind]} days" if item.kind in days else f"not among the newest {policy.newest}"
-    return Decision(item, "remove", reason)
+    return RetentionDecision(item, "remove", reason)
 
 
 def _age(item: Item, now: float) -> float:
@@ -186,16 +181,14 @@ _POINTERS: Final = ("latest", CHAMPION)
 
 
 def prune(
-    store: ArtifactStore, policy: RetentionPolicy, now: float, *, apply: bool, show: Callable[[Plan], None]
-) -> Plan:
-    """Plan what goes, show the plan, remove it if that is asked for, and return it.
-
-    No adapter is promoted meanwhile.
+    store: ArtifactStore, policy: RetentionPolicy, now: float, *, apply: bool, show: Callable[[RetentionPlan], None]
+) -> RetentionPlan:
+    """Show a plan, carry it out if `apply` is set, and return it; no adapter can be promoted meanwhile.
 
     Raises:
         SourceNotFoundError: There is no store.
-        RefusedError: The history of champions is damaged, so nobody knows what it names.
-        ConfigurationError: A folder cannot be removed, or the object storage is silent; those before it are gone.
+        RefusedError: The history of champions is damaged.
+        ConfigurationError: A folder cannot be removed, or the object storage does not respond; earlier ones are gone.
     """
     if store.remote is None and not store.root.is_dir():
         raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
@@ -216,7 +209,7 @@ def read_store(store: ArtifactStore) -> Stored:
         ConfigurationError: The object storage does not respond.
     """
     folders = sorted(path for path in store.root.iterdir() if path.is_dir()) if store.root.is_dir() else []
-    items = {(item.kind, item.key): item for folder in folders for item in _items_of(folder)}
+    items = {(item.kind, item.key): item for folder in folders for item in _list_items(folder)}
     items |= _shared_items(store, items)
     kinds = sorted({folder.name for folder in folders} | {kind for kind, _ in items})
     pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.read_pointer(kind, name))}
@@ -225,7 +218,7 @@ def read_store(store: ArtifactStore) -> Stored:
 
 
 def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -> dict[tuple[str, str], Item]:
-    """Return what the object storage has, used when it was last used here or put there."""
+    """Return the artifacts in the object storage; the later of both times counts."""
     if store.remote is None:
         return {}
     found = {}
@@ -235,27 +228,27 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
         if here is None or not here.is_artifact:
             path = store.root / listed.kind / listed.key
             text = store.remote.read_manifest(*ref).content.decode(errors="replace")
-            here = _item_of(ref, path, text, listed.modified) if listed.is_whole else None
+            here = _parse_item(ref, path, text, listed.modified) if listed.is_whole else None
             size, made = listed.num_bytes, listed.modified
             here = here or Item(*ref, "", path, size, made, False, frozenset())  # noqa: FBT003
         found[ref] = replace(here, made=max(here.made, listed.modified), is_shared=True)
     return found
 
 
-def _items_of(kind: Path) -> Iterator[Item]:
-    """Yield the artifacts of a kind, and its folders that never became one; pointers, locks and logs are no folders."""
+def _list_items(kind: Path) -> Iterator[Item]:
+    """Yield the artifacts of a kind, and its unfinished folders."""
     for path in sorted(kind.iterdir()):
         is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
         if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):
             found = None
             if is_key and manifest.is_file():
                 text, made = manifest.read_text(encoding="utf-8"), manifest.stat().st_mtime
-                found = _item_of((kind.name, path.name), path, text, made)
-            yield found or _leftover(kind.name, path)
+                found = _parse_item((kind.name, path.name), path, text, made)
+            yield found or _measure(kind.name, path)
 
 
-def _item_of(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:
-    """Return an artifact by its manifest; None where that is none, so that it is as good as absent."""
+def _parse_item(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:
+    """Parse the manifest of an artifact; None if it is not one, which counts as unfinished."""
     try:
         manifest: dict[str, Any] = json.loads(text)
         outputs = manifest.pop("outputs").values()
@@ -268,11 +261,11 @@ def _item_of(ref: tuple[str, str], path: Path, text: str, made: float) -> Item |
             is_artifact=True,
             parents=frozenset((parent["kind"], parent["key"]) for parent in manifest.get("parents", ())),
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         return None
 
 
-def _leftover(kind: str, path: Path) -> Item:
+def _measure(kind: str, path: Path) -> Item:
     sizes, times = [0], [path.stat().st_mtime]
     for found in path.rglob("*"):
         status = found.lstat()
@@ -281,7 +274,7 @@ def _leftover(kind: str, path: Path) -> Item:
     return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset())  # noqa: FBT003
 
 
-def _remove_all(plan: Plan, store: ArtifactStore) -> None:
+def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
     for decision in plan.removed:
         item = decision.item
         if item.is_shared and store.remote is not None:
@@ -295,7 +288,7 @@ def _remove_all(plan: Plan, store: ArtifactStore) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Take a folder out of the store at once, then file by file; what is left if that is interrupted is a draft."""
+    """Rename a folder to a draft, then delete it: after an interruption it is not an artifact."""
     gone = path if path.name.startswith(".") else path.with_name(f".draft-{path.name}-removed")
     if gone != path:
         shutil.rmtree(gone, ignore_errors=True)

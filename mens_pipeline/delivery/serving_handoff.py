@@ -1,4 +1,4 @@
-"""The hand-off as an artifact, and the same as a folder that stands alone."""
+"""The hand-off of a model to a server, as an artifact, or as a folder with the model in it."""
 
 import json
 import shutil
@@ -8,11 +8,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.delivery.agreement import MERGE_REPORT, MergedInto
-from mens_pipeline.delivery.gguf_model import GGUF_REPORT, MODELFILE, gguf_report_in, modelfile
-from mens_pipeline.delivery.merge_job import COMPARISONS, Dtype, GgufType
-from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
-from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
+from mens_pipeline.delivery.agreement import COMPARISONS, Dtype, GgufType
+from mens_pipeline.delivery.gguf import GGUF_REPORT, MODELFILE, format_modelfile, gguf_report_in
+from mens_pipeline.delivery.merge import (
+    MERGE_REPORT,
+    MergedInto,
+    MergeSource,
+    card_of_source,
+    manifest_in,
+    refuse_difference,
+)
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import CARD
 from mens_pipeline.models.base import read_tokenizer, template_in
@@ -26,10 +31,10 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document
 
 HANDOFF: Final = HandoffFile.HANDOFF
-"""Upstream's document, with the fields of its schema and no others."""
+"""Upstream's document, with exactly the fields of its schema."""
 
 DETAILS: Final = HandoffFile.DETAILS
-"""Beside it, what that has no room for."""
+"""Our document with the details, next to it."""
 
 _SHA256: Final = "^[0-9a-f]{64}$"
 
@@ -51,32 +56,30 @@ class GgufPart(Document):
 
 
 class HandedModel(Document):
-    """Adapter, base, licences and verdict that merged weights are bound to by hash."""
+    """Adapter, base, licences and verdict of merged weights, by hash."""
 
     schema_: Literal["mens_handoff_v1"] = Field(default="mens_handoff_v1", alias="schema")
     name: str
     adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
     base_revision: str | None
     base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")
-    licence: str | None = Field(description="Of the base; null when it says nothing.")
-    data_licence: str | None = Field(description="Of the workspace that it learnt from; null when nobody said.")
+    licence: str | None = Field(description="Of the base; null if it states none.")
+    data_licence: str | None = Field(description="Of the training data; null if nobody stated one.")
     merged_into: MergedInto
     dtype: Dtype
-    is_promoted: bool = Field(description="Whether this adapter was promoted, and not taken out of use since.")
-    verdict_sha256: str | None = Field(pattern=_SHA256, description="Of the verdict of the gate; null without one.")
-    verdict_passed: bool | None = Field(description="What it says; null without one.")
-    merge_report_sha256: str = Field(
-        pattern=_SHA256, description="Of the proof that it is the model that was evaluated."
-    )
+    is_promoted: bool = Field(description="Whether this adapter was promoted, and not rolled back since.")
+    verdict_sha256: str | None = Field(pattern=_SHA256, description="Of the verdict of the gate, if there is one.")
+    verdict_passed: bool | None = Field(description="Whether it passed, if there is one.")
+    merge_report_sha256: str = Field(pattern=_SHA256, description="Of the proof that it is the evaluated model.")
     token_agreement: float = Field(ge=0, le=1, description="Of that proof.")
-    system_prompt: str = Field(description="What precedes every request; the template adds it.")
+    system_prompt: str = Field(description="The template adds it to every request.")
     chat_template: str = Field(description="Jinja, as in the folder.")
     stop_tokens: tuple[str, ...] = Field(min_length=1)
     stop_token_ids: tuple[int, ...] = Field(min_length=1)
-    context_length: int = Field(ge=1, description="Tokens that the model can look back on.")
-    trained_length: int = Field(ge=1, description="Tokens of the longest row that it was trained on.")
+    context_length: int = Field(ge=1, description="Tokens of prompt and completion together.")
+    trained_length: int = Field(ge=1, description="Tokens of the longest row in training.")
     files: tuple[HandedFile, ...] = Field(min_length=1, description="All files of the model.")
-    gguf: GgufPart | None = Field(description="Null when none was written.")
+    gguf: GgufPart | None = Field(description="Null if none was written.")
 
 
 class ServingHandoff(Document):
@@ -97,19 +100,19 @@ class ServingHandoff(Document):
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
-    """Return files of a folder with their hashes; the prefix is the folder relative to the document, or `.`."""
+    """Hash files of a folder; the prefix is the path of the folder relative to the document."""
     paths = ((_below(prefix, name), folder / name) for name in sorted(names))
     return tuple(HandedFile(path=name, sha256=digest_of(path), num_bytes=path.stat().st_size) for name, path in paths)
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
-    """Return the files of a hand-off that are gone or not as they were written."""
-    paths = ((file, document.parent / file.path) for file in details_of(document).files)
+    """Return the files of a hand-off that are gone or changed."""
+    paths = ((file, document.parent / file.path) for file in read_details(document).files)
     return tuple(file.path for file, path in paths if not path.is_file() or digest_of(path) != file.sha256)
 
 
-def details_of(document: Path) -> HandedModel:
-    """Read the details next to a hand-off; raises OSError or ValueError."""
+def read_details(document: Path) -> HandedModel:
+    """Read the details next to a hand-off; raise OSError or ValueError if they are damaged."""
     return HandedModel.model_validate_json(read_regular(document.with_name(DETAILS), _LONGEST))
 
 
@@ -121,13 +124,13 @@ _LONGEST: Final = 10_000_000
 _NAME_ANOTHER: Final = "Name an empty folder, or a new one."
 _NOTES: Final = (
     "Ask greedily, as in its evaluation. Break control tokens in what users write, or they can forge turns. "
-    f"README.md says in which form to ask at a cursor, where the model was taught that. {DETAILS} beside this document "
+    f"README.md shows the prompt at a cursor, if the model was taught to complete there. {DETAILS} next to this file "
     "has template, stop tokens, lengths, licences, verdict, and the SHA-256 of every file."
 )
 
 
 class Delivery(Params):
-    """A model that is ready to be handed on, with the adapter that it came from."""
+    """A model to hand on, with its adapter."""
 
     source: Annotated[
         MergeSource, DecidedBy(lambda source: (source.verdict_sha256, source.promoted and source.promoted.key))
@@ -138,10 +141,7 @@ class Delivery(Params):
 
 
 def write_serving_handoff(folder: Path, delivery: Delivery) -> dict[str, Any]:
-    """Write the document, the card, and a Modelfile where there is a GGUF file.
-
-    The document names the files of the model relative to itself.
-    """
+    """Write the document, with paths relative to itself, the card, and a Modelfile if there is a GGUF file."""
     merged, gguf = delivery.merged, delivery.gguf
     up_gguf = f"../../{gguf.kind}/{gguf.key}" if gguf is not None else "."
     _write_documents(folder, delivery, f"../../{merged.kind}/{merged.key}", up_gguf)
@@ -152,10 +152,10 @@ STAGE: Final = Stage(Kind.SERVING_HANDOFF, (__name__,), write_serving_handoff)
 
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Build the hand-off of a merged model that is what was evaluated, and return it and whether it was reused.
+    """Build the hand-off of a merged model, and return it with whether the store had it.
 
     Raises:
-        RefusedError: The merged model is another one than was evaluated.
+        RefusedError: The merged model differs from the evaluated one.
         ConfigurationError: The store cannot be written.
     """
     refuse_difference(delivery.merged.path)
@@ -164,13 +164,13 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
-    """Write a folder with the whole hand-off, which can be copied anywhere, and return the hand-off in it.
+    """Write a folder with document, model and card, which can be copied anywhere, and return the document.
 
-    The folder is not there, is empty, or holds a hand-off, which it takes the place of.
+    An older hand-off in the folder is replaced.
 
     Raises:
-        RefusedError: The merged model is another one than was evaluated, or the folder holds something else or cannot
-            be written.
+        RefusedError: The merged model differs from the evaluated one, or the folder holds something else or cannot be
+            written.
     """
     refuse_difference(delivery.merged.path)
     refuse_foreign(folder)
@@ -183,7 +183,7 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
                 for name in (gguf_report_in(delivery.gguf.path).file_name, GGUF_REPORT):
                     shutil.copy2(delivery.gguf.path / name, draft / name)
             _write_documents(draft, delivery, ".", ".")
-            # What was there gives way one by one: the folder itself may be the one that somebody works in.
+            # Replace the content, not the folder: it may be somebody's working directory.
             target.mkdir(exist_ok=True)
             for path in target.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -195,18 +195,18 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Check that a folder may be written: it is not there, is empty, or holds a hand-off and nothing else.
+    """Check that a folder may be written: it does not exist, is empty, or holds only a hand-off.
 
     Raises:
-        RefusedError: It holds something else, is no folder, or cannot be written.
+        RefusedError: It holds something else, is not a folder, or cannot be written.
     """
     target = folder.resolve()
     if target.exists() and not target.is_dir():
-        raise RefusedError(f"{folder}: no folder. {_NAME_ANOTHER}")
-    foreign = _foreign_to(target) if target.is_dir() else ()
+        raise RefusedError(f"{folder}: not a folder. {_NAME_ANOTHER}")
+    foreign = _find_foreign(target) if target.is_dir() else ()
     if foreign:
         shown = ", ".join(foreign[:_SHOWN])
-        raise RefusedError(f"{folder}: holds what no hand-off wrote ({shown}). {_NAME_ANOTHER}")
+        raise RefusedError(f"{folder}: holds files of no hand-off ({shown}). {_NAME_ANOTHER}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(target):
@@ -219,22 +219,22 @@ def _unwritable(folder: Path, error: OSError) -> RefusedError:
     return RefusedError(f"{folder}: cannot be written ({error.strerror}). Name another folder.")
 
 
-def _foreign_to(folder: Path) -> tuple[str, ...]:
-    """Return the files of a folder that its hand-off does not name; all of them where there is none."""
+def _find_foreign(folder: Path) -> tuple[str, ...]:
+    """Return the files of a folder that its hand-off does not name; without a hand-off, all."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {path.relative_to(folder).as_posix() for path in paths}
     ours: set[str] = {HANDOFF, DETAILS}
     if HANDOFF in found:
         try:
-            details = details_of(folder / HANDOFF)
+            details = read_details(folder / HANDOFF)
         except (OSError, ValueError) as error:
-            raise RefusedError(f"{folder / HANDOFF}: no hand-off that can be read. {_NAME_ANOTHER}") from error
+            raise RefusedError(f"{folder / HANDOFF}: its details cannot be read. {_NAME_ANOTHER}") from error
         ours |= {file.path for file in details.files}
     return tuple(sorted(found - ours))
 
 
 def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
-    """Write card, Modelfile and hand-off, and its details, which name the hash of every other file."""
+    """Write card, Modelfile and document, then the details with the hash of every file."""
     merged, gguf, part = delivery.merged, delivery.gguf, None
     card = card_of_source(delivery.source, "merged", delivery.data_licence)
     (folder / CARD).write_text(card, encoding="utf-8")
@@ -246,7 +246,7 @@ def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: s
         path = _below(to_gguf, report.file_name)
         part = GgufPart(path=path, file_type=report.file_type, led_agreement=report.agreement.led_agreement)
         chat = format_of(template_in(merged.path))
-        text = modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path), chat)
+        text = format_modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path), chat)
         (folder / MODELFILE).write_text(text, encoding="utf-8")
         written.append(MODELFILE)
     handoff = ServingHandoff(
@@ -258,11 +258,11 @@ def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: s
         notes=_NOTES,
     )
     (folder / HANDOFF).write_text(handoff.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    details = _details(delivery, part, (*files, *handed_files(folder, (*written, HANDOFF), ".")))
+    details = _build_details(delivery, part, (*files, *handed_files(folder, (*written, HANDOFF), ".")))
     (folder / DETAILS).write_text(details.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-def _details(delivery: Delivery, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> HandedModel:
+def _build_details(delivery: Delivery, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> HandedModel:
     source, merged = delivery.source, delivery.merged.path
     manifest, report = manifest_in(merged), refuse_difference(merged)
     named = json.loads((merged / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]

@@ -1,7 +1,7 @@
-"""Listeners that show runs and the champion where teams look for them: MLflow, and files for TensorBoard.
+"""Listeners that report runs and the champion to MLflow and TensorBoard.
 
-They sit in the process that watches a run, never in the one that trains, which has neither secrets nor the network.
-What one of them cannot do is logged, and the run goes on without it.
+They run in the process that watches a run: the one that trains has neither secrets nor the network. A tracker that
+fails is logged, and the run goes on without it.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 NAME: Final = "mens"
-"""Of the experiment and of the registered model in MLflow."""
+"""Name of the experiment and of the registered model in MLflow."""
 
 _CHAMPION: Final = "champion"
 _CONTRACT: Final = "mens.contract_digest"
@@ -35,44 +35,44 @@ LogLine = Callable[[str], None]
 
 
 class MlflowTracker:
-    """A run of MLflow, found again by its contract when it goes on."""
+    """A run of MLflow, found again by its contract when training resumes."""
 
     def __init__(self, uri: str, contract_digest: str, recipe: Mapping[str, Any]) -> None:
-        """Begin a run at a server or `sqlite:///FILE`, or take it up."""
-        self._client = _mlflow(uri)
-        self._id = _run_id(self._client, contract_digest)
+        """Begin or resume a run at a server or `sqlite:///FILE`."""
+        self._client = _open_mlflow(uri)
+        self._id = _find_run(self._client, contract_digest)
         self._client.update_run(self._id, status="RUNNING")
         for name, value in recipe.items():
             self._client.log_param(self._id, name, json.dumps(value))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step."""
+        """Log figures of a step."""
         for name, value in figures.items():
             self._client.log_metric(self._id, name, value, step=step)
 
     def end(self, code: int) -> None:
-        """Take how the process ended."""
+        """Log the exit code of training."""
         self._client.set_terminated(self._id, _STATUS.get(code, "FAILED"))
 
 
 class TensorBoardTracker:
-    """Event files, a folder for each contract."""
+    """Event files, one folder for each contract."""
 
     def __init__(self, folder: str, contract_digest: str, recipe: Mapping[str, Any]) -> None:
-        """Add to the files of a run, below what `tensorboard --logdir` is given."""
+        """Begin or extend the files of a run, below the folder for `tensorboard --logdir`."""
         from tensorboardX import SummaryWriter  # noqa: PLC0415 - of an extra
 
         self._writer = SummaryWriter(str(Path(folder) / contract_digest[:12]))
         self._writer.add_text("recipe", json.dumps(recipe, indent=2))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Take figures of a step."""
+        """Log figures of a step."""
         for name, value in figures.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def end(self, code: int) -> None:
-        """Take how the process ended."""
+        """Log the exit code of training."""
         self._writer.add_text("exit code", str(code))
         self._writer.close()
 
@@ -81,7 +81,7 @@ Tracker = MlflowTracker | TensorBoardTracker
 
 
 def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the trackers that a setting `mlflow=URI,tensorboard=FOLDER` names, each with its place.
+    """Parse a setting `mlflow=URI,tensorboard=FOLDER` into pairs of tracker and place.
 
     Raises:
         ConfigurationError: A tracker is unknown, or has no place.
@@ -94,14 +94,10 @@ def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
 
 
 class Trackers:
-    """All listeners to one run; one that fails is left out from then on, with a warning."""
+    """All trackers of one run; one that fails is dropped with a warning."""
 
     def __init__(self, setting: str, job_path: Path, log_line: LogLine) -> None:
-        """Begin to listen.
-
-        Raises:
-            ConfigurationError: The setting is wrong.
-        """
+        """Begin with the trackers of a setting, or raise ConfigurationError if it is wrong."""
         self._log_line = log_line
         self._trackers: dict[str, Tracker] = {}
         for name, place in parse_trackers(setting):
@@ -113,15 +109,15 @@ class Trackers:
         self._trackers[name] = kind(place, job["contract_digest"], job["recipe"])
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the training process as its telemetry has it."""
+        """Report an event of the telemetry of training."""
         payload = event["payload"]
         if event["event"] == "step":
-            self._each(lambda tracker: tracker.log(_of("train", payload, _STEP), payload["step"]))
+            self._each(lambda tracker: tracker.log(_select("train", payload, _STEP), payload["step"]))
         elif event["event"] == "train_complete":
-            self._each(lambda tracker: tracker.log(_of("result", payload, _RESULT), payload["num_steps"]))
+            self._each(lambda tracker: tracker.log(_select("result", payload, _RESULT), payload["num_steps"]))
 
     def end(self, code: int) -> None:
-        """Take how the process ended."""
+        """Log the exit code of training."""
         self._each(lambda tracker: tracker.end(code))
 
     def _each(self, act: Callable[[Tracker], None]) -> None:
@@ -133,7 +129,7 @@ class Trackers:
 
 
 def _succeeds(name: str, log_line: LogLine, act: Callable[[], object]) -> bool:
-    """Let a tracker do something; tell a failure instead of raising it, unless it is one that ends the process."""
+    """Call a tracker, and log a failure."""
     try:
         act()
     except Exception as error:  # noqa: BLE001 - of any library; the run goes on without the tracker
@@ -143,12 +139,12 @@ def _succeeds(name: str, log_line: LogLine, act: Callable[[], object]) -> bool:
     return True
 
 
-def _of(group: str, payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
+def _select(group: str, payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
     return {f"{group}/{name}": float(payload[name]) for name in names if payload.get(name) is not None}
 
 
 def track_champion(setting: str, champion: Artifact, store: ArtifactStore, log_line: LogLine) -> None:
-    """Let the registry of MLflow name the adapter in use, with its figures; nothing where no MLflow is set.
+    """Register the champion with its figures in MLflow, if one is set.
 
     Raises:
         ConfigurationError: The setting is wrong.
@@ -163,9 +159,9 @@ def track_champion(setting: str, champion: Artifact, store: ArtifactStore, log_l
 def _register(uri: str, champion: Artifact, source: str) -> None:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - of an extra
 
-    client, manifest = _mlflow(uri), TrainingManifest.read(champion.file(MANIFEST))
-    run_id = _run_id(client, manifest.contract_digest)
-    for name, value in _figures(champion.file(RESULTS)):
+    client, manifest = _open_mlflow(uri), TrainingManifest.read(champion.file(MANIFEST))
+    run_id = _find_run(client, manifest.contract_digest)
+    for name, value in _list_figures(champion.file(RESULTS)):
         client.log_metric(run_id, name, value)
     try:
         client.get_registered_model(NAME)
@@ -180,7 +176,7 @@ def _register(uri: str, champion: Artifact, source: str) -> None:
     client.set_registered_model_alias(NAME, _CHAMPION, version.version)
 
 
-def _figures(path: Path) -> Iterator[tuple[str, float]]:
+def _list_figures(path: Path) -> Iterator[tuple[str, float]]:
     results = read_results(path)
     for suite, scores in results.adapter.suites.items() if results is not None else ():
         for name in _FIGURES:
@@ -189,14 +185,14 @@ def _figures(path: Path) -> Iterator[tuple[str, float]]:
                 yield f"eval/{suite}/{name}", value
 
 
-def _mlflow(uri: str) -> "MlflowClient":
+def _open_mlflow(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient  # noqa: PLC0415 - of an extra
 
     return MlflowClient(uri, registry_uri=uri)
 
 
-def _run_id(client: "MlflowClient", contract_digest: str) -> str:
-    """Return the run of a contract; begun where there is none."""
+def _find_run(client: "MlflowClient", contract_digest: str) -> str:
+    """Return the id of the run of a contract, which is begun if there is none."""
     experiment = client.get_experiment_by_name(NAME)
     number = experiment.experiment_id if experiment is not None else client.create_experiment(NAME)
     found = client.search_runs([number], f"tags.`{_CONTRACT}` = '{contract_digest}'", max_results=1)

@@ -24,8 +24,8 @@ from mens_pipeline.evaluation.judge import FEATURES, errors_beside, prepend_give
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Score, Scores, differences_of, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.generation import Completion, is_program, program_in
-from mens_pipeline.inference.insert_constraint import stands_at_cursor
 from mens_pipeline.language import Mode, analyze, name_of
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, with_given
 

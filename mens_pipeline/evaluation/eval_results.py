@@ -7,8 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
-from mens_pipeline.corpus.curate.heldout_split import FAMILIES
-from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import FAMILIES, refuse_trained_heldout
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import FewShot
@@ -36,14 +35,8 @@ from mens_pipeline.evaluation.results import (
 from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.statistics import MOST_TASKS
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
-from mens_pipeline.inference.prepare import (
-    Conditions,
-    Model,
-    PreparedGeneration,
-    generate_all,
-    prepare_generation,
-)
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Generation, GenerationJob, Syntax
+from mens_pipeline.inference.prepare import Conditions, Model, generate_all, prepare_generation
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.kinds import Kind
@@ -51,7 +44,7 @@ from mens_pipeline.storage.signing import add_signature
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
 
-Generations = Mapping[str, PreparedGeneration]
+Generations = Mapping[str, Generation]
 """Who completes what: `base`, `adapter`, and if they are asked `champion`, `few_shot` (the base with examples in its
 prompt), `families` (the adapter on synthetic tasks), and those that begin with `infill` (at cursors)."""
 
@@ -157,18 +150,12 @@ def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[st
         )
 
 
-def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and where
-    adapter: Adapter,
-    whole_suite: Examination,
-    conditions: Conditions,
-    store: ArtifactStore,
-    work: str,
-    baseline: Artifact | None,
+def prepare_generations(
+    adapter: Adapter, whole_suite: Examination, conditions: Conditions, baseline: Artifact | None
 ) -> Generations:
     """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
-    `work` names the folders of the jobs; no other evaluation at work may have the same. `baseline` is the promoted
-    adapter to compare with.
+    `baseline` is the promoted adapter to compare with.
 
     Raises:
         RefusedError: The base is not what it was trained on.
@@ -178,12 +165,11 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and whe
 
     def prepare(
         role: str, model: Model, source: Adapter, tasks: Sequence[Task], system_prompt: str | None = None
-    ) -> PreparedGeneration:
-        run_dir = store.root / Kind.GENERATIONS / f".work-{work}-{role}"
+    ) -> Generation:
         # What is compared is compared free; a second try is what the adapter alone is asked for.
         under = conditions if role == "adapter" else replace(conditions, decoding=free)
         requests, label = [task.request for task in tasks], role.replace("_", " ")
-        return prepare_generation(model, source, requests, under, run_dir, label=label, system_prompt=system_prompt)
+        return prepare_generation(model, source, requests, under, label=label, system_prompt=system_prompt)
 
     tasks, few, families = whole_suite.tasks, whole_suite.few_shot, whole_suite.families
     generations = {
@@ -197,28 +183,22 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and whe
     if families:
         generations["families"] = prepare("adapter_on_synthetic_tasks", "adapter", adapter, families)
     if whole_suite.infill is not None:
-        generations |= prepare_infill(whole_suite.infill, adapter, baseline, conditions, store, work)
+        generations |= prepare_infill(whole_suite.infill, adapter, baseline, conditions)
     return generations
 
 
-def prepare_infill(  # noqa: PLR0913, PLR0917 - as above
-    suite: InfillSuite,
-    adapter: Adapter,
-    baseline: Artifact | None,
-    conditions: Conditions,
-    store: ArtifactStore,
-    work: str,
-) -> dict[str, PreparedGeneration]:
+def prepare_infill(
+    suite: InfillSuite, adapter: Adapter, baseline: Artifact | None, conditions: Conditions
+) -> dict[str, Generation]:
     """Prepare what is written at cursors: by the adapter, by adapter and base without a suffix, and by the champion."""
     free = suite.decoding.model_copy(update={"syntax": Syntax.FREE})
 
-    def prepare(name: str, model: Model, source: Adapter, decoding: Decoding) -> PreparedGeneration:
+    def prepare(name: str, model: Model, source: Adapter, decoding: Decoding) -> Generation:
         is_line = name in LINE_MODELS.values()
         tasks = suite.lines if is_line else suite.tasks
         requests = [task.request(suite.window, is_prefix_alone=is_line) for task in tasks]
-        run_dir = store.root / Kind.GENERATIONS / f".work-{work}-{name}"
         under = replace(conditions, decoding=decoding)
-        return prepare_generation(model, source, requests, under, run_dir, label=name.replace("_", " "))
+        return prepare_generation(model, source, requests, under, label=name.replace("_", " "))
 
     prepared = {INFILL: prepare(INFILL, "adapter", adapter, suite.decoding)}
     if suite.lines:
@@ -265,15 +245,15 @@ def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]
         whole_suite.tasks,
         completions,
         Subject(
-            adapter_sha256=adapter.adapter_sha256,
+            adapter_sha256=adapter.adapter_digest,
             base_sha256=manifest.base_model.sha256,
             base_model=manifest.base_model.name,
             heldout_sha256=whole_suite.heldout_sha256,
             benchmark_sha256=whole_suite.digests[1],
         ),
-        adapter.job.decoding,
+        adapter.decoding,
         params.progress,
-        champion=(params.champion, params.first["champion"].adapter_sha256) if params.champion is not None else None,
+        champion=(params.champion, params.first["champion"].adapter_digest) if params.champion is not None else None,
         earlier=params.earlier,
         num_too_long=whole_suite.num_too_long,
         num_tests_dropped=whole_suite.num_tests_dropped,
@@ -295,8 +275,9 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     generations: Sequence[Generations],
     manifest: TrainingManifest,
     store: ArtifactStore,
-    launch: Callable[[PreparedGeneration], int],
+    launch: Callable[[GenerationJob], int],
     *,
+    lock_path: Path,
     champion: str | None,
     earlier: tuple[EarlierChampion, ...],
     progress: Progress,
@@ -304,7 +285,8 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     """Let all models write and score what they wrote; the same evaluation, unchanged in the store, is reused.
 
     `generations` are those of each round; together they are asked what the eval suite asks. `champion` is the key of
-    the adapter in use, `earlier` are champions before it; `launch` runs a generation process and returns its exit code.
+    the adapter in use, `earlier` are champions before it; `launch` runs a generation process, which holds `lock_path`,
+    and returns its exit code.
 
     Returns:
         The evaluation, and whether it was reused.
@@ -315,9 +297,9 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     """
     first, completions = generations[0], defaultdict[str, tuple[Artifact, ...]](tuple)
     for asked in generations:
-        for name, made in generate_all(asked, store, launch).items():
+        for name, made in generate_all(asked, store, launch, lock_path).items():
             completions[name] += (made,)
-    run = first["adapter"].job.adapter_path
+    run = first["adapter"].adapter_path
     params = EvaluationParams(
         completions=completions,
         progress=progress,

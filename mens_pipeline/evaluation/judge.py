@@ -15,7 +15,8 @@ from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.requirements import names_of, unmet
 from mens_pipeline.evaluation.scores import Execution, Score
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Completion, has_placeholder, is_refusal, program_in
+from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
+from mens_pipeline.inference.generation import Completion, program_in
 from mens_pipeline.language import (
     CONSTRUCTS,
     LLM_DECORATORS,

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.schema import records
-from mens_pipeline.corpus.schema.records import Lane, TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair, parsed_code
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement

@@ -1,6 +1,5 @@
 """One model alone on a benchmark alone, or completions of another program: trials, which no verdict rests on."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.operators import Generator
-from mens_pipeline.corpus.evolution.operators import Request as Asking
+from mens_pipeline.corpus.evolution.operators import ModelRequest as Asking
+from mens_pipeline.corpus.evolution.operators import TextModel
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
@@ -20,11 +19,10 @@ from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.results import BestOf, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores, Score, scores_of_model
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
-from mens_pipeline.inference.generation import Completion, Decoding, as_served
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_once, prepare_generation
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, as_served
+from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.storage.jsonl import models_in, open_rows
-from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict
 
@@ -54,7 +52,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     conditions: Conditions,
     store: ArtifactStore,
     *,
-    launch: Callable[[PreparedGeneration], int],
+    launch: Callable[[GenerationJob], int],
 ) -> Trial:
     """Let the adapter alone complete a benchmark.
 
@@ -67,13 +65,12 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     tasks = tuple(task for task in every if fits(task.reference))
     if not tasks:
         raise RefusedError(f"{benchmark.folder}: no reference completion fits the limit. Raise --max-tokens.")
-    work = store.root / Kind.GENERATIONS / f".work-{time.time_ns()}-trial"
-    prepared = prepare_generation("adapter", adapter, [task.request for task in tasks], conditions, work)
-    completions = completions_of([generate_once(prepared, store, launch)[0]])
+    asked = {"trial": prepare_generation("adapter", adapter, [task.request for task in tasks], conditions)}
+    completions = completions_of(generate_all(asked, store, launch, conditions.lock_path).values())
     return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
-def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
+def try_generator(generator: TextModel, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
     """Let a model that is not ours complete a benchmark; what it was asked before it is not asked again.
 
     Another seed in `decoding` asks again. All samples of a task stand together.

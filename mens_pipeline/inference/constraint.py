@@ -1,72 +1,87 @@
-"""Token by token, only what can still become a Vox program. For a generation process alone.
+"""Constraints on the next token: of a program, of a piece at a cursor, and of the word before the cursor.
 
-The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
-whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
-for what closes the program, so that every completion ends as one; and no token ends the third statement in a row that
-is the same, since small models repeat themselves until they are cut. With `names`, a value of known type has only the
-members of its type.
+`Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
+the whole vocabulary, at the cost of little more than one token. Near the limit a token also has to leave room to close
+the program, so that every completion ends as one. No token ends the third equal statement in a row, since small models
+repeat themselves until they are cut. With `names`, a value of known type has only the members of its type.
+
+`InsertConstraint` takes a token where prefix and piece together can still become a program. It takes the end only where
+prefix, piece and suffix are a program, or in an editor, where they may become one when somebody types on. It gives the
+piece up where the likeliest tokens lead to no such end.
+
+`BegunWord` heals tokens: the tokens of half a word are others than those of the whole one, so a model that is shown
+`retu` has never seen what follows. The model is shown the text before the word, and has to spell the word first (as in
+guidance and in the `token healing` example of llama.cpp).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
+from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, analyze, complete, has_tokens, tokenize
 from mens_pipeline.language.semantics import members_after
 
 if TYPE_CHECKING:
     import torch
 
 _OPENED: Final = 20
-"""Tokens by which one token lengthens the way to the end at most."""
+"""Upper limit of the tokens that one token adds to the shortest way to the end."""
 _SPARE: Final = 40
-"""And once more than that: `workflow` lengthens it by 34, as it may begin a version."""
+"""Added once to that limit: `workflow` adds 34 tokens, as a version may follow it."""
 _MOST_TRIES: Final = 256
-"""Tokens that are tried at most; then the shortest way to the end of a program is taken."""
+"""Tokens to try before taking the shortest way to the end of a program."""
 _MOST_SEARCHES: Final = 16
-"""Tokens for which the way to the end is looked for at most, where each would take more room than is left."""
+"""Ways to the end to search for one token, where each found so far needs more room than is left."""
 _MOST_MISNAMED: Final = 128
-"""Tokens that are refused for their names alone at most; then the most likely of them is taken after all."""
+"""Tokens to refuse for their names alone before taking the most likely of them."""
 _REPLACEMENT: Final = "\ufffd"
-"""What a tokenizer gives for a character of which bytes are missing."""
+"""The decoded text of a token that holds a part of a character."""
 _LETTER: Final = "\u00e9"
 """Stands for any such character."""
 _SHORTEST: Final = "\nimport q"
-"""A program behind blanks and comments, which declare nothing."""
+"""Turns blanks and comments, which declare nothing, into a program."""
 _CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
 _ENDS_ENTRY: Final = frozenset(",}\n")
 _MOST_ALIKE: Final = 2
-"""Times that a statement, a field or an entry of another block may stand in a row."""
+"""Equal statements, fields or entries of a block in a row that are allowed."""
 _MOST_ELEMENTS: Final = 8
 _LONGEST_TURN: Final = 3
-"""Entries that are repeated in turn."""
+"""Entries that may alternate."""
 _ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
 _LONGEST_NAME: Final = 80
-"""Characters of a member behind its dot that are looked for at most."""
+"""Characters after a dot in which a member is looked for."""
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
-"""Ends of programs by the state of the parser, of all completions of this process."""
+"""State of the parser -> the end of a program, found by any completion of this process."""
 _FENCE: Final = "```"
-"""What stands between two of them would be taken for the program."""
+"""Refused, since `program_in` would read the text between two of them as the program."""
+_MOST_PIECE_TRIES: Final = 160
+"""Tokens to try for one piece, including those that are taken."""
+_MOST_READ: Final = 120_000
+"""Characters to parse for one piece; a statement without an end is parsed again for each token."""
+_WHOLE_SHARE: Final = 4
+"""Parsing a text is this many times faster per character than finding out how it may go on."""
+_CLOSING: Final = frozenset("} ")
+"""Characters of a text that only closes blocks."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """An open bracket, with the tokens of its complete entries and of the one that is being written."""
-
     opener: str
     entries: list[list[str]] = field(default_factory=list)
     entry: list[str] = field(default_factory=list)
 
 
 def repeats_itself(text: str) -> bool:
-    """Check whether a text ends with a statement, field or other entry that has stood there too often in a row.
+    """Check whether a text ends with a statement, field or other entry that repeats too often in a row.
 
-    Three times, alone or in turn with up to two others. In parentheses and brackets nine times, since lists of equal
-    elements are common; entries of one token never count.
+    The limit is three times, alone or in turn with up to two others; nine times in parentheses and brackets, since
+    lists of equal elements are common. Entries of one token never count.
 
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
@@ -97,7 +112,7 @@ def repeats_itself(text: str) -> bool:
 
 
 def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
-    """Check whether the last `length` entries stand there `times` times in a row; entries of one token do not count."""
+    """Check whether the last `length` entries occur `times` times in a row; entries of one token do not count."""
     last = entries[-length * times :]
     turn = last[:length]
     return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
@@ -106,8 +121,8 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
 def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
     """Yield each access to a member (`value.name`) that ends after the first `num_read` characters of a text.
 
-    Returns:
-        Of each the end of its dot, the name behind that as far as it stands there, and whether the name has ended.
+    Yields:
+        The end of the dot, the name as far as it is written, and whether the name is complete.
     """
     pieces = tokenize(text)
     for before, dot, name in zip((None, *pieces), pieces, (*pieces[1:], None), strict=False):
@@ -118,14 +133,14 @@ def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
 
 
 class Constraint:
-    """The program that one completion has written so far, and which tokens may follow it."""
+    """The program that a completion has written so far, and the tokens that may follow it."""
 
     def __init__(
         self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
     ) -> None:
-        """Begin with the empty program; `names` refuses members that the type of a value does not have.
+        """Begin with the empty program; `names` refuses members that the type of a value lacks.
 
-        The token of `stop` that ends the completion counts among `max_new_tokens`.
+        `max_new_tokens` include the token of `stop` that ends the completion.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -145,7 +160,7 @@ class Constraint:
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token."""
+        """Choose the next token by the scores of all, of shape `(tokens,)`."""
         token = self._next_forced() if self.is_forced else self._draw(scores, sampler)
         self._take(token)
         return token
@@ -164,22 +179,21 @@ class Constraint:
         if misnamed and self._may_follow(misnamed[0]):
             return misnamed[0]
         self.is_forced = True
-        self._closing = self._closing_of("")
+        self._closing = self._find_closing("")
         return self._next_forced()
 
     def _next_forced(self) -> int:
-        """Return the next token of the shortest way to the end of the program."""
         return self._closing.pop(0) if self._closing else min(self._stop)
 
     def _may_follow(self, token: int) -> bool:
         if token in self._stop:
             is_program = self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
             return self._is_whole and is_program
-        text = self._decode_behind(token)
+        text = self._decode_after(token)
         piece = text.removeprefix(self._read)
         if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
             return False
-        # The bytes of half a character give one replacement, bytes that are no character give more.
+        # The bytes of half a character decode to one replacement, invalid bytes to more.
         piece = piece.removesuffix(_REPLACEMENT) + (_LETTER if piece.endswith(_REPLACEMENT) else "")
         if _REPLACEMENT in piece or self._viable.would_be(piece) is Viability.DEAD:
             return False
@@ -188,13 +202,10 @@ class Constraint:
         return self._left > self._room_from or self._leaves_room(piece)
 
     def _may_name(self, token: int) -> bool:
-        """Check that each member which a token names, or begins to name, exists on the value before its dot.
-
-        So a dot behind which nothing can stand is refused as well.
-        """
+        """Check that the value before a dot has the member that a token names or begins to name."""
         if not self._has_names or token in self._stop:
             return True
-        piece = self._decode_behind(token).removeprefix(self._read).rstrip(_REPLACEMENT)
+        piece = self._decode_after(token).removeprefix(self._read).rstrip(_REPLACEMENT)
         if "." not in piece and not _ENDS_WITH_MEMBER.search(self._text[-_LONGEST_NAME:]):
             return True
         text, read = self._text + piece, len(self._viable.unsettled)
@@ -209,10 +220,10 @@ class Constraint:
         return True
 
     def _leaves_room(self, piece: str) -> bool:
-        """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
+        """Check whether the program can be closed after a piece, and set how many tokens may follow unchecked."""
         self._num_searches += 1
-        closing = self._known_closing(piece) or self._closing_of(piece)
-        # The token itself and the one that ends the completion need room as well.
+        closing = self._known_closing(piece) or self._find_closing(piece)
+        # The token itself and the one that ends the completion also need room.
         if closing is None or len(closing) + 2 > self._left:
             return False
         self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
@@ -222,7 +233,7 @@ class Constraint:
         self._left -= 1
         if token in self._stop:
             return
-        text = self._decode_behind(token)
+        text = self._decode_after(token)
         self._is_whole = not text.endswith(_REPLACEMENT)
         text = text.rstrip(_REPLACEMENT)
         piece = text.removeprefix(self._read)
@@ -230,29 +241,27 @@ class Constraint:
         self._text += piece
         self._window, self._read = [*self._window, token], text
         if self._is_whole and _REPLACEMENT not in (alone := self._decode([token])):
-            # The token before goes with the next one, as decoders may ask.
+            # Some decoders need the token before the next one.
             self._window, self._read = [token], alone
 
-    def _decode_behind(self, token: int) -> str:
-        """Decode a token together with the newest ones before it, on which its text may depend."""
+    def _decode_after(self, token: int) -> str:
         return self._decode([*self._window, token])
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _known_closing(self, piece: str) -> list[int] | None:
-        """Return a closing found earlier in the same parser state, as tokens; None where it does not fit here."""
+        """Return the tokens of a closing that was found in the same parser state; None where it does not fit here."""
         place = self._viable.place_behind(piece)
         own = self._closings.get(place)
         rest = _CLOSINGS.get(place) if own is None else own
         if rest is None or self._viable.would_be(piece + rest) is not Viability.COMPLETE:
             return None
         closing = self._encode(rest)
-        # Of another completion only with room to spare, or what is written would depend on the other requests.
+        # One of another completion needs room to spare, or a completion would depend on the other requests.
         return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
 
-    def _closing_of(self, piece: str) -> list[int] | None:
-        """Return the tokens that turn the text and a further piece into a program; None where none are found."""
+    def _find_closing(self, piece: str) -> list[int] | None:
         text = self._viable.unsettled + piece
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:
@@ -267,3 +276,165 @@ class Constraint:
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOURCE) -> bool:
+    """Check whether a piece fits in a file that somebody is typing.
+
+    It fits where the whole is a program. At the end of a line it also fits where the line is complete, only blocks are
+    open after it, and the whole is a program once further lines close them. It passes where the text after the cursor
+    cannot be reached without the line either, since the line is then not to blame.
+    """
+    if analyze(prefix + piece + suffix, mode).ok:
+        return True
+    line, _, behind = suffix.partition("\n")
+    written, before = f"{prefix}{piece}\n", prefix[: prefix.rfind("\n") + 1]
+    num_open = None if line.strip() or not piece.strip() else _count_blocks(written, mode)
+    if num_open is None:
+        return False
+    if _is_reached(written, behind, num_open, mode):
+        return True
+    return not _is_reached(before, behind, _count_blocks(before, mode) or 0, mode)
+
+
+def _count_blocks(text: str, mode: Mode) -> int | None:
+    """Count the open blocks of a text; None where it lacks more than their ends."""
+    closing = complete(text, mode)
+    return None if closing is None or not _CLOSING.issuperset(closing) else closing.count("}")
+
+
+def _is_reached(text: str, behind: str, num_open: int, mode: Mode) -> bool:
+    """Check whether closing some open blocks between two texts makes them a program."""
+    return any(analyze(f"{text}{'}' * num}\n{behind}", mode).ok for num in range(num_open + 1))
+
+
+class InsertConstraint:
+    """The piece that a completion has written at a cursor so far, and the tokens that may follow it."""
+
+    def __init__(  # noqa: PLR0913 - a tokenizer, two texts, and what is asked of the piece
+        self,
+        tokenizer: Any,
+        stop: frozenset[int],
+        mode: Mode,
+        prefix: str,
+        suffix: str,
+        *,
+        begun: str = "",
+        is_typed: bool = False,
+    ) -> None:
+        """Begin with an empty piece between two texts, which has to start with the word `begun`.
+
+        With `is_typed` it may end where `stands_at_cursor` holds, else only where the whole is a program.
+        """
+        self._tokenizer = tokenizer
+        self._stop = stop
+        self._mode = mode
+        self._prefix, self._suffix, self._begun, self._is_typed = prefix, suffix, begun, is_typed
+        self._num_tries = 0
+        self._tokens: list[int] = []
+        self._piece = ""
+        self._viable = ViableText(mode)
+        self._viable.append(prefix)
+        self._num_read = 0
+        self.is_forced = self._viable.viability is Viability.DEAD
+
+    def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
+        """Choose the next token; where none fits, end the piece and set `is_forced`."""
+        refused: list[int] = []
+        while not self.is_forced and self._num_tries < _MOST_PIECE_TRIES and self._num_read < _MOST_READ:
+            self._num_tries += 1
+            token = sampler.choose(scores, refused)
+            if self._may_follow(token):
+                self._take(token)
+                return token
+            refused.append(token)
+        self.is_forced = True
+        return min(self._stop)
+
+    def _may_follow(self, token: int) -> bool:
+        if token in self._stop:
+            whole = self._prefix + self._piece + self._suffix
+            self._num_read += len(whole) // _WHOLE_SHARE
+            is_program = analyze(whole, self._mode).ok
+            if is_program or not self._is_typed:
+                return is_program
+            self._num_read += len(whole)
+            return stands_at_cursor(self._prefix, self._piece, self._suffix, self._mode)
+        text = self._decode([*self._tokens, token])
+        more = text.removeprefix(self._piece)
+        if not text.startswith(self._piece) or not more or _REPLACEMENT in more:
+            return False
+        if not text.startswith(self._begun) and not self._begun.startswith(text):
+            return False
+        self._num_read += len(self._viable.unsettled)
+        is_dead = self._viable.would_be(more) is Viability.DEAD
+        return not is_dead and not ("\n" in more and repeats_itself(self._prefix + text))
+
+    def _take(self, token: int) -> None:
+        if token in self._stop:
+            return
+        self._tokens.append(token)
+        text = self._decode(self._tokens)
+        self._viable.append(text.removeprefix(self._piece))
+        self._piece = text
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+
+class Vocabulary:
+    """Texts of the tokens of a tokenizer after another token; special ones have none."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        special = set(tokenizer.all_special_ids)
+        # Some decoders leave out the blank of the first token.
+        anchor = tokenizer.encode("a", add_special_tokens=False)[-1]
+        ids = range(len(tokenizer))
+        texts = tokenizer.batch_decode([[anchor, token] for token in ids])
+        start = len(tokenizer.decode([anchor]))
+        self._tokens: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+        for token, text in zip(ids, texts, strict=True):
+            if token not in special and len(text) > start and _REPLACEMENT not in text:
+                self._tokens[text[start]].append((text[start:], token))
+
+    def find_fitting(self, text: str) -> dict[int, str]:
+        """Return the tokens, with their texts, that a text begins with or that begin with it."""
+        return {
+            token: piece for piece, token in self._tokens[text[0]] if piece.startswith(text) or text.startswith(piece)
+        }
+
+
+@lru_cache(maxsize=2)
+def read_vocabulary(tokenizer: Any) -> Vocabulary:
+    """Return the texts of a tokenizer's tokens, cached."""
+    return Vocabulary(tokenizer)
+
+
+class BegunWord:
+    """The part of the word before the cursor that a completion has yet to spell.
+
+    Attributes:
+        text: The word and the blank before it; the completion begins with them, the piece does not.
+    """
+
+    def __init__(self, tokenizer: Any, text: str) -> None:
+        self.text = text
+        self._left = text
+        self._vocabulary = read_vocabulary(tokenizer)
+        self._fitting = self._vocabulary.find_fitting(text)
+
+    def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
+        """Set the scores, of shape `(tokens,)`, of tokens that do not fit to minus infinity."""
+        if not self._left:
+            return scores
+        fitting = [*self._fitting]
+        narrowed = scores.new_full(scores.shape, float("-inf"))
+        narrowed[fitting] = scores[fitting]
+        return narrowed
+
+    def take(self, token: int) -> None:
+        """Note a token that was written."""
+        if self._left:
+            self._left = self._left[len(self._fitting.get(token, "")) :]
+            self._fitting = self._vocabulary.find_fitting(self._left) if self._left else {}

@@ -1,9 +1,9 @@
-"""A loaded model as fast as float32 on a CPU goes. For inference alone.
+"""Faster forward passes in float32 on a CPU, for inference alone.
 
-Of a step that writes one token, products with weights take about half of the time in the library's own modules; the
-rest is a thousand small operators. Here queries, keys and values are one product, as are gate and up; all else is
-computed by the same operators on the same numbers in the same order. With packed weights the logits are those of the
-library's modules with packed weights, bit for bit.
+In the library's modules, a step that writes one token spends about half of its time on products with weights, and the
+rest on a thousand small operators. Here queries, keys and values are one product, as are gate and up; the other
+operators run on the same numbers in the same order. With packed weights the logits are those of the library's modules
+with packed weights, bit for bit.
 """
 
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from torch.nn import functional
 from mens_pipeline.errors import RefusedError
 
 _ROWS: Final = 32
-"""The number of rows that weights are packed for; others are served from the same packing."""
+"""Number of rows that the packing of weights is made for; it works for other numbers too."""
 _FEW: Final = 8
-"""Rows up to which most of the time is that of reading the weights."""
+"""Up to this number of rows, reading the weights takes most of the time."""
 _ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
 """Values of a configuration that `DenseModel` requires."""
 
 
 class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
-    """A linear layer for inference alone: it can be neither trained nor saved."""
+    """A linear layer for inference: it can be neither trained nor saved."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
+        """Pack a copy of the weights of a float32 CPU layer."""
         super().__init__()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
         self._bias = None if linear.bias is None else linear.bias.detach()
@@ -39,13 +39,10 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
 
 
 class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
-    """A linear layer with weights in float16 and all else in float32; it can be neither trained nor saved.
-
-    With few rows the time is that of reading the weights, which are half as many bytes.
-    """
+    """A linear layer with weights in float16, which are faster to read; it can be neither trained nor saved."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
+        """Pack a copy of the weights of a float32 CPU layer."""
         super().__init__()
         bias = None if linear.bias is None else linear.bias.detach()
         self._packed = torch.ops.quantized.linear_prepack_fp16(linear.weight.detach(), bias)
@@ -58,11 +55,11 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
 
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
 _SAMPLED: Final = 8
-"""Tokens whose logits are compared with those of the library when a model is loaded."""
+"""Tokens whose logits `speed_up` compares with those of the library."""
 _MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02}
-"""Kind of linear layers -> how far logits may be from those of the library, as a share of their norm.
+"""Kind of linear layers -> allowed distance of the logits from those of the library, as a share of their norm.
 
-Rounding takes 0.00001 and 0.001 of SmolLM2 and Qwen2.5-Coder-0.5B; what is computed otherwise, about all.
+Rounding takes 0.00001 and 0.001 with SmolLM2 and Qwen2.5-Coder-0.5B; a wrong computation takes nearly everything.
 """
 
 
@@ -73,13 +70,13 @@ class Output(NamedTuple):
 
 
 class DenseModel:
-    """A model of the kind of Llama that is called as the library's own is, and can do nothing but that.
+    """A model of the Llama family with the call of the library's own model, and nothing else.
 
-    Biases, heads that share keys and norms of queries and keys (Qwen3) are computed as well; a window is not.
+    It knows biases, heads that share keys, and norms of queries and keys (Qwen3), but no sliding window.
     """
 
     def __init__(self, model: Any, linear: _Linear) -> None:
-        """Take the weights of a model in float32 on the CPU, which is of no use any more, for `linear` to multiply."""
+        """Consume a float32 CPU model: its weights move here, and it must not be used afterwards."""
         self.config, self.generation_config, self.device = model.config, model.generation_config, model.device
         self._embed, self._rotary = model.model.embed_tokens.weight.detach(), model.model.rotary_emb
         self._norm, self._epsilon = model.model.norm.weight.detach(), model.config.rms_norm_eps
@@ -100,18 +97,22 @@ class DenseModel:
         use_cache: bool = True,  # noqa: ARG002 - as the library has it
         logits_to_keep: int = 0,
     ) -> Output:
-        """Read tokens, `(rows, positions)`, behind those of a cache, and write their keys and values into it.
+        """Compute the logits of tokens that follow those of a cache, and add their keys and values to it.
 
-        The mask is 0 where a position is not to be looked at; of shape `(rows, positions, those in the cache
-        included)`. Without position ids each row goes on behind the cache. Logits are of so many last positions; with 0
-        of all.
+        Args:
+            input_ids: Of shape `(rows, positions)`.
+            past_key_values: The cache.
+            attention_mask: 0 for masked positions; of shape `(rows, positions)`, including those of the cache.
+            position_ids: Of shape `(rows, positions)`; by default each row continues after the cache.
+            use_cache: Always true.
+            logits_to_keep: Number of last positions to compute logits for; 0 for all.
         """
         num_past = past_key_values.get_seq_length()
         if position_ids is None:
             position_ids = torch.arange(num_past, num_past + input_ids.shape[1])[None]
         hidden = functional.embedding(input_ids, self._embed)
         cosines, sines = (values[:, :, None] for values in self._rotary(hidden, position_ids))
-        # Half of each head is turned by minus the sine; to negate the sine once is to negate the halves of each layer.
+        # Half of each head is turned by minus the sine: negate the sine once instead of the halves in each layer.
         half = sines.shape[-1] // 2
         turned = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
         mask = _mask(attention_mask, input_ids.shape[1], num_past)
@@ -122,8 +123,6 @@ class DenseModel:
 
 
 class _Layer:
-    """Attention and feed-forward network of one layer."""
-
     def __init__(self, layer: Any, number: int, epsilon: float, linear: _Linear) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self._number, self._epsilon, self._size = number, epsilon, attention.head_dim
@@ -145,7 +144,6 @@ class _Layer:
     def forward(
         self, hidden: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, cache: Any
     ) -> torch.Tensor:
-        """Return the hidden states behind this layer; of shape `(rows, positions, size)`, as those before it."""
         rows, positions, size = hidden.shape
         states = self._project(functional.rms_norm(hidden, (size,), self._before, self._epsilon))
         states = states.view(rows, positions, -1, self._size)
@@ -166,13 +164,13 @@ class _Layer:
     def _attend(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return what the heads see; of shape `(rows, positions, heads, size of a head)`."""
+        """Return the outputs of the heads; of shape `(rows, positions, heads, size of a head)`."""
         rows, _, positions, size = queries.shape
         attend = functional.scaled_dot_product_attention
         if mask is None:
             seen = attend(queries, keys, values, is_causal=positions > 1, enable_gqa=True)
         elif positions == 1:
-            # The heads that share keys stand as positions: no key is copied.
+            # Heads that share keys are passed as positions, which copies no key.
             seen = attend(queries.reshape(rows, self._num_keys, -1, size), keys, values, attn_mask=mask)
             seen = seen.reshape(rows, self._num_queries, 1, size)
         else:
@@ -182,7 +180,7 @@ class _Layer:
 
 
 def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> torch.Tensor | None:
-    """Return which positions may be looked at, of shape `(rows or 1, 1, new positions, all)`; None: all before each."""
+    """Return visible positions, of shape `(rows or 1, 1, new positions, all)`; None for all before each position."""
     shown = None if attention_mask is None or bool(attention_mask.all()) else attention_mask.bool()[:, None, None]
     if num_new == 1 or (shown is None and num_past == 0):
         return shown
@@ -191,7 +189,6 @@ def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> t
 
 
 def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
-    """Return layers that multiply the same rows as one; all of them have a bias, or none."""
     together = torch.nn.Linear(1, 1, bias=False)
     together.weight = torch.nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
     biases = [part.bias.detach() for part in parts if part.bias is not None]
@@ -201,15 +198,18 @@ def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
 
 
 def speed_up(model: Any, num_rows: int) -> Any:
-    """Return a model that completes as the given one does, faster where it can be; the given one is of no use any more.
+    """Return a faster model with the same completions, where there is one; it consumes the given model.
 
-    `_ARCHITECTURES` on the CPU in float32 are computed here; of others there every linear layer is replaced. What is
-    not on the CPU or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The
-    model is in evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to
-    float16; what is evaluated is written many at once, and stays in float32.
+    In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
+    those on a CPU without packed products, are returned as they are. A model that writes few completions at once gets
+    weights in float16; evaluation writes many, and keeps float32.
+
+    Args:
+        model: A model in evaluation mode.
+        num_rows: Largest number of completions to write at once.
 
     Raises:
-        RefusedError: The faster model computes something else.
+        RefusedError: The faster model computes other logits.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
@@ -225,7 +225,7 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:
-    """Compute the logits of a few tokens of the vocabulary, which are read in parts of some lengths, around 0."""
+    """Compute centred logits of tokens spread over the vocabulary, reading them in parts of the given lengths."""
     from transformers import DynamicCache  # noqa: PLC0415 - takes long
 
     ids = torch.linspace(0, model.config.get_text_config().vocab_size - 1, _SAMPLED, dtype=torch.long)[None]
@@ -240,11 +240,11 @@ def _refuse_difference(name: str, found: torch.Tensor, expected: torch.Tensor, l
     share = float((found - expected).norm() / expected.norm())
     if not share <= limit:
         off = f"its fast forward pass gives logits that are {share:.2%} off those of transformers"
-        raise RefusedError(f"{name}: {off}, expected are {limit:.2%} at most. Report this with its config.json.")
+        raise RefusedError(f"{name}: {off}, at most {limit:.2%} is expected. Report this with its config.json.")
 
 
 def replace_linear(model: torch.nn.Module, linear: _Linear) -> None:
-    """Replace every linear layer in float32 on the CPU."""
+    """Replace every float32 linear layer on the CPU."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             is_linear = type(child) is torch.nn.Linear
@@ -253,7 +253,6 @@ def replace_linear(model: torch.nn.Module, linear: _Linear) -> None:
 
 
 def _is_dense(model: Any) -> bool:
-    """Check whether a model is what `DenseModel` computes, in float32 on the CPU."""
     if type(model).__name__ not in _ARCHITECTURES:
         return False
     found = {name: getattr(model.config, name, None) for name in _PLAIN} | {

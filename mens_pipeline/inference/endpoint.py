@@ -1,4 +1,4 @@
-"""A model at an OpenAI-compatible address, and a ledger that keeps its replies, so that none is paid for twice."""
+"""A model at an OpenAI-compatible address, and a ledger of its replies, so that nobody pays for one twice."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
-from mens_pipeline.corpus.evolution.operators import Reply, Request
+from mens_pipeline.corpus.evolution.operators import ModelRequest, Reply
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.validation import errors_in
 
@@ -33,22 +33,20 @@ _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 _BEGINNING: Final = b'{"key":'
-"""How every line begins that `add` writes."""
+"""The start of every line that `add` writes."""
 _WRITABLE: Final = "Name a file that may be written."
 _FOREIGN: Final = "Name another file with --ledger; this one holds something else."
 
 
 class Ledger:
-    """The replies of all calls so far; `num_new` counts those of this one. May be added to from several threads."""
+    """Replies of all calls so far; `num_new` counts those of this call. Threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; what a call that died left of a line is dropped, once all before it is known to be ours.
-
-        The file of JSON lines is made at the first reply.
+        """Read a file of JSON lines, which the first reply creates; drop a half line that a killed call left.
 
         Raises:
-            RefusedError: A whole line is no reply, or what is left of one is of something else; nothing is changed.
-            ConfigurationError: It cannot be read or written.
+            RefusedError: A line is not a reply; the file stays unchanged.
+            ConfigurationError: The file cannot be read or written.
         """
         self.num_new = 0
         self._path = path
@@ -68,13 +66,12 @@ class Ledger:
         try:
             reply = Reply.model_validate_json(line)
         except ValidationError as error:
-            raise RefusedError(f"{self._path}:{number}: no reply ({errors_in(error)}). {_FOREIGN}") from error
+            raise RefusedError(f"{self._path}:{number}: not a reply ({errors_in(error)}). {_FOREIGN}") from error
         self._replies[reply.key] = reply
 
     def _drop(self, number: int, rest: bytes, num_whole: int) -> None:
-        """Take away a line that was not written to its end, if it was to be a reply."""
         if rest[: len(_BEGINNING)] != _BEGINNING[: len(rest)]:
-            found = "what is left of a line is no part of a reply"
+            found = "an incomplete line that is not the start of a reply"
             raise RefusedError(f"{self._path}:{number}: {found}. {_FOREIGN}")
         try:
             os.truncate(self._path, num_whole)
@@ -82,7 +79,7 @@ class Ledger:
             raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
     def find(self, key: str) -> Reply | None:
-        """Return the stored reply to a prompt; None if there never was one."""
+        """Return the stored reply to a request, if there is one."""
         return self._replies.get(key)
 
     def add(self, reply: Reply) -> None:
@@ -104,13 +101,13 @@ class Ledger:
             self.num_new += 1
 
 
-class _Message(BaseModel):
+class _ChatMessage(BaseModel):
     content: str | None = None
     refusal: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Message
+    message: _ChatMessage
     finish_reason: str | None = None
 
 
@@ -120,22 +117,20 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """Fields of a response that are used; others are ignored."""
-
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ChatEndpoint:
     """A generator that sends prompts over HTTP.
 
     Attributes:
-        url: Where the API begins: `https://host/v1`.
+        url: Base address of the API: `https://host/v1`.
         ledger: Its replies so far.
-        num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
-        first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
-        completion_seconds: That a response may take to its last byte.
+        num_retries: Repetitions of a request after status 429 or 5xx.
+        first_wait: Seconds before the first repetition, doubled each time, unless a Retry-After says otherwise.
+        completion_seconds: Limit of time for a response to its last byte.
     """
 
     url: str
@@ -150,7 +145,7 @@ class Endpoint:
     completion_seconds: float = _COMPLETION_SECONDS
 
     def __post_init__(self) -> None:
-        """Refuse (`ConfigurationError`) what is no HTTP address, or where the key would be sent in the clear."""
+        """Raise ConfigurationError for anything but an HTTP address, or for a key without https."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
@@ -158,7 +153,7 @@ class Endpoint:
         except httpx2.InvalidURL as error:
             raise ConfigurationError(f"{self.url}: {error}. Write it as https://HOST/v1.") from error
         if url.scheme not in {"http", "https"} or not url.host:
-            raise ConfigurationError(f"{self.url}: no HTTP address. Write it as https://HOST/v1.")
+            raise ConfigurationError(f"{self.url}: not an HTTP address. Write it as https://HOST/v1.")
         if url.userinfo or url.query:
             raise ConfigurationError("the endpoint: keys do not belong into an address. Set MENS_EVOL_API_KEY.")
         if self.key is not None and url.scheme == "http" and url.host not in _LOCAL:
@@ -166,7 +161,7 @@ class Endpoint:
 
     @property
     def digest(self) -> str:
-        """The address, which is all that is known of the weights."""
+        """The address; nothing else is known of the weights."""
         return self.url
 
     @property
@@ -174,11 +169,11 @@ class Endpoint:
         """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
-    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Return replies by key: those of the ledger, and new ones, begun as long as time is left.
+    def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Return replies by key: from the ledger or the endpoint; no request starts once `time_left` is 0 or less.
 
         Raises:
-            RefusedError: The endpoint turns requests down, does not respond, or speaks another language.
+            RefusedError: The endpoint rejects requests, does not respond, or sends something else.
             ConfigurationError: The ledger cannot be written.
         """
         missing = [request for request in requests if self.ledger.find(request.key) is None]
@@ -186,13 +181,12 @@ class Endpoint:
             self._complete(missing, time_left)
         return {request.key: reply for request in requests if (reply := self.ledger.find(request.key)) is not None}
 
-    def _complete(self, requests: Sequence[Request], time_left: Callable[[], float]) -> None:
-        """Complete requests, several at once."""
+    def _complete(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> None:
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
         timeout = httpx2.Timeout(self.completion_seconds, connect=_CONNECT_SECONDS)
-        # Redirects are not followed: the key is for this address alone.
+        # No redirects: the key is for this address alone.
         with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
@@ -202,7 +196,7 @@ class Endpoint:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _complete_one(self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]) -> None:
+    def _complete_one(self, client: "httpx2.Client", request: ModelRequest, time_left: Callable[[], float]) -> None:
         if time_left() <= 0:
             return
         content = {
@@ -219,7 +213,6 @@ class Endpoint:
     def _post(
         self, client: "httpx2.Client", content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
-        """Send a prompt, with retries, and return the response; None when time is up before there is one."""
         for attempt in count():
             response = self._send_once(client, content)
             if response.status_code == HTTPStatus.OK:
@@ -233,13 +226,12 @@ class Endpoint:
         return None
 
     def _send_once(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """Send a prompt once; return a response that is good, or that asks for a retry."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
             response = self._read(client, content)
         except httpx2.TransportError as error:
-            # It may have been completed and paid for, so it is not simply sent again.
+            # It may have been completed and paid for, so do not send it again.
             raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
         status = response.status_code
         is_for_now = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -249,7 +241,6 @@ class Endpoint:
         return response
 
     def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         deadline, body = time.monotonic() + self.completion_seconds, bytearray()
@@ -260,7 +251,7 @@ class Endpoint:
                     raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
                 if time.monotonic() > deadline:
                     raise RefusedError(f"{self.url}: no answer within {self.completion_seconds:g} seconds. {_AGAIN}")
-            # The body is unpacked by now, so what says how it was packed holds no more.
+            # The body is decompressed by now, so the headers about its encoding no longer apply.
             headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
             return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
 
@@ -271,22 +262,21 @@ class Endpoint:
         return f"status {response.status_code}" + (f" ({said[:_SHOWN]})" if said else "")
 
     def _wait(self, attempt: int, response: "httpx2.Response") -> float:
-        """Return seconds before a repetition: what the endpoint asks for, else twice as long each time."""
         asked = response.headers.get("retry-after", "")
         return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 
-    def _reply(self, request: Request, response: "httpx2.Response") -> Reply:
+    def _reply(self, request: ModelRequest, response: "httpx2.Response") -> Reply:
         try:
             completion = _Completion.model_validate_json(response.content)
         except ValidationError as error:
-            found = f"an answer that is no chat completion ({errors_in(error)})"
+            found = f"an answer that is not a chat completion ({errors_in(error)})"
             raise RefusedError(f"{self.url}: {found}. {_OTHER}") from error
         choice, usage = completion.choices[0], completion.usage
         return Reply(
             key=request.key,
             text=choice.message.content or choice.message.refusal or "",
             stopped=choice.finish_reason == "stop",
-            # An endpoint that does not count is taken to have used all it may.
+            # Without a count, assume that it used as many as it may.
             num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
             num_written=usage.completion_tokens if usage is not None else None,
         )

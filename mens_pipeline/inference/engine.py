@@ -1,18 +1,20 @@
-"""The engine: completions of a model, many at once, each in a slot that the next one takes when it has ended.
+"""The engine writes many completions at once, each in a slot that the next one takes when it has ended.
 
-1. A prompt is read by itself, in pieces where others shall go on in between; on a GPU, which waits for the launches of
-   small ones, those of a step are read together.
-2. One forward pass gives all completions that are being written their next token; one alone may get several, where what
-   it repeats was guessed right (prompt lookup decoding, Saxena 2023).
-3. What has ended, was cancelled or is late leaves its slot at once.
+1. It reads each prompt alone, in pieces where other completions go on in between. On a GPU, which waits for the
+   launches of small kernels, it reads the prompts of a step together.
+2. One forward pass gives every completion its next token. A single completion may get several, if the engine guessed
+   right what it repeats (prompt lookup decoding, Saxena 2023).
+3. A completion that has ended, is cancelled or is late leaves its slot at once.
 
-Each completion draws its tokens from a generator of its own: what a model writes does not depend on what else is asked.
-Evaluation, the proof of a merge and the server all write through it.
+Each completion has its own random generator, so it does not depend on the other requests. Evaluation, the proof of a
+merge and the server all write through the engine.
 
-`python -m mens_pipeline.inference.engine [--model FOLDER]` proves it equal, token for token, to the plain loop of
+`python -m mens_pipeline.inference.engine [--model FOLDER]` proves that it writes the same tokens as the plain loop of
 `transformers`; without a folder, for tiny models with full attention, with linear attention and with windows.
 """
 
+import argparse
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -20,16 +22,14 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.sampling import LikelyTokens, Sampler, log_probabilities
 
 if TYPE_CHECKING:
     import torch
 
 End = Literal["stop", "length", "late", "cancelled"]
-"""Why a completion has ended: its turn did, it reached its limit, its deadline came, or nobody waits for it."""
+"""Why a completion has ended: end of the turn, limit of tokens, deadline, or cancelled."""
 
 
 @dataclass(eq=False)
@@ -38,11 +38,14 @@ class Slot:
 
     Attributes:
         prompt: At least one token.
-        max_tokens: Written at most, the end of the turn among them.
-        log_probability: Of all its tokens together; None where it is not asked for.
-        deadline: When it must have ended, on the monotonic clock.
-        word: The word before the cursor, with which it begins; None where there is none.
+        max_tokens: Limit of its tokens, including the end of the turn.
+        log_probability: Sum over its tokens; None where nobody asks for it.
+        deadline: When it has to end, on the monotonic clock.
+        word: The word before the cursor that it has to start with, if any.
         end: Why it has ended; None until then.
+        also_stop: Tokens, besides those that end a turn, that end it and belong to it, such as line ends.
+        name: The task that it completes.
+        sample: Its number among the samples of the task, from 0.
     """
 
     prompt: tuple[int, ...]
@@ -54,10 +57,18 @@ class Slot:
     word: BegunWord | None = None
     tokens: list[int] = field(default_factory=list)
     end: End | None = None
+    also_stop: frozenset[int] = frozenset()
+    name: str = ""
+    sample: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended its turn."""
+        return self.end == "stop"
 
     @property
     def num_positions(self) -> int:
-        """Positions that it takes at most."""
+        """Positions to reserve: prompt and limit of tokens."""
         return len(self.prompt) + self.max_tokens
 
     @property
@@ -66,14 +77,14 @@ class Slot:
         return False
 
     def end_unwanted(self, now: float) -> None:
-        """End it where nobody waits for it, or it is late; `now` is on the monotonic clock."""
+        """End it if it is cancelled or late; `now` is on the monotonic clock."""
         if self.is_cancelled:
             self.end = "cancelled"
         elif now >= self.deadline:
             self.end = "late"
 
     def guess(self, most: int) -> tuple[int, ...]:
-        """Return at most so many tokens that followed when its last ones were read or written before."""
+        """Guess up to `most` next tokens from what followed the same tokens earlier."""
         text = (*self.prompt, *self.tokens)[-_LOOKED_BACK:]
         for length in _LOOKED_UP:
             key = text[-length:]
@@ -83,43 +94,41 @@ class Slot:
         return ()
 
     def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
-        """Return the scores of the next token, with none for tokens that do not spell the word before the cursor."""
+        """Exclude tokens that do not spell the word before the cursor."""
         return scores if self.word is None else self.word.narrow(scores)
 
     def choose(self, scores: "torch.Tensor | LikelyTokens") -> int:
-        """Choose the next token: any, or one that the program may go on with."""
+        """Choose the next token, under the constraint if there is one."""
         if self.constraint is None:
             return self.sampler.choose(scores)
         return self.constraint.choose(scores, self.sampler)
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:  # noqa: ARG002 - the server's
-        """Write a token that was chosen by the scores of all; those of `stop` end the turn."""
+        """Write a chosen token; those of `stop` end the turn."""
         self.tokens.append(token)
         if self.word is not None:
             self.word.take(token)
         if token in stop:
             self.end = "stop"
-        elif len(self.tokens) >= self.max_tokens:
+        elif len(self.tokens) >= self.max_tokens or token in self.also_stop:
             self.end = "length"
 
 
 _LOOKED_UP: Final = (3, 2)
-"""Tokens by which what follows is looked up, one number after another."""
+"""Lengths of the last tokens to look up, in this order."""
 _GUESSED: Final = 5
-"""Tokens that are guessed at most; each takes a little of the time of a step, right or wrong."""
+"""Tokens to guess; each takes a little of the time of a step, right or wrong."""
 _LOOKED_BACK: Final = 1024
-"""Tokens before the last one in which they are looked for, so that a long prompt costs no more."""
+"""Newest tokens that are searched, so that a long prompt costs no more."""
 
 _MOST_READ: Final = 8_192
-"""Tokens of prompts, with padding, that one pass reads at most."""
+"""Tokens of prompts, with padding, that one pass may read."""
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
 
 @dataclass(eq=False, slots=True)
 class _Prompt(Generic[SomeSlot]):
-    """A prompt of which the first tokens are read, and are in the cache."""
-
     slot: SomeSlot
     cache: Any
     num_read: int = 0
@@ -143,11 +152,11 @@ class Engine(Generic[SomeSlot]):
         Args:
             model: A causal language model in evaluation mode.
             stop: Tokens that end a turn.
-            num_slots: Completions that are written at once.
-            num_positions: Positions of a slot to reserve room for; more is taken where they do not suffice.
-            piece: Tokens of a prompt that are read between two tokens of the others; None for whole prompts at once.
-            num_read: Whole prompts that one pass reads, with padding 8,192 tokens at most; with 1 a pass begins behind
-                what the prompt shares with the one before.
+            num_slots: Completions to write at once.
+            num_positions: Positions to reserve for a slot; it grows where they do not suffice.
+            piece: Tokens of a prompt to read between two tokens of the others; None reads whole prompts.
+            num_read: Whole prompts to read in one pass, up to 8,192 tokens with padding. With 1, a pass skips the
+                tokens that a prompt shares with the one before.
         """
         from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
 
@@ -163,7 +172,7 @@ class Engine(Generic[SomeSlot]):
 
     @property
     def slots(self) -> tuple[SomeSlot, ...]:
-        """The slots that are taken."""
+        """Completions that are being read or written."""
         return (*(prompt.slot for prompt in self._reading), *self._writing)
 
     @property
@@ -172,14 +181,14 @@ class Engine(Generic[SomeSlot]):
         return len(self._reading) + len(self._writing) < self.num_slots
 
     def admit(self, slot: SomeSlot) -> None:
-        """Let a completion take a free slot; its prompt is read from the next step on."""
+        """Give a completion a free slot; the next step starts to read its prompt."""
         self._reading.append(_Prompt(slot, self._cache.new_prompt()))
 
     def step(self) -> list[SomeSlot]:
         """Read from the prompts, and write one token of each completion whose prompt is read.
 
         Returns:
-            The completions that have ended; their slots are free.
+            The completions that ended; their slots are free again.
         """
         import torch
 
@@ -207,7 +216,6 @@ class Engine(Generic[SomeSlot]):
         return [*dropped, *self._release()]
 
     def _read_piece(self) -> list[SomeSlot]:
-        """Read the next piece of a prompt; once all is read, its completion gets its first token."""
         import torch
 
         prompt = self._reading.popleft()
@@ -231,7 +239,7 @@ class Engine(Generic[SomeSlot]):
         return self._begin([slot], prompt.cache, output.logits[:, -1])
 
     def _read_together(self) -> list[SomeSlot]:
-        """Read all prompts whole, those of like length in one pass, with padding before the shorter ones."""
+        """Read all prompts whole, those of similar length in one pass, with padding before the shorter ones."""
         import torch
 
         ended = list[SomeSlot]()
@@ -257,7 +265,6 @@ class Engine(Generic[SomeSlot]):
         return ended
 
     def _begin(self, slots: Sequence[SomeSlot], read: Any, scores: "torch.Tensor") -> list[SomeSlot]:
-        """Write the first tokens of completions whose prompts were read into a cache; return those that end by them."""
         take_tokens(slots, scores.float(), self._stop)
         going = [row for row, slot in enumerate(slots) if slot.end is None]
         self._cache.add(read, [len(slot.prompt) for slot in slots], going)
@@ -265,7 +272,7 @@ class Engine(Generic[SomeSlot]):
         return [slot for slot in slots if slot.end is not None]
 
     def _share_prefix(self, prompt: _Prompt[SomeSlot]) -> int:
-        """Reuse what a prompt shares with the one that was read last; return the number of these tokens."""
+        """Reuse the beginning that a prompt shares with the last one; return its number of tokens."""
         if self._read_last is None:
             return 0
         new, old = prompt.slot.prompt, self._read_last.slot.prompt
@@ -274,7 +281,6 @@ class Engine(Generic[SomeSlot]):
         return num_shared if self._cache.share_prefix(prompt.cache, self._read_last.cache, num_shared) else 0
 
     def _write(self) -> list[SomeSlot]:
-        """Write the next token of each completion whose prompt is read."""
         import torch
 
         if len(self._writing) == 1 and (guess := self._guess(self._writing[0])):
@@ -292,11 +298,10 @@ class Engine(Generic[SomeSlot]):
         return self._release()
 
     def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
-        """Return tokens that a completion may repeat, as many as have room; none where a state cannot go back."""
+        """Guess as many tokens as have room; none where the state of a layer cannot go back."""
         return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
 
     def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:
-        """Write tokens of the only completion: those that were guessed right, and the one behind them."""
         import torch
 
         begin = self._cache.longest
@@ -316,7 +321,6 @@ class Engine(Generic[SomeSlot]):
         return self._release()
 
     def _release(self) -> list[SomeSlot]:
-        """Free the slots of completions that have ended, and return these."""
         gone = [place for place, slot in enumerate(self._writing) if slot.end is not None]
         ended = [self._writing[place] for place in gone]
         if gone:
@@ -325,9 +329,9 @@ class Engine(Generic[SomeSlot]):
 
 
 def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[int]) -> None:
-    """Write the next token of each slot, chosen from what looks at the device bring for all of them at once.
+    """Write the next token of each slot, fetching what all of them need from the device at once.
 
-    A row of `scores` is of one slot; tokens of `stop` end a turn.
+    `scores` has a row for each slot; tokens of `stop` end a turn.
     """
     import torch
 
@@ -346,7 +350,97 @@ def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[i
         slot.take(token, row, stop)
 
 
-if __name__ == "__main__":
-    from mens_pipeline.inference import engine_proof
+_PROMPT_LENGTHS: Final = (40, 6, 41, 1, 23, 9)
+_SIZES: Final = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4}
+_TINY: Final[dict[str, dict[str, Any]]] = {
+    "llama": {"num_key_value_heads": 2},
+    "qwen3_5_text": {"num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 12},
+}
+"""Type of a model -> fields of its configuration besides the common sizes."""
 
-    engine_proof.main()
+
+def main() -> None:
+    """Compare the engine with the plain loop of `transformers`; exit with 1 where completions differ."""
+    parser = argparse.ArgumentParser(prog="python -m mens_pipeline.inference.engine", description=main.__doc__)
+    parser.add_argument("--model", help="folder of a model; tiny ones of random weights without it")
+    parser.add_argument("--tokens", type=int, default=32)
+    options = parser.parse_args()
+    from transformers import AutoModelForCausalLM, logging
+
+    logging.set_verbosity_error()
+    models = (
+        {options.model: AutoModelForCausalLM.from_pretrained(options.model).eval()}
+        if options.model
+        else {kind: tiny_model(kind) for kind in _TINY}
+    )
+    num_different = 0
+    for name, model in models.items():
+        prompts = random_prompts(model)
+        begin = time.perf_counter()
+        ours = complete_staggered(model, prompts, options.tokens)
+        middle = time.perf_counter()
+        plain = [complete_plainly(model, prompt, options.tokens) for prompt in prompts]
+        together = complete_staggered(model, prompts, options.tokens, is_together=True)
+        num_same = sum(one == two == three for one, two, three in zip(ours, plain, together, strict=True))
+        num_different += len(prompts) - num_same
+        rates = [len(prompts) * options.tokens / seconds for seconds in (middle - begin, time.perf_counter() - middle)]
+        line = f"{name}: {num_same}/{len(prompts)} the same; {rates[0]:.0f} tokens/s, one by one {rates[1]:.0f}"
+        sys.stdout.write(line + "\n")
+    sys.exit(1 if num_different else 0)
+
+
+def tiny_model(kind: str) -> Any:
+    """Return a model of fixed random weights, large enough that the tokens read decide the next one."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **_SIZES, num_attention_heads=4, initializer_range=0.2, **_TINY[kind])
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def random_prompts(model: Any) -> list[tuple[int, ...]]:
+    """Return prompts of different lengths; some begin alike."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    longest = torch.randint(model.config.get_text_config().vocab_size, (max(_PROMPT_LENGTHS),), generator=generator)
+    return [tuple(longest[length // 2 if length % 2 else 0 :][:length].tolist()) for length in _PROMPT_LENGTHS]
+
+
+def complete_staggered(
+    model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int, *, is_together: bool = False
+) -> list[list[int]]:
+    """Return greedy completions by the engine; each begins two steps after the one before it.
+
+    With `is_together`, up to three begin at once, and the engine reads their prompts as one batch.
+    """
+    slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
+    piece, num_read = (None, 3) if is_together else (8, 1)
+    engine, waiting = Engine[Slot](model, frozenset(), 3, piece=piece, num_read=num_read), deque(slots)
+    num_steps = 0
+    while waiting or engine.slots:
+        while waiting and engine.has_room and num_steps % 2 == 0:
+            engine.admit(waiting.popleft())
+            if not is_together:
+                break
+        engine.step()
+        num_steps += 1
+    return [slot.tokens for slot in slots]
+
+
+def complete_plainly(model: Any, prompt: tuple[int, ...], num_tokens: int) -> list[int]:
+    """Return a greedy completion by the loop of `transformers`."""
+    import torch
+
+    ids = torch.tensor([prompt], device=model.device)
+    written = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=num_tokens, do_sample=False, eos_token_id=-1
+    )
+    tokens: list[int] = written[0, ids.shape[1] :].tolist()
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

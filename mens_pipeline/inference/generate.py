@@ -1,6 +1,5 @@
-"""From a generation job to `completions.jsonl`. For a generation process alone."""
+"""From a generation job to files of completions. Only a generation process imports this."""
 
-import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +11,17 @@ from typing import Any, Final
 import torch
 from transformers import AutoTokenizer
 
-from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.generation import (
-    COMPLETIONS,
     Completion,
     Decoding,
-    EvaluatedModel,
+    Generation,
     GenerationJob,
     Request,
     Syntax,
 )
-from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.kv_cache import state_positions
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
@@ -38,69 +34,58 @@ from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, spl
 from mens_pipeline.storage.jsonl import write_jsonl
 
 _MANY: Final = 32
-"""Completions that are written at once, about; the weights are laid out for so many."""
+"""Typical number of completions written at once, for which the weights are laid out."""
 _READ_SHARE: Final = 4
-"""One pass on a GPU reads prompts for one in so many slots at most: for a moment they take as much again."""
+"""One pass on a GPU reads prompts for at most one slot in four, since reading takes their memory twice for a moment."""
 
 
 def generate(job: GenerationJob) -> None:
-    """Complete every request of a job, and write the completions in their order; second tries come behind all.
+    """Complete every request of a job, and write the completions of each generation; second tries come last.
 
-    The jobs in `then` are done with the same loaded model. Several processes divide the requests of each job, whose
-    completions the first one writes.
+    Several processes divide the requests of each generation; the first one writes the completions.
 
     Raises:
         RefusedError: The adapter does not fit the base.
     """
-    # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
+    # Denormal numbers slow a CPU down a hundredfold and do not change a token.
     torch.set_flush_denormal(True)
-    tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(job.first.base_path, trust_remote_code=False)
     team = own_team(own_environment())
     team.meet()
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
-    loaded: dict[EvaluatedModel, tuple[Any, frozenset[int]]] = {}
-
-    def load(evaluated: EvaluatedModel) -> tuple[Any, frozenset[int]]:
-        if evaluated not in loaded:
-            loaded.clear()  # two do not fit
-            gc.collect()
-            place = None
-            if evaluated.device == "cuda" and team.size > 1:
-                torch.cuda.set_device(place := team.local_rank)  # some kernels start on the current one
-            model = speed_up(load_evaluated(evaluated, place), _MANY)
-            loaded[evaluated] = model, stop_tokens(tokenizer, model)
-        return loaded[evaluated]
-
-    jobs = (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then))
-    generations = [_Generation(each, tokenizer, load, log, team) for each in jobs]
-    generations.sort(key=lambda one: str(one.job.evaluated))  # each model is loaded once
-    for one in generations:
-        completions = one.complete_all()
+    place = None
+    if job.first.device == "cuda" and team.size > 1:
+        torch.cuda.set_device(place := team.local_rank)  # some kernels run on the current device
+    model = speed_up(load_evaluated(job.first, place), _MANY)
+    stop = stop_tokens(tokenizer, model)
+    for name, generation in job.generations.items():
+        completions = _Writer(generation, tokenizer, model, stop, log, team).complete_all()
         if team.is_first:
-            write_jsonl(one.job.run_dir / COMPLETIONS, completions)
+            write_jsonl(job.completions(name), completions)
 
 
 @dataclass(frozen=True)
-class _Generation:
-    """One job; its model, with the tokens that end a turn, is loaded when it is first needed."""
-
-    job: GenerationJob
+class _Writer:
+    generation: Generation
     tokenizer: Any
-    load: Callable[[EvaluatedModel], tuple[Any, frozenset[int]]]
+    model: Any
+    stop: frozenset[int]
     log: TelemetryLog
     team: Team
 
     @cached_property
     def report(self) -> "CompletionCounter":
-        """Counts from when it is first asked for."""
+        """Starts its clock at the first access."""
         shares = self.team.size
-        label = self.job.label if shares == 1 else f"{self.job.label}, the first of {shares} shares"
+        label = self.generation.label
+        if shares > 1:
+            label += f", the first of {shares} shares"
         return CompletionCounter(self.log, label)
 
     def complete_all(self) -> list[Completion]:
-        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any."""
-        decoding = self.job.decoding
-        every = [(request, sample) for request in self.job.requests for sample in range(decoding.num_samples)]
+        """Draw all samples of all requests; other processes than the first get none back."""
+        decoding = self.generation.decoding
+        every = [(request, sample) for request in self.generation.requests for sample in range(decoding.num_samples)]
         places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
         own = every[self.team.rank :: self.team.size]
         completions = self._complete(own, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
@@ -116,80 +101,56 @@ class _Generation:
 
     def _prompt(self, request: Request) -> tuple[int, ...]:
         if request.window is None:
-            return encode_prompt(self.tokenizer, self.job.system_prompt, request.prompt)
+            return encode_prompt(self.tokenizer, self.generation.system_prompt, request.prompt)
         if request.suffix is None:
             return encode_prefix(self.tokenizer, request.prompt, request.window)
-        assert self.job.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
+        assert self.generation.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
         around = (request.prompt, request.suffix, request.window)
-        return encode_infill_prompt(self.tokenizer, *around, self.job.infill_order)
+        return encode_infill_prompt(self.tokenizer, *around, self.generation.infill_order)
 
-    def _constraint(self, request: Request, stop: frozenset[int]) -> Constraint | InsertConstraint:
+    def _constraint(self, request: Request) -> Constraint | InsertConstraint:
         if request.suffix is not None:
             prefix, word = split_word(request.prompt)
-            return InsertConstraint(self.tokenizer, stop, request.mode, prefix, request.suffix, begun=word)
-        decoding = self.job.decoding
-        return Constraint(self.tokenizer, stop, request.mode, decoding.max_new_tokens, names=decoding.names)
+            return InsertConstraint(self.tokenizer, self.stop, request.mode, prefix, request.suffix, begun=word)
+        decoding = self.generation.decoding
+        return Constraint(self.tokenizer, self.stop, request.mode, decoding.max_new_tokens, names=decoding.names)
 
     @cached_property
     def _line_ends(self) -> frozenset[int]:
-        """The tokens that hold a line end."""
         texts = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))])
         return frozenset(token for token, text in enumerate(texts) if "\n" in text)
 
     def _complete(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Completion]:
-        """Complete requests, each given with the number of its sample."""
         if not requests:
             return []
-        (model, stop), tokenizer, decoding = self.load(self.job.evaluated), self.tokenizer, self.job.decoding
-        rows = []
+        tokenizer, decoding = self.tokenizer, self.generation.decoding
+        slots = []
         for request, sample in requests:
-            constraint = self._constraint(request, stop) if is_constrained else None
-            row = new_row(request.task, sample, self._prompt(request), decoding, constraint)
+            constraint = self._constraint(request) if is_constrained else None
+            slot = new_slot(request.task, sample, self._prompt(request), decoding, constraint)
             if request.window is not None:
                 _, word = split_word(request.prompt)
                 if word:
-                    row.word = BegunWord(tokenizer, word)
-                    row.max_tokens += len(tokenizer.encode(word, add_special_tokens=False))
-                row.log_probability = 0.0  # by which it is shown or withheld
-                row.also_stop = self._line_ends if request.is_line else frozenset()
-            rows.append(row)
-        self.report.num_rows += len(rows)
-        complete_rows(model, rows, stop, decoding.batch_tokens, lambda row: self.report.count(len(row.tokens)))
-        return [_completion_of(row, tokenizer) for row in rows]
+                    slot.word = BegunWord(tokenizer, word)
+                    slot.max_tokens += len(tokenizer.encode(word, add_special_tokens=False))
+                slot.log_probability = 0.0  # by which it is shown or withheld
+                slot.also_stop = self._line_ends if request.is_line else frozenset()
+            slots.append(slot)
+        report = self.report
+        report.num_slots += len(slots)
+        complete_slots(self.model, slots, self.stop, decoding.batch_tokens, lambda slot: report.count(len(slot.tokens)))
+        return [_read_completion(slot, tokenizer) for slot in slots]
 
 
-@dataclass(eq=False, kw_only=True)
-class Row(Slot):
-    """A completion to a task, by its name, and which of the samples of it, from 0.
-
-    Tokens of `also_stop` end it as well: the end of a line, where a line is asked for.
-    """
-
-    name: str
-    sample: int
-    also_stop: frozenset[int] = frozenset()
-
-    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
-        """Write a token; one of `also_stop` ends the completion, and is part of it."""
-        super().take(token, scores, stop)
-        if self.end is None and token in self.also_stop:
-            self.end = "length"
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the end of the turn was written."""
-        return self.end == "stop"
-
-
-def new_row(
+def new_slot(
     name: str,
     sample: int,
     prompt: Sequence[int],
     decoding: Decoding,
     constraint: Constraint | InsertConstraint | None = None,
-) -> Row:
-    """Return a completion that has not begun; one of several samples adds up the log-probabilities of its tokens."""
-    return Row(
+) -> Slot:
+    """Return an empty slot; one of several samples also sums the log-probabilities of its tokens."""
+    return Slot(
         tuple(prompt),
         Sampler(decoding.temperature, decoding.top_p, f"{decoding.seed}:{name}:{sample}"),
         decoding.max_new_tokens,
@@ -200,58 +161,62 @@ def new_row(
     )
 
 
-def complete_rows(
-    model: Any, rows: Sequence[Row], stop: frozenset[int], batch_tokens: int, done: Callable[[Row], None]
+def complete_slots(
+    model: Any, slots: Sequence[Slot], stop: frozenset[int], batch_tokens: int, done: Callable[[Slot], None]
 ) -> None:
-    """Write all completions into their rows; long prompts first, so that memory is at its highest at once.
+    """Write all completions; long prompts come first, so that memory peaks at once.
 
-    `stop` are tokens that end a turn, `batch_tokens` positions that are held at once; `done` takes each row when its
-    completion has ended.
+    Args:
+        model: A causal language model in evaluation mode.
+        slots: Where the completions are written.
+        stop: Tokens that end a turn.
+        batch_tokens: Positions that are held at once.
+        done: Takes each slot when its completion has ended.
     """
-    ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
-    state = state_positions(model) if rows else 0
+    ordered = sorted(slots, key=lambda slot: (-len(slot.prompt), slot.name, slot.sample))
+    state = state_positions(model) if slots else 0
     for band in _bands(ordered):
-        num_positions = max(row.num_positions for row in band)
+        num_positions = max(slot.num_positions for slot in band)
         num_slots = max(1, batch_tokens // (num_positions + state))
         # A CPU reads once what two prompts share; a GPU waits for the launches of a short prompt.
         num_read = 1 if model.device.type == "cpu" else max(1, num_slots // _READ_SHARE)
-        engine = Engine[Row](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
+        engine = Engine[Slot](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
         waiting = deque(band)
         while waiting or engine.slots:
             while waiting and engine.has_room:
                 engine.admit(waiting.popleft())
-            for row in engine.step():
-                done(row)
+            for slot in engine.step():
+                done(slot)
 
 
-def _bands(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield rows of like length: each row of a band fills at least half of the room that its longest row reserves."""
-    band: list[Row] = []
-    for row in rows:
-        if band and 2 * row.num_positions < band[0].num_positions:
+def _bands(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """Yield slots of similar length: each uses at least half of the positions that the longest one reserves."""
+    band: list[Slot] = []
+    for slot in slots:
+        if band and 2 * slot.num_positions < band[0].num_positions:
             yield band
             band = []
-        band.append(row)
+        band.append(slot)
     if band:
         yield band
 
 
-def _completion_of(row: Row, tokenizer: Any) -> Completion:
-    text = tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True)
+def _read_completion(slot: Slot, tokenizer: Any) -> Completion:
+    text = tokenizer.decode(slot.tokens[:-1] if slot.stopped else slot.tokens, skip_special_tokens=True)
     return Completion(
-        task=row.name,
-        sample=row.sample,
-        text=text if row.word is None else text.removeprefix(row.word.text),
-        num_tokens=len(row.tokens),
-        stopped=row.stopped,
-        constrained=row.constraint is not None,
-        forced=row.constraint is not None and row.constraint.is_forced,
-        likelihood=None if row.log_probability is None else row.log_probability / len(row.tokens),
+        task=slot.name,
+        sample=slot.sample,
+        text=text if slot.word is None else text.removeprefix(slot.word.text),
+        num_tokens=len(slot.tokens),
+        stopped=slot.stopped,
+        constrained=slot.constraint is not None,
+        forced=slot.constraint is not None and slot.constraint.is_forced,
+        likelihood=None if slot.log_probability is None else slot.log_probability / len(slot.tokens),
     )
 
 
 def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
-    """Return the tokens that end a turn: that of its chat format, and those that the model itself names."""
+    """Return the tokens that end a turn: that of the chat format, and those of the model's generation config."""
     named = model.generation_config.eos_token_id
     named = named if isinstance(named, list) else [named]
     end: int = tokenizer.convert_tokens_to_ids(format_for(tokenizer).end)
@@ -261,9 +226,8 @@ def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
 class CompletionCounter:
     """Counts the completions of a model, and logs each."""
 
-    def __init__(self, log: TelemetryLog, label: str, num_rows: int = 0) -> None:
-        """Start the clock; `num_rows` completions are expected so far."""
-        self.num_rows = num_rows
+    def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
+        self.num_slots = num_slots
         self._log = log
         self._label = label
         self._num_done = 0
@@ -271,13 +235,13 @@ class CompletionCounter:
         self._begin = time.monotonic()
 
     def count(self, num_tokens: int) -> None:
-        """Count a completion of so many tokens."""
+        """Count a completion of `num_tokens` tokens."""
         self._num_done += 1
         self._num_tokens += num_tokens
         payload = {
             "model": self._label,
             "num_done": self._num_done,
-            "num_answers": self.num_rows,
+            "num_answers": self.num_slots,
             "num_tokens": self._num_tokens,
             "seconds": time.monotonic() - self._begin,
         }

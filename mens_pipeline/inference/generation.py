@@ -1,4 +1,4 @@
-"""Jobs and results of generation: models, prompts, decoding options, completions, and the programs in them."""
+"""Generations and their job, decoding options, and completions with the programs in them."""
 
 import re
 from collections.abc import Iterable
@@ -9,20 +9,17 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from mens_pipeline.jobs.protocol import Job
-from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.language import Mode, analyze
 from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.kinds import GenerationFile
 from mens_pipeline.storage.validation import Strict
 
-"""In the command of an engine: where options of vLLM name the adapters."""
-
 COMPLETIONS: Final = GenerationFile.COMPLETIONS
-"""In the folder of a generation job: one `Completion` a line."""
-
+"""In an artifact: one `Completion` a line."""
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
-"""How the weights of an evaluated model lie in memory."""
+"""How a model holds its weights in memory."""
 
 
 class Syntax(StrEnum):
@@ -31,22 +28,22 @@ class Syntax(StrEnum):
     FREE = "free"
     """It does not."""
     CONSTRAINED = "constrained"
-    """Only tokens are written after which the completion can still become a program."""
+    """Each token leaves the completion the start of a program."""
     FALLBACK = "fallback"
-    """A completion that was written freely and is no program is generated again, constrained."""
+    """Write freely first; generate a completion that is not a program again, constrained."""
 
 
 class Decoding(Strict):
     """Decoding options of a model."""
 
-    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of a completion at most.")
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Limit of the tokens of a completion.")
     num_samples: int = Field(
         default=1, ge=1, le=1_000, description="Completions of each request; `k` of pass@k, `n` of best-of-n."
     )
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
-    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
-    seed: int = Field(default=1337, ge=0, description="Start of sampling.")
-    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability to sample from.")
+    seed: int = Field(default=1337, ge=0, description="Seed of the samples.")
+    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers a completion.")
     names: bool = Field(
         default=False,
         description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
@@ -64,36 +61,8 @@ class Decoding(Strict):
         return self
 
 
-class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: how models complete, and what is asked beside the eval suite."""
-
-    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others complete freely.")
-    base_tasks: int | None = Field(
-        default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
-    )
-    few_shot_tasks: int | None = Field(
-        default=16, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
-    )
-    family_tasks: int = Field(
-        default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
-    )
-
-    infill_holes: int = Field(
-        default=500, ge=0, le=20_000, description="Holes of held-out programs that the adapter fills; 0: none."
-    )
-    infill_lines: int = Field(
-        default=120, ge=1, description="Of these, rests of lines that models are asked for that see no suffix."
-    )
-    infill_tokens: int = Field(default=64, ge=1, le=1_024, description="Tokens of a piece at most.")
-
-    @property
-    def decoding(self) -> Decoding:
-        """Decoding options without those of the eval suite."""
-        return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
-
-
 class Request(Strict):
-    """One request; its completion carries its name."""
+    """A prompt, or a cursor in a file; its completions carry the name of the task."""
 
     task: str
     prompt: str
@@ -101,7 +70,7 @@ class Request(Strict):
     suffix: str | None = Field(
         default=None,
         exclude_if=lambda suffix: suffix is None,
-        description="What stands behind the cursor; the prompt is then what stands before it.",
+        description="The text after the cursor; the prompt is then the text before it.",
     )
     window: int | None = Field(
         default=None,
@@ -111,18 +80,18 @@ class Request(Strict):
 
     @property
     def is_line(self) -> bool:
-        """Whether the rest of a line is asked for: around a cursor, with nothing of what stands behind it."""
+        """Whether it asks for the rest of a line, showing only the text before the cursor."""
         return self.window is not None and self.suffix is None
 
     def is_met_by(self, completion: str) -> bool:
-        """Check whether a completion is a program, or around a cursor, whether all of it is one."""
+        """Check whether a completion is a program; at a cursor, whether prefix, completion and suffix are one."""
         if self.window is None:
             return is_program(completion, self.mode)
         return analyze(self.prompt + completion + (self.suffix or ""), self.mode).ok
 
 
 class Completion(Strict):
-    """Completion of a model to a prompt."""
+    """One sample of a model for a request."""
 
     task: str
     sample: int = Field(ge=0)
@@ -137,7 +106,7 @@ class Completion(Strict):
 
 
 def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
-    """Return the completions of a model, with second tries, which come behind all others, in place of first ones."""
+    """Replace first tries by second ones, which come after all others."""
     return tuple({(completion.task, completion.sample): completion for completion in completions}.values())
 
 
@@ -148,44 +117,76 @@ class EvaluatedModel(Strict):
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
     quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
     double_quant: bool
-    trained_in: Dtype = Field(description="What the base was rounded to before four bits.")
+    trained_in: Dtype = Field(description="Dtype of the base before it was quantised.")
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Dtype
     held: Held = Field(
-        default="dense", description="Restored, the adapter merged; or in four bits, the adapter beside."
+        default="dense", description="Dense with the adapter merged, or four bits with the adapter next to them."
     )
 
-    @property
-    def evaluated(self) -> "EvaluatedModel":
-        """The model alone, of a job as well."""
-        return EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
 
+class Generation(EvaluatedModel):
+    """A model, the requests that it completes, and how."""
 
-class GenerationJob(EvaluatedModel, Job):
-    """Job of a generation process."""
-
-    kind: Literal["generate"] = "generate"
-    label: str = Field(default="model", description="What progress calls the model.")
+    base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
+    adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
+    label: str = Field(default="model", description="Name of the model in lines of progress.")
     system_prompt: str
-    decoding: Decoding
     requests: tuple[Request, ...]
+    decoding: Decoding
     infill_order: Order | None = Field(
         default=None, description="Which side of a cursor is shown first; null where no request has a suffix."
     )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
-    then: tuple[Path, ...] = Field(
-        default=(), description="Jobs done next: of the same model, without loading it again."
-    )
 
     @model_validator(mode="after")
-    def _says_an_order(self) -> "GenerationJob":
+    def _names_an_order(self) -> "Generation":
         if self.infill_order is None and any(request.suffix is not None for request in self.requests):
             raise ValueError("requests have a suffix, and infill_order does not say which side is shown first")
         return self
 
+    @property
+    def adapter_digest(self) -> str:
+        """SHA-256 of the adapter that writes."""
+        assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
+        return self.adapter_sha256
+
+    @property
+    def placement(self) -> tuple[EvaluatedModel, int]:
+        """The model and its number of devices; generations that agree in both can share a process."""
+        model = EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
+        return model, self.devices
+
+
+class GenerationJob(Job):
+    """Job of a generation process: generations of one model, by name."""
+
+    kind: Literal["generate"] = "generate"
+    generations: dict[str, Generation] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _shares_a_process(self) -> "GenerationJob":
+        if any(generation.placement != self.first.placement for generation in self.generations.values()):
+            raise ValueError("generations of one job need the same model and the same number of devices")
+        return self
+
+    @property
+    def first(self) -> Generation:
+        """A generation whose model and devices are those of all."""
+        return next(iter(self.generations.values()))
+
+    @property
+    def devices(self) -> int:
+        """Processes that share the requests."""
+        return self.first.devices
+
+    def completions(self, name: str) -> Path:
+        """Return the path of the completions of a generation, JSON lines."""
+        return self.run_dir / f"completions-{name}.jsonl"
+
 
 def progress_of(completion: dict[str, Any]) -> str:
-    """Format the progress of a generation for people."""
+    """Format an event of a generation: `3/9 completions, 150 tokens/s`."""
     rate = completion["num_tokens"] / max(completion["seconds"], 1e-9)
     return f"{completion['num_done']}/{completion['num_answers']} completions, {rate:.0f} tokens/s"
 
@@ -196,39 +197,16 @@ _FENCE: Final = re.compile(
     r"(?:^[ \t]*(?P=fence)(?P=mark)*[ \t]*\r?$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-"""A fenced block of CommonMark; one that is not closed goes on to the end."""
-_REFUSAL: Final = re.compile(
-    r"\b(?:I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:cannot|can['\u2019]t|can not)"
-    r"|as an AI|as a language model)\b",
-    re.IGNORECASE,
-)
-_PLACEHOLDER: Final = re.compile(
-    r"\b(?:TODO|FIXME|TBD|XXX)\b"
-    r"|(?i:^(?://|\#)\s*(?:todo|fixme|tbd|placeholder|stub)\s*(?::|[.!]*\s*$))"
-    r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
-    r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
-)
-"""Marks of unfinished code; `todo`, `stub`, `placeholder` alone are words that user interfaces are described with."""
+"""A fenced block of CommonMark; an unclosed one extends to the end."""
 
 
 def program_in(completion: str) -> str:
-    """Return the program of a completion: the longest fenced block when there is one, else all of it."""
+    """Return the longest fenced block of a completion, or all of it without one."""
     blocks = [match["program"] for match in _FENCE.finditer(completion)]
     return max(blocks, key=len) if blocks else completion
 
 
 def is_program(completion: str, mode: Mode) -> bool:
-    """Return whether the program of a completion is accepted by the front end, and declares something."""
+    """Return whether the front end accepts the program of a completion and finds a declaration in it."""
     module = analyze(program_in(completion), mode).module
     return module is not None and bool(module.declarations)
-
-
-def is_refusal(completion: str) -> bool:
-    """Return whether a completion says that the model will not or cannot do it."""
-    return _REFUSAL.search(completion) is not None
-
-
-def has_placeholder(program: str) -> bool:
-    """Return whether a comment of a program stands where code should."""
-    comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
-    return any(_PLACEHOLDER.search(comment) for comment in comments)

@@ -1,9 +1,8 @@
-"""Keys, values and states of rows that come and go, a token of each at a time. For a generation process alone.
+"""A cache of keys, values and states for rows that come and go. Only a generation process imports this.
 
-All rows end at the same column: a step writes one column (or some, for a row alone), and a mask by distance between
-columns, as windows of attention have it, is one by distance between positions. The columns lie in room that is taken
-once; the library's own layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at
-100 positions.
+All rows end at the same column, so a step writes one column (or some, for a single row), and the distance of two
+columns is that of their positions, as attention windows need it. The columns are allocated once. The library's own
+layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
 """
 
 from collections.abc import Sequence
@@ -20,23 +19,22 @@ from transformers.cache_utils import (
 
 _ATTENTION: Final = frozenset((DynamicLayer, DynamicSlidingWindowLayer))
 _SPARE: Final = 4
-"""One column in so many is spare, so that rows seldom have to move."""
+"""One column in this many is spare, so that rows seldom have to move."""
 
 
 class SlotCache:
     """Keys, values and states of rows.
 
     Attributes:
-        past: What a model takes as its past.
-        lengths: Positions of each row; of the longest one in `longest`.
-        end: The column behind the last position of every row.
-        takes_many: Whether rows of any lengths go together; other layers than attention and linear attention are kept
-            as the library keeps them, for one row.
-        forgets: Whether the last positions that a step has written need not be kept; states cannot go back.
+        past: The cache that a model takes.
+        lengths: Positions of each row; `longest` is the largest.
+        end: The column after the last position of every row.
+        takes_many: Whether it holds several rows; only one where layers are neither attention nor linear attention.
+        forgets: Whether the last positions of a step can be dropped; states cannot go back.
     """
 
     def __init__(self, model: Any, num_rows: int = 1, num_positions: int = 0) -> None:
-        """Begin without rows, with room for some of so many positions each; it grows when there are more."""
+        """Allocate room for `num_rows` rows of `num_positions` positions each; it grows when needed."""
         self._config = model.config.get_text_config()
         self._device = model.device
         self._reserved = num_rows, num_positions + num_positions // _SPARE + 1
@@ -48,11 +46,11 @@ class SlotCache:
 
     @property
     def num_free(self) -> int:
-        """Positions that a step may write beside the first one, before rows have to move."""
+        """Positions that a step may write after its first one before rows have to move."""
         return self.num_columns - self.end - 1
 
     def clear(self) -> None:
-        """Give up all rows, and the room that they have."""
+        """Drop all rows and their memory."""
         self.lengths: list[int] = []
         self.longest = self.end = 0
         self.num_rows, self.num_columns = self._reserved
@@ -65,10 +63,10 @@ class SlotCache:
 
     @staticmethod
     def share_prefix(prompt: DynamicCache, read: DynamicCache, num_positions: int) -> bool:
-        """Let the cache of a prompt begin with the first positions of another one, which stays unchanged.
+        """Start the cache of a prompt with the first positions of another one, which stays unchanged.
 
         Returns:
-            Whether it does: only full attention keeps each position by itself.
+            False for other layers than full attention, which keep no single positions.
         """
         if any(type(layer) is not DynamicLayer for layer in prompt.layers):
             return False
@@ -82,22 +80,19 @@ class SlotCache:
         return torch.tensor(self.lengths, device=self._device)[:, None]
 
     def mask(self) -> torch.Tensor | None:
-        """Return the attention mask of the next step, its own positions included; of shape `(rows, positions)`.
-
-        None where every row is as long as the longest one.
-        """
+        """Return the attention mask of the next step, of shape `(rows, positions)`; None where no row is padded."""
         if min(self.lengths) == self.longest:
             return None
         columns = torch.arange(self.longest + 1, device=self._device)
         return (columns >= self.longest - self.positions()).long()
 
     def add(self, read: DynamicCache, lengths: Sequence[int], rows: Sequence[int] = (0,)) -> None:
-        """Take rows in, behind the others, with what was read of their prompts.
+        """Append rows whose prompts were read.
 
         Args:
-            read: What was read, with padding before the shorter prompts.
+            read: Their cache, with padding before the shorter prompts.
             lengths: Tokens of each prompt of `read`.
-            rows: Which rows of `read` are taken.
+            rows: Rows of `read` to append.
         """
         if not rows:
             return
@@ -126,7 +121,7 @@ class SlotCache:
                 self.past.layers[place] = given
 
     def advance(self, num_positions: int = 1) -> None:
-        """Count the positions that a step has written for each row; what else it wrote is written over."""
+        """Keep the first positions that a step has written for each row; the next step overwrites the others."""
         self.lengths = [length + num_positions for length in self.lengths]
         self.longest += num_positions
         self.end += num_positions
@@ -134,7 +129,7 @@ class SlotCache:
             self._move(self.longest, len(self.lengths))
 
     def release(self, gone: Sequence[int]) -> list[int]:
-        """Drop some rows; return those that stay, in their new order."""
+        """Drop some rows; return the others in their new order."""
         rows = close_gaps(len(self.lengths), gone)
         if not rows:
             self.clear()
@@ -151,7 +146,6 @@ class SlotCache:
         return rows
 
     def _move(self, end: int, num_taken: int) -> None:
-        """Let the first rows end at another column, with room behind it."""
         self.num_columns = max(self.num_columns, end + end // _SPARE + 1)
         width = min(self.end, end)
         for layer in self.past.layers:
@@ -161,7 +155,7 @@ class SlotCache:
 
 
 class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
-    """One layer of full or windowed attention; its rooms are of shape `(rows, heads, columns, size of a head)`."""
+    """A layer of full or windowed attention; its rooms are of shape `(rows, heads, columns, size of a head)`."""
 
     def __init__(self, slots: SlotCache) -> None:
         super().__init__()
@@ -169,14 +163,14 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
         self._rooms: list[torch.Tensor] = []
 
     def write(self, first: int, keys: torch.Tensor, values: torch.Tensor, index: torch.Tensor | None) -> None:
-        """Write the last positions of the rows from `first` on: those of `index`, or all, of what was read.
+        """Write the rows from `first` on: those of `index`, or all, of keys and values that were read.
 
-        Both are of shape `(rows, heads, positions, size of a head)`.
+        Keys and values are of shape `(rows, heads, positions, size of a head)`.
         """
         slots = self._slots
         if not self._rooms:
             self.is_initialized = True
-            # Zeros and not whatever lies in memory: what is masked is multiplied by nothing, and NaN stays NaN.
+            # Zeros rather than uninitialised memory: masked values are multiplied by 0, and NaN would stay NaN.
             self._rooms = [
                 states.new_zeros((slots.num_rows, states.shape[1], slots.num_columns, states.shape[-1]))
                 for states in (keys, values)
@@ -192,13 +186,11 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
             room[first : len(slots.lengths), :, slots.end - num_kept : slots.end] = kept
 
     def move_row(self, row: int, place: int) -> None:
-        """Copy a row to a place before it."""
         columns = slice(self._slots.end - self._slots.lengths[row], self._slots.end)
         for room in self._rooms:
             room[place, :, columns] = room[row, :, columns]
 
     def move(self, num_taken: int, columns: slice, to: slice) -> None:
-        """Copy columns of the first rows to other ones, in larger room where there are more rows or columns now."""
         size = self._slots.num_rows, self._slots.num_columns
         for number, room in enumerate(self._rooms):
             kept = room[:num_taken, :, columns]
@@ -209,13 +201,12 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
                 self._rooms[number][:num_taken, :, to] = kept
 
     def get_seq_length(self) -> int:
-        """Return positions of the longest row."""
         return self._slots.longest
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the next positions of each row; return all of the longest row and as many of the others, as views."""
+        """Write the next positions of each row; return views of as many columns as the longest row has."""
         slots = self._slots
         num_rows, begin, end = len(slots.lengths), slots.end - slots.longest, slots.end + key_states.shape[-2]
         for room, states in zip(self._rooms, (key_states, value_states), strict=True):
@@ -225,7 +216,6 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
 
 
 def _join_states(ours: LinearAttentionLayer, given: LinearAttentionLayer) -> None:
-    """Put the states of a row behind those of the others."""
     for states, others in ((ours.conv_states, given.conv_states), (ours.recurrent_states, given.recurrent_states)):
         for number, state in others.items():
             if state is not None:
@@ -233,10 +223,10 @@ def _join_states(ours: LinearAttentionLayer, given: LinearAttentionLayer) -> Non
 
 
 def state_positions(model: Any) -> int:
-    """Return positions whose keys and values take as much memory as what a row keeps whatever its length; measured.
+    """Measure how many positions take as much memory as the states of a row.
 
     Returns:
-        0 for a model without layers that keep a state; 1 for one without any others.
+        0 for a model without layers that keep a state; 1 for one with no other layers.
     """
     cache = DynamicCache(config=model.config.get_text_config())
     if not any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in cache.layers):
@@ -255,7 +245,7 @@ def state_positions(model: Any) -> int:
 
 
 def close_gaps(num_rows: int, gone: Sequence[int]) -> list[int]:
-    """Return the rows that stay: each gap is filled by the last of them, so that few of them move."""
+    """Return the rows that stay, filling each gap with the last of them, so that few rows move."""
     left = set(gone)
     staying = [row for row in range(num_rows) if row not in left]
     movers = [row for row in staying if row >= len(staying)]

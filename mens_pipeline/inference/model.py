@@ -1,8 +1,8 @@
-"""The model that is evaluated: base and adapter as one model. For a generation process alone.
+"""Load base and adapter as one model. Only a generation process imports this.
 
-An adapter that was trained on four-bit weights finds them quantised and restored once, and is added to them, so that
-every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too small for
-that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
+The base of an adapter that was trained on four-bit weights is quantised and restored once, and the adapter is merged
+into it. Each token then costs one plain matrix product, with the numbers of the four-bit model. A GPU that is too small
+holds the four-bit weights and the adapter separately, as in training.
 """
 
 from pathlib import Path
@@ -22,9 +22,10 @@ _HEAD: Final = "lm_head"
 
 
 def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrainedModel":
-    """Load base and adapter as one model, ready to generate, onto the GPU of a number where there are several.
+    """Load base and adapter as one model in evaluation mode; `place` is the number of a GPU where there are several.
 
-    Refuse (`RefusedError`) an adapter that does not fit.
+    Raises:
+        RefusedError: The adapter does not fit the base.
     """
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)
@@ -35,7 +36,7 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
     compute_dtype = getattr(torch, job.compute_dtype)
     device = job.device if place is None else place
     if job.held == "dense":
-        # The values that it has in four bits, rounded first, as for training.
+        # Rounded first, as in training, before the values are quantised.
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             job.base_path,
             dtype=getattr(torch, job.trained_in),
@@ -46,7 +47,7 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
         )
         if job.quantization != "none":
             restore_quantized(model, double_quant=job.double_quant)
-        # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
+        # Weights alone: the rotary frequencies stay in float32, as in training and in a merged folder.
         for parameter in model.parameters():
             parameter.data = parameter.data.to(compute_dtype)
     else:
@@ -62,7 +63,7 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
 
 
 def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
-    """Give every linear layer but the head the values that it has in NF4."""
+    """Round every linear layer but the head to its values in NF4."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
@@ -74,10 +75,9 @@ def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
 
 
 def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:
-    """Write weights and configuration; a text model out of a base that also sees gets names of its own.
+    """Write weights and configuration; a text model taken out of a base with vision gets the names of its own class.
 
-    By itself the library would give its tensors the names that they had in the larger checkpoint, under the class of
-    the smaller one.
+    By default the library would write the names of the larger checkpoint under the class of the smaller one.
     """
     is_part = "text_config" in configuration_of(base)
     model.save_pretrained(folder, save_original_format=not is_part)

@@ -1,13 +1,12 @@
-"""From an adapter and some tasks to generation jobs, and to completions that are kept."""
+"""From an adapter and some requests to a generation, and to completions in the store."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-
-from pydantic import Field
+from uuid import uuid4
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import (
@@ -15,6 +14,7 @@ from mens_pipeline.inference.generation import (
     Decoding,
     Dtype,
     EvaluatedModel,
+    Generation,
     GenerationJob,
     Held,
     Request,
@@ -23,63 +23,30 @@ from mens_pipeline.inference.generation import (
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import JOB
+from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
-from mens_pipeline.models.infill import Order
+from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.preflight import BESIDE_GB, fits_dense
 from mens_pipeline.training.prepare import library_versions
 
-_OF_ROOM: Final = 0.5
-"""The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
+_CACHE_SHARE: Final = 0.5
+"""Share of the free memory for keys and values; reading prompts and scores need the rest."""
 
 _NF4_BYTES: Final = 0.75
-"""Of a value of a base in four bits, with embeddings that are not."""
+"""Bytes of a value of a base in four bits, averaged with its embeddings, which are not."""
 
 Model = Literal["base", "adapter"]
 
 
-class GenerationInputs(Strict):
-    """All that decides the completions of a model, beside the code."""
-
-    base_sha256: str
-    adapter_sha256: str | None
-    quantization: tuple[str, bool, Dtype, Held]
-    system_prompt: str
-    requests: tuple[Request, ...]
-    infill_order: Order | None = Field(exclude_if=lambda order: order is None)
-    decoding: dict[str, Any]
-    computed_on: tuple[str, Dtype]
-    libraries: dict[str, str]
-    devices: int = Field(exclude_if=lambda devices: devices == 1)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedGeneration:
-    """A generation job that is ready to run; `inputs` holds everything that decides its completions."""
-
-    model: Model
-    job: GenerationJob
-    job_path: Path
-    inputs: GenerationInputs
-
-    @property
-    def adapter_sha256(self) -> str:
-        """Of the adapter that is evaluated."""
-        sha256 = self.inputs.adapter_sha256
-        assert sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
-        return sha256
-
-
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Decoding options, device and lock of a generation.
+    """Decoding options, device and lock of generations.
 
-    Without a number of `devices` it takes as many as the adapter was trained on, where they are there.
+    Without a number of `devices`, a generation uses as many as its adapter was trained on, if this machine has them.
     """
 
     decoding: Decoding
@@ -93,58 +60,39 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     adapter: Adapter,
     requests: Iterable[Request],
     conditions: Conditions,
-    run_dir: Path,
     *,
     label: str | None = None,
     system_prompt: str | None = None,
-) -> PreparedGeneration:
-    """Check base and adapter, and write the job with which one of the two completes some requests.
+) -> Generation:
+    """Check base and adapter, and return the generation in which one of the two completes some requests.
 
-    Its folder is emptied first. Progress calls the model by its label, or else `base` or `adapter`; without a system
-    prompt, that of the training precedes each prompt.
+    Args:
+        model: Which of the two writes.
+        adapter: The adapter, which names its base.
+        requests: Prompts and cursors.
+        conditions: Decoding options and device.
+        label: Name of the model in lines of progress; `model` by default.
+        system_prompt: Precedes each prompt; that of the training by default.
     """
     evaluated, base = evaluated_model(model, adapter, conditions.device), adapter.manifest.base_model
     fitting = positions_on(conditions.device, evaluated, base.num_parameters)
     batch_tokens = max(conditions.decoding.batch_tokens, fitting)
-    decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
     requests = tuple(requests)
     is_at_cursor = any(request.suffix is not None for request in requests)
-    infill_order = adapter.manifest.infill_order if is_at_cursor else None
-    devices = _devices_of(conditions, adapter.manifest.recipe.devices)
-    system_prompt = adapter.manifest.system_prompt if system_prompt is None else system_prompt
-    inputs = GenerationInputs(
+    return Generation(
+        **evaluated.model_dump(),
         base_sha256=base.sha256,
         adapter_sha256=adapter.digest if model == "adapter" else None,
-        quantization=(evaluated.quantization, evaluated.double_quant, evaluated.trained_in, evaluated.held),
-        system_prompt=system_prompt,
-        requests=requests,
-        infill_order=infill_order,
-        # On a GPU, kernels and so the order of sums depend on how many rows there are together.
-        decoding=decoding.model_dump(exclude={"batch_tokens"} if evaluated.device == "cpu" else None),
-        computed_on=(evaluated.device, evaluated.compute_dtype),
-        libraries=library_versions(),
-        devices=1 if evaluated.device == "cpu" else devices,
-    )
-    shutil.rmtree(run_dir, ignore_errors=True)
-    run_dir.mkdir(parents=True)
-    job = GenerationJob(
-        **evaluated.model_dump(),
         label=label or model,
-        system_prompt=system_prompt,
-        decoding=decoding,
+        system_prompt=adapter.manifest.system_prompt if system_prompt is None else system_prompt,
         requests=requests,
-        infill_order=infill_order,
-        devices=devices,
-        run_dir=run_dir.resolve(),
-        lock_path=conditions.lock_path.resolve(),
+        decoding=conditions.decoding.model_copy(update={"batch_tokens": batch_tokens}),
+        infill_order=adapter.manifest.infill_order if is_at_cursor else None,
+        devices=_count_devices(conditions, adapter.manifest.recipe.devices),
     )
-    job_path = run_dir.resolve() / JOB
-    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return PreparedGeneration(model, job, job_path, inputs)
 
 
-def _devices_of(conditions: Conditions, trained_on: int) -> int:
-    """Return how many processes write, one a device."""
+def _count_devices(conditions: Conditions, trained_on: int) -> int:
     device, asked = conditions.device, conditions.devices
     if asked is not None:
         refuse_missing_devices(device, asked)
@@ -153,10 +101,10 @@ def _devices_of(conditions: Conditions, trained_on: int) -> int:
 
 
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:
-    """Return what to load to generate with a model of a run.
+    """Return the model to load: the adapter on the weights it was trained on, the base on its own weights if they fit.
 
-    The adapter answers on the values that it was trained on; the base, where it fits, on its own, as its users run it.
-    Refuse (`RefusedError`) a base that is gone or changed, or that was trained on whole and does not fit here.
+    Raises:
+        RefusedError: The base is gone or changed, or the adapter needs its whole weights and they do not fit here.
     """
     manifest, recipe = adapter.manifest, adapter.manifest.recipe
     base, trained_in = manifest.base_model, manifest.result.compute_dtype
@@ -178,10 +126,7 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
 
 
 def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Held, Dtype]:
-    """Return the precisions in which base and adapter are held and computed on a device.
-
-    Dense they are fastest. Where they do not fit so, they are held in four bits.
-    """
+    """Return how a device holds a model, and the dtype it computes in: dense, which is fastest, or four bits."""
     compute_dtype = computed_in(device)
     if all(fits_dense(device, num_parameters, dtype) for dtype in (trained_in, compute_dtype)):
         return "dense", compute_dtype
@@ -189,7 +134,7 @@ def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Hel
 
 
 def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int) -> int:
-    """Return how many positions of the KV cache fit a GPU beside the weights, with room for the rest; 0 elsewhere."""
+    """Return how many positions of the KV cache fit a GPU besides the weights; 0 on other devices."""
     if device.kind != "cuda" or device.memory_gb is None:
         return 0
     config = configuration_of(evaluated.base_path)
@@ -201,91 +146,99 @@ def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int)
     size = 2 if evaluated.compute_dtype == "bfloat16" else 4
     position = 2 * size * num_full * width * (text.get("num_key_value_heads") or heads)
     weights = num_parameters * (size if evaluated.held == "dense" else _NF4_BYTES) / 2**30
-    return max(0, int(_OF_ROOM * (device.memory_gb - weights - BESIDE_GB) * 2**30 / max(1, position)))
+    return max(0, int(_CACHE_SHARE * (device.memory_gb - weights - BESIDE_GB) * 2**30 / max(1, position)))
 
 
 def computed_in(device: Device) -> Dtype:
-    """Return the dtype that completions are computed in."""
+    """Return bfloat16 on a GPU that computes in it natively, else float32."""
     return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
 
 
-def generate_all(
-    asked: Mapping[str, PreparedGeneration], store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
-) -> dict[str, Artifact]:
-    """Run several generations as `generate_once` does; those of the same model share a process."""
-    waiting = {
-        name: prepared
-        for name, prepared in asked.items()
-        if _stage(prepared).find(store, GenerationParams(prepared=prepared, launch=launch)) is None
-    }
-    artifacts = {}
-    for name, prepared in asked.items():
-        together = _with(prepared, waiting.values()) if name in waiting else prepared
-        artifacts[name], _ = generate_once(together, store, launch)
-        waiting.pop(name, None)
-    return artifacts
+def list_inputs(generation: Generation) -> dict[str, Any]:
+    """Return everything that decides the completions except the code, in JSON types."""
+    values = generation.model_dump(mode="json", exclude={"base_path", "adapter_path", "label"})
+    if generation.device == "cpu":
+        # On a GPU, kernels and so the order of sums depend on how many rows there are together.
+        del values["devices"], values["decoding"]["batch_tokens"]
+    return {**values, "libraries": library_versions()}
 
 
-def _with(prepared: PreparedGeneration, others: Iterable[PreparedGeneration]) -> PreparedGeneration:
-    """Return a generation whose process does others of its model next that have no completions yet."""
-    job = prepared.job
-    same = [other for other in others if other.job.evaluated == job.evaluated and other is not prepared]
-    left = tuple(other.job_path for other in same if not (other.job.run_dir / COMPLETIONS).is_file())
-    job = job.model_copy(update={"then": left})
-    prepared.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return replace(prepared, job=job)
+def _parser_version(decoding: Decoding) -> str | None:
+    """Hash the code that steers a completion; names and types count only where the parser checks them."""
+    if decoding.syntax is Syntax.FREE:
+        return None
+    without = () if decoding.names else ("mens_pipeline.language.semantics",)
+    return code_version("mens_pipeline.inference.constraint", without=without)
 
 
 class GenerationParams(Params):
-    """A prepared generation, and the process that does it."""
+    """A generation, the version of the parser that steers it, and a function that returns its file of completions."""
 
-    prepared: Annotated[PreparedGeneration, DecidedBy(attrgetter("inputs"))]
-    launch: Helper[Callable[[PreparedGeneration], int]]
+    generation: Annotated[Generation, DecidedBy(list_inputs)]
+    parser: str | None
+    complete: Helper[Callable[[], Path]]
 
 
 def write_generations(folder: Path, params: GenerationParams) -> dict[str, Any]:
-    """Generate the completions of a model into `completions.jsonl`."""
-    job = params.prepared.job
-    if not (job.run_dir / COMPLETIONS).is_file():  # where another generation of the same model did not do it as well
-        refuse_failure(job.run_dir, params.launch(params.prepared), "generation")
-    shutil.copy2(job.run_dir / COMPLETIONS, folder / COMPLETIONS)
-    return {"model": job.label, "num_requests": len(job.requests)}
+    """Write the completions of a model into `completions.jsonl`."""
+    shutil.copy2(params.complete(), folder / COMPLETIONS)
+    return {"model": params.generation.label, "num_requests": len(params.generation.requests)}
 
 
-STAGE: Final = Stage(Kind.GENERATIONS, ("mens_pipeline.inference.generate",), write_generations)
-_FREE: Final = Stage(Kind.GENERATIONS, STAGE.entries, write_generations, ("mens_pipeline.language",))
-"""Free decoding: a change of the language makes nothing again."""
-_UNNAMED: Final = Stage(Kind.GENERATIONS, STAGE.entries, write_generations, ("mens_pipeline.language.semantics",))
-"""Constrained decoding without names and types: a change of these makes nothing again."""
+STAGE: Final = Stage(
+    Kind.GENERATIONS, ("mens_pipeline.inference.generate",), write_generations, without=("mens_pipeline.language",)
+)
 
 
-def generate_once(
-    prepared: PreparedGeneration, store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
-) -> tuple[Artifact, bool]:
-    """Generate the completions of a model, unless the very same were generated before and are unchanged.
+def generate_all(
+    asked: Mapping[str, Generation],
+    store: ArtifactStore,
+    launch: Callable[[GenerationJob], int],
+    lock_path: Path,
+) -> dict[str, Artifact]:
+    """Generate all completions that the store does not have; generations of the same model share a process.
 
-    Returns:
-        The completions, and whether they were reused.
+    Args:
+        asked: Generations by name.
+        store: Where completions are kept.
+        launch: Runs the process of a job, and returns its exit code.
+        lock_path: Held while the device is in use.
 
     Raises:
-        RefusedError: The process did not come to its end; the message says why.
+        RefusedError: A process failed; the message says why.
     """
-    adapter = prepared.job.adapter_path
-    # By the digest of its weights: an adapter in any folder, trained again or promoted, gives the same completions.
-    origins = store.holding(adapter) if adapter is not None else ()
-    params = GenerationParams(prepared=prepared, launch=launch, origins=origins)
-    completions, reused = _stage(prepared).build(store, params)
-    shutil.rmtree(prepared.job.run_dir, ignore_errors=True)
-    return completions, reused
+    jobs: dict[str, GenerationJob] = {}
 
+    def complete(name: str) -> Path:
+        if name not in jobs:
+            placement = asked[name].placement
+            absent = (other for other in asked if other == name or STAGE.find(store, params[other]) is None)
+            together = {other: asked[other] for other in absent if asked[other].placement == placement}
+            run_dir = store.root.resolve() / Kind.GENERATIONS / f".work-{uuid4().hex}"
+            job = GenerationJob(generations=together, run_dir=run_dir, lock_path=lock_path.resolve())
+            write_job(job)
+            refuse_failure(run_dir, launch(job), "generation")
+            jobs.update(dict.fromkeys(together, job))
+        return jobs[name].completions(name)
 
-def _stage(prepared: PreparedGeneration) -> Stage[GenerationParams]:
-    decoding = prepared.job.decoding
-    return _FREE if decoding.syntax is Syntax.FREE else STAGE if decoding.names else _UNNAMED
+    params = {
+        name: GenerationParams(
+            generation=generation,
+            parser=_parser_version(generation.decoding),
+            complete=partial(complete, name),
+            # By the digest of its weights: an adapter in any folder, trained again or promoted, writes the same.
+            origins=store.holding(generation.adapter_path) if generation.adapter_path is not None else (),
+        )
+        for name, generation in asked.items()
+    }
+    artifacts = {name: STAGE.build(store, some)[0] for name, some in params.items()}
+    for job in jobs.values():
+        shutil.rmtree(job.run_dir, ignore_errors=True)
+    return artifacts
 
 
 def completion_fits(base: Base, decoding: Decoding) -> Callable[[str], bool]:
-    """Return a test whether a text, with the end of its turn, is short enough for a completion."""
+    """Return a function that checks whether a text and the end of its turn fit into a completion."""
     path = base_folder(base) / "tokenizer.json"
     if not path.is_file():
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")

@@ -1,7 +1,6 @@
-"""Measure a machine in seconds: a few real steps of training, and completions of the base.
+"""Measure the speed of a machine: a few real steps of training, and completions of the base.
 
-Nothing here estimates. The jobs are those of training and of generation, cut short, so that whatever slows these
-down, another program beside them included, slows the probe down likewise.
+The probe runs the jobs of training and generation, cut short, so whatever slows these down slows the probe down too.
 """
 
 import json
@@ -16,11 +15,11 @@ from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Dtype, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.jobs.protocol import Job, write_job
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
@@ -29,46 +28,46 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 
 _STEPS: Final = 4
-"""Optimizer steps of the probe; the first pays for what is done once, and does not count."""
+"""Optimizer steps of the probe; the first includes one-time costs and does not count."""
 
 _MINUTES: Final = 0.5
-"""In which these are made; where a step takes longer, there are two of them."""
+"""Time limit of these steps; at least two are made."""
 
 AT_ONCE: Final = 16
-"""Completions that the probe writes at once, about as many as an evaluation has in its batches."""
+"""Completions that the probe writes at once, about as many as an evaluation."""
 
 _FEW: Final = 2
 _MORE: Final = 10
-"""Tokens of a completion of the probe; what the longer ones take beyond the shorter ones is the time of writing."""
+"""Tokens of a completion of the probe; the difference in time is that of writing."""
 
 
 class Rates(Strict):
-    """Speeds of a machine with a base, in seconds unless a field says otherwise."""
+    """Speeds of a machine with a base, in seconds."""
 
-    train_token: float = Field(ge=0, description="Of training, for one token of a row.")
-    train_start: float = Field(ge=0, description="Of a training process beside its steps: loading, hashing, saving.")
-    generate_start: float = Field(ge=0, description="Of a generation process until it writes.")
-    read_token: float = Field(ge=0, description="Of reading one token of a prompt.")
-    write_token: float = Field(ge=0, description="Of writing one token of a completion among others.")
+    train_token: float = Field(ge=0, description="Training on one token of a row.")
+    train_start: float = Field(ge=0, description="A training process besides its steps: loading, hashing, saving.")
+    generate_start: float = Field(ge=0, description="A generation process until it writes.")
+    read_token: float = Field(ge=0, description="Reading one token of a prompt.")
+    write_token: float = Field(ge=0, description="Writing one token of a completion in a batch.")
 
     def completion(self, read: float, written: float) -> float:
-        """Return the seconds of a completion among others: so many tokens of its prompt, so many of its own."""
+        """Return the seconds of a completion in a batch, by the tokens of its prompt and its own."""
         return read * self.read_token + written * self.write_token
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A probe in a folder, on a device; `launch` does the job of a file and returns the exit code of its process."""
+class SpeedProbe:
+    """A probe in a folder, on a device; `launch` runs the job of a file and returns the exit code of its process."""
 
     folder: Path
     device: Device
     launch: Callable[[Path], int]
 
     def measure(self, run: PreparedRun) -> Rates:
-        """Train a few steps of a run that was looked at, and let its base complete some of its prompts.
+        """Train a few steps of a prepared run, and let its base complete some of its prompts.
 
         Raises:
-            RefusedError: A process did not come to its end.
+            RefusedError: A process failed.
         """
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
@@ -77,7 +76,6 @@ class Probe:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _training(self, run: PreparedRun) -> dict[str, float]:
-        """Measure a token of training, and what the process takes besides."""
         short = {"max_steps": _STEPS, "max_minutes": _MINUTES, "save_steps": 10_000, "validation_split_ratio": 0.0}
         recipe, folder = run.job.recipe.model_copy(update=short), self.folder / "train"
         seconds = self._run(run.job.model_copy(update={"recipe": recipe, "run_dir": folder, "continues": None}))
@@ -86,18 +84,18 @@ class Probe:
         counted = steps[1:] or steps
         lap = last["seconds"] - (first["seconds"] if len(steps) > 1 else 0.0)
         token = lap / sum(step["num_tokens"] for step in counted)
-        # Its first step may compile kernels, which every run pays for once.
+        # Every run pays once for compiling kernels in its first step.
         own = token * sum(step["num_tokens"] for step in steps)
         return {"train_token": token, "train_start": max(0.0, seconds - own)}
 
     def _completions(self, run: PreparedRun) -> dict[str, float]:
-        """Measure reading and writing: several completions at once, of a few tokens and of more."""
-        sizes = {"load": _FEW, "read": _FEW, "write": _MORE}  # the first pays for what is done once
+        sizes = {"load": _FEW, "read": _FEW, "write": _MORE}  # the first includes one-time costs
         prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(AT_ONCE), strict=False)]
-        first, *others = (self._job(run, name, prompts, tokens) for name, tokens in sizes.items())
-        seconds = self._run(first.model_copy(update={"then": tuple(_write(job) for job in others)}))
+        generations = {name: self._generation(run, name, prompts, tokens) for name, tokens in sizes.items()}
+        job = GenerationJob(generations=generations, run_dir=self.folder / "generate", lock_path=run.job.lock_path)
+        seconds = self._run(job)
         ended: dict[str, tuple[float, int]] = {}
-        for line in (first.run_dir / TELEMETRY).read_text(encoding="utf-8").splitlines():
+        for line in (job.run_dir / TELEMETRY).read_text(encoding="utf-8").splitlines():
             event = json.loads(line)["payload"]
             ended[event["model"]] = (event["seconds"], event["num_tokens"])
         tokenizer = FileTokenizer(run.base.path)
@@ -105,17 +103,19 @@ class Probe:
         (read, few), (written, more) = ended["read"], ended["write"]
         write_token = max(0.0, written - read) / max(1, more - few)
         read_token = max(0.0, read - few * write_token) / length
-        # All three read the prompts; what the first took beyond that is paid by every generation once.
+        # All three read the prompts; every generation pays once for what the first took besides.
         start = max(0.0, seconds - written - read - min(read, ended["load"][0]))
         return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 
-    def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:
+    def _generation(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> Generation:
         recipe, trained_in = run.job.recipe, run.job.compute_dtype
         dtype: Dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
         held, compute_dtype = held_on(self.device, run.base.num_parameters, dtype)
-        return GenerationJob(
+        return Generation(
             base_path=run.job.base_path,
             adapter_path=None,
+            base_sha256=run.base.sha256,
+            adapter_sha256=None,
             quantization="none" if recipe.quantization == "bf16" else "nf4",
             double_quant=recipe.bnb_4bit_use_double_quant,
             trained_in=dtype,
@@ -126,20 +126,10 @@ class Probe:
             system_prompt=SYSTEM_PROMPT,
             decoding=Decoding(max_new_tokens=tokens),
             requests=tuple(Request(task=f"{name}/{row}", prompt=prompt) for row, prompt in enumerate(prompts)),
-            run_dir=self.folder / name,
-            lock_path=run.job.lock_path,
         )
 
     def _run(self, job: Job) -> float:
-        """Do a job, and return the seconds from the start of its process to its end."""
-        path = _write(job)
+        path = write_job(job)
         began = perf_counter()
         refuse_failure(job.run_dir, self.launch(path), "probe")
         return perf_counter() - began
-
-
-def _write(job: Job) -> Path:
-    job.run_dir.mkdir(parents=True)
-    path = job.run_dir / JOB
-    path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return path

@@ -1,4 +1,4 @@
-"""Sampling of tokens from logits: the same for evaluation and serving."""
+"""Sampling of tokens from logits, for evaluation and serving."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     import torch
 
 _COLDEST: Final = 1e-5
-"""Scores divided by less are no numbers any more, and the most likely token wins anyway."""
+"""Lower temperatures would overflow the scores, and the most likely token wins anyway."""
 _LIKELY: Final = 1024
-"""Tokens that are looked at first; they hold next to all probability."""
+"""Tokens to fetch first; they hold nearly all probability."""
 _TRIED: Final = 64
-"""The same where the most likely token is taken, unless it is refused."""
+"""Tokens to fetch first for greedy decoding under a constraint."""
 
 
 class LikelyTokens(NamedTuple):
-    """The most likely next tokens of a completion, which a look at the device has brought: most likely first.
+    """The most likely next tokens of a completion, fetched from the device, most likely first.
 
     Attributes:
         scores: Of all tokens, on the device.
         ids: Of the most likely ones.
-        shares: Their shares of all probability; None where nothing is drawn.
+        shares: Their shares of all probability; None for greedy decoding.
     """
 
     scores: "torch.Tensor"
@@ -32,10 +32,10 @@ class LikelyTokens(NamedTuple):
 
 
 class Sampler:
-    """Draws the tokens of one completion, from a generator of its own."""
+    """Draws the tokens of one completion from its own random generator."""
 
     def __init__(self, temperature: float, top_p: float, start: str) -> None:
-        """Begin a completion: the same `start` gives the same draws, a temperature of 0 the most likely token."""
+        """Seed the generator with `start`; a temperature of 0 always takes the most likely token."""
         import torch
 
         self._temperature = temperature
@@ -45,10 +45,10 @@ class Sampler:
         self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
 
     def choose(self, scores: "torch.Tensor | LikelyTokens", refused: Sequence[int] = ()) -> int:
-        """Choose the next token by the scores of all, as float32, but for those that are refused.
+        """Choose the next token by the scores of all, in float32, except refused ones.
 
-        The draw is among the others of the most likely ones; where none of these is left, it is the most likely token
-        of all that are. Of `LikelyTokens`, nothing is brought from the device until that happens.
+        It draws among the most likely tokens; where all of these are refused, it takes the most likely of the others.
+        With `LikelyTokens`, only that fetches scores from the device.
         """
         if isinstance(scores, LikelyTokens):
             likely = scores
@@ -64,20 +64,19 @@ class Sampler:
     def _draw(
         self, shares: "torch.Tensor", ids: "torch.Tensor", scores: "torch.Tensor", refused: Sequence[int] = ()
     ) -> int:
-        """Draw a token by the shares of the most likely ones, which come most likely first."""
         import torch
 
         if float(shares.sum()) < self._top_p and len(shares) < len(scores):
-            # So flat that more tokens belong to it.
+            # The distribution is so flat that top_p needs more tokens.
             shares, ids = torch.softmax(scores.cpu() / self._temperature, dim=-1).sort(descending=True, stable=True)
-        # The most likely tokens up to and with the one that reaches top_p (Holtzman et al. 2020).
+        # Nucleus sampling: the most likely tokens up to the one that reaches top_p (Holtzman et al. 2020).
         kept = shares.cumsum(-1) - shares < self._top_p
-        # As float32 a tiny top_p is 0, and none would be left.
+        # A tiny top_p is 0 in float32 and would leave none.
         kept[0] = True
         shares = shares * kept
         if refused:
             shares = shares * ~torch.isin(ids, torch.tensor(refused))
-            # At a low temperature the shares of the others are too small for a float32.
+            # At a low temperature the other shares may be 0 in float32.
             if not shares.sum():
                 return _most_likely(scores, refused)
         drawn = torch.multinomial(shares, 1, generator=self._generator)
@@ -85,9 +84,9 @@ class Sampler:
 
     @staticmethod
     def choose_each(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[int]:
-        """Return the next token of each of several completions: one look at the device for all that are drawn alike.
+        """Choose the next token of several completions, fetching from the device once for all of a kind.
 
-        Of `scores`, as float32, a row is of one completion.
+        `scores`, in float32, has a row for each completion.
         """
         import torch
 
@@ -102,9 +101,9 @@ class Sampler:
 
     @staticmethod
     def look(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[LikelyTokens]:
-        """Return the likely tokens of several completions: one look at the device for all that are drawn alike.
+        """Fetch the likely tokens of several completions from the device, once for all of a kind.
 
-        Of `scores`, as float32, a row is of one completion.
+        `scores`, in float32, has a row for each completion.
         """
         import torch
 
@@ -123,19 +122,18 @@ class Sampler:
 
 
 def _likeliest(scores: "torch.Tensor") -> "list[torch.Tensor]":
-    """Return the most likely tokens of each row, in the order in which `argmax` would find them."""
+    """Return the most likely tokens of each row in the order of repeated `argmax`."""
     import torch
 
     values, ids = (column.cpu().numpy() for column in scores.topk(min(_TRIED, scores.shape[-1]), dim=-1))
-    order = np.lexsort((ids, -values))  # of tokens that are as likely the first one
+    order = np.lexsort((ids, -values))  # equally likely tokens by their ids
     ids, values = np.take_along_axis(ids, order, -1), np.take_along_axis(values, order, -1)
-    # Others may be as likely as the last one.
+    # Tokens that were not fetched may be as likely as the last one.
     lasts = values[:, -1:] if values.shape[-1] < scores.shape[-1] else np.full((len(values), 1), -np.inf)
     return [torch.from_numpy(row[is_above]) for row, is_above in zip(ids, values > lasts, strict=True)]
 
 
 def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:
-    """Return the most likely token that is not refused."""
     import torch
 
     if refused:
@@ -144,9 +142,9 @@ def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:
 
 
 def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
-    """Return the most likely tokens of each row, most likely first: their shares of all probability, and their ids.
+    """Return shares and ids of the most likely tokens of each row, most likely first.
 
-    To sort all tokens takes ten times as long as all else that is done to choose one.
+    Sorting all tokens would take ten times as long as the rest of choosing one.
     """
     tempered = scores / temperatures.to(scores.device)[:, None]
     values, ids = tempered.topk(min(_LIKELY, scores.shape[-1]), dim=-1)
@@ -155,7 +153,7 @@ def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torc
 
 
 def log_probabilities(scores: "torch.Tensor", tokens: Sequence[int]) -> list[float]:
-    """Return `log_probability` of a token for each row of scores, by one look at the device."""
+    """Return `log_probability` of a token for each row of scores, fetched at once."""
     import torch
 
     chosen = scores.gather(-1, torch.tensor(tokens, device=scores.device)[:, None])[:, 0]
@@ -164,11 +162,11 @@ def log_probabilities(scores: "torch.Tensor", tokens: Sequence[int]) -> list[flo
 
 
 def log_probability(scores: "torch.Tensor", token: int) -> float:
-    """Return the natural logarithm of a token's probability, at a temperature of 1 whatever it was sampled at."""
+    """Return the natural logarithm of the probability of a token at a temperature of 1."""
     return float(scores[token] - scores.logsumexp(-1))
 
 
 def likeliest(scores: "torch.Tensor", num: int) -> list[tuple[int, float]]:
-    """Return the most likely tokens, each with its log-probability; most likely first."""
+    """Return the `num` most likely tokens with their log-probabilities, most likely first."""
     values, ids = scores.topk(min(num, scores.shape[-1]))
     return [*zip(ids.tolist(), (values - scores.logsumexp(-1)).tolist(), strict=True)]

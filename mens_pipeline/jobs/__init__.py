@@ -1,12 +1,13 @@
-"""Work in processes of their own: whatever loads a model trains, generates, merges and exports here.
+"""Run work in separate processes: everything that loads a model trains, generates, merges and exports here.
 
-`python -m mens_pipeline.jobs JOB PARENT` does the job that a file describes; `run.KINDS` says what each kind of job is.
+`python -m mens_pipeline.jobs JOB PARENT` runs the job that a file describes; `run.KINDS` lists the kinds.
 
-- Start: `local.run_job` starts that command on this machine, several ranks with `--ranks N` (`agent`), workers of a
-  Ray cluster with `--ray` (`ray`). It gets no secrets, no network, and nothing of the current folder (`environment`).
+- Start: `local.run_job` starts that command on this machine, with several ranks (`--ranks N`, `agent`) or with workers
+  of a Ray cluster (`--ray`, `ray`). It gets no secrets, no network, and no imports from the current folder
+  (`environment`).
 - Device: one job at a time holds it, by a lock that the system frees (`device`).
-- Progress: events as lines of `telemetry.jsonl` beside the job, which the parent follows (`progress`).
-- Stop: SIGTERM, upon which a job that can go on writes a checkpoint; then SIGKILL for its group. Where no signal
-  reaches, the file `stop` asks. A child ends with its parent, however that ends.
+- Progress: events as lines of `telemetry.jsonl` next to the job, which the parent follows (`progress`).
+- Stop: SIGTERM, after which a resumable job writes a checkpoint; then SIGKILL for its group. Where no signal arrives,
+  the file `stop` asks. A child ends with its parent.
 - End: the exit code; `result.json`, or `failure.json` with the reason (`protocol`).
 """

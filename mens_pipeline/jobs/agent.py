@@ -1,8 +1,8 @@
-"""Several processes of one machine that do a job together, one a device: started, stopped and ended as one.
+"""Several processes on one machine that do a job together, one per device: started, stopped and ended together.
 
-They are started as `python -m torch.distributed.run --standalone` does, which passes SIGTERM on to all of them, and
-ends all when one fails. Each holds the whole base. A training divides the micro-batches of every optimizer step among
-them and sums their gradients: the step is the one that a single process would take. A generation divides its requests.
+They start like `python -m torch.distributed.run --standalone`, which passes SIGTERM on to all of them, and ends all
+when one fails. Each has the whole base in memory. A training divides the micro-batches of every optimizer step and sums
+their gradients, so the step equals that of a single process. A generation divides its requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,22 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import ExitCode
 
 ON_RAY: Final = "MENS_TRAINS_ON_RAY"
-"""Set in the processes that Ray starts for us."""
+"""Set in processes that Ray starts."""
 
 _LAUNCHERS: Final = frozenset(("TORCHELASTIC_RUN_ID", ON_RAY))
-"""Variables of those whose `RANK` counts."""
+"""Variables that mark a valid `RANK`."""
 
 _GRACE_SECONDS: Final = 100
-"""Seconds that a process may take to write its checkpoint; less than its parent process waits."""
-
+"""Time to write a checkpoint; less than the parent process waits."""
 
 _LONGEST: Final = timedelta(days=7)
-"""A process waits so long for another at most; where one fails, the launcher ends the others at once."""
+"""How long a process waits for another; where one fails, the launcher ends the others at once."""
 
 Item = TypeVar("Item")
 
 
 def start_ranks(command: Sequence[str], number: int) -> ExitCode:
-    """Run a command once for each device, until all have ended; refuse (`RefusedError`) where one was killed."""
+    """Run a command once per device, until all have ended; refuse (`RefusedError`) where one was killed."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -47,10 +46,10 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
         except ChildFailedError as error:
             codes = {failure.exitcode for failure in error.failures.values()}
             for rank, failure in error.failures.items():
-                # torch ends the others by SIGTERM where one has failed: that one says why.
+                # Where one fails, torch ends the others by SIGTERM, which says nothing about the cause.
                 if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
                     found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
-                    advice = "Look whether memory ran out, and run the same again: what is done is taken up."
+                    advice = "Check whether memory ran out, and run the same again: what is done is taken up."
                     raise RefusedError(f"{found}. {advice}") from error
             return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
     return ExitCode.DONE
@@ -58,7 +57,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The place of this process among those that do a job together, and on this machine, each from 0."""
+    """The rank of this process in its job and on this machine, each from 0."""
 
     rank: int = 0
     local_rank: int = 0
@@ -66,11 +65,11 @@ class Team:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether this process writes the outputs."""
         return self.rank == 0
 
     def sum_over_all(self, values: Sequence[float], device: str) -> list[float]:
-        """Add up figures of all processes; each gets the sums once all have called."""
+        """Sum figures over all processes; each gets the sums once all have called."""
         if self.size == 1:
             return list(values)
         import torch
@@ -82,14 +81,14 @@ class Team:
         return sums
 
     def meet(self) -> None:
-        """Let the processes of a generation find each other, before they `collect`."""
+        """Connect the processes of a generation, before they `collect`."""
         if self.size > 1:
             import torch.distributed as processes
 
             processes.init_process_group("gloo", timeout=_LONGEST)
 
     def collect(self, own: Item) -> list[Item]:
-        """Return what each process has, by their ranks, once all have called; only the first one gets anything."""
+        """Return the values of all processes by rank, once all have called; only the first process gets them."""
         if self.size == 1:
             return [own]
         import torch.distributed as processes
@@ -99,7 +98,7 @@ class Team:
         return every if self.is_first else []
 
     def wait(self) -> None:
-        """Wait until every process has come this far."""
+        """Wait for every process to get here."""
         if self.size > 1:
             import torch.distributed as processes
 
@@ -111,7 +110,7 @@ ALONE: Final = Team()
 
 
 def own_team(environment: Mapping[str, str]) -> Team:
-    """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything."""
+    """Return the team of this process, as torch's launcher or Ray set it; alone without one."""
     if _LAUNCHERS.isdisjoint(environment):
         return ALONE
     return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))

@@ -1,9 +1,8 @@
-"""Work of the corpus on the nodes of a Ray cluster, in place of processes of this machine.
+"""Run the corpus on the nodes of a Ray cluster instead of processes of this machine.
 
-Batches of files and of synthetic tasks become tasks of Ray. A worker that runs programs is started by an actor, as a
-process beside it, confined as it would be here; what programs get to see is the same. A node that is lost is replaced
-by Ray, which repeats what it was doing. Results are those of one process: they come in order, and depend on their
-inputs alone. Every node sees the workspace at the same path.
+Batches of files and of synthetic tasks become tasks of Ray. An actor starts each worker that runs programs as a
+confined process next to it, as on this machine. Ray replaces a lost node and repeats its work. Results equal those of
+one process: they come in order and depend on their inputs alone. Every node needs the workspace at the same path.
 """
 
 import signal
@@ -28,21 +27,21 @@ _PASSED: Final = ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSAFEPATH")
 
 
 class CorpusPools(NamedTuple):
-    """Where the corpus is worked on: batches of files and tasks, and functions that are observed."""
+    """Pools for the corpus: for batches of files and tasks, and for observing functions."""
 
     batches: Pool
     observers: Callable[[], BehaviourWorkers]
 
 
 def join_cluster(address: str) -> CorpusPools:
-    """Join a Ray cluster, and return pools of its nodes, of as many processes as it has CPUs.
+    """Join a Ray cluster, and return pools with one process for each of its CPUs.
 
     Raises:
-        ConfigurationError: There is no cluster at the address, or this machine is none of its nodes.
+        ConfigurationError: There is no cluster at the address, or this machine is not one of its nodes.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if port.isdecimal():  # Ray itself tries for minutes, and keeps the token that it had when it was imported
+        if port.isdecimal():  # Ray itself would try for minutes, and keeps the token that it had at import
             socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
         import ray
 
@@ -57,7 +56,7 @@ def join_cluster(address: str) -> CorpusPools:
 
 
 def _join(address: str) -> None:
-    """Connect to a cluster; SIGTERM goes on to end this process as it did, for which Ray has a handler of its own."""
+    """Connect to a cluster, and restore the handler of SIGTERM that Ray replaces."""
     import ray
 
     variables = {name: value for name, value in ray_environment().items() if name in _PASSED}
@@ -68,10 +67,9 @@ def _join(address: str) -> None:
 
 
 class ClusterExecutor(Executor):
-    """Has functions called by tasks of Ray, spread over its nodes."""
+    """Runs functions as tasks of Ray, spread over its nodes."""
 
     def __init__(self, _: int) -> None:
-        """Start nothing: Ray has its processes, as many as it has CPUs."""
         import ray
 
         options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": _RESTARTS}
@@ -79,7 +77,7 @@ class ClusterExecutor(Executor):
         self._running: list[tuple[Any, Future[Any]]] = []
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a function called, which a node can import."""
+        """Run a function that a node can import."""
         self._running = [(ref, future) for ref, future in self._running if not future.done()]
         ref = self._call.remote(work, args, kwargs)
         future: Future[Any] = ref.future()
@@ -87,7 +85,7 @@ class ClusterExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its name
-        """Cancel what has not ended, where that is asked for; or wait for it."""
+        """Cancel unfinished tasks if asked to, or wait for them."""
         import ray
 
         for ref, future in self._running:
@@ -102,22 +100,21 @@ def _call(work: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 class ClusterWorker(WorkerProcess):
-    """A process that answers requests, on a node of the cluster."""
+    """A worker process on a node of the cluster."""
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
-        """Have a node start it; a node that is lost is replaced, and asked once more."""
         import ray
 
-        # Of no CPU: two pools of a stage, each with as many processes as there are CPUs, would wait for each other.
+        # No CPU: two pools of a stage, each with as many processes as there are CPUs, would wait for each other.
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         options |= {"max_restarts": _RESTARTS, "max_task_retries": _RESTARTS}
         self._actor: Any = ray.remote(**options)(_Host).remote(command[1:], limits)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the answer, as `WorkerProcess` does.
+        """Send a request and return the answer, like `WorkerProcess`.
 
         Raises:
-            RefusedError: Its node was lost, and those in its place as well.
+            RefusedError: Its node was lost, and so were its replacements.
         """
         import ray
 
@@ -131,15 +128,13 @@ class ClusterWorker(WorkerProcess):
         return reply
 
     def end(self) -> None:
-        """End it, and what started it."""
+        """End the worker and its actor."""
         import ray
 
         ray.kill(self._actor)
 
 
 class _Host:
-    """Starts a worker on its node, and passes on requests and replies."""
-
     def __init__(self, words: Sequence[str], limits: Limits) -> None:
         self._worker = WorkerProcess((sys.executable, *words), limits)
 

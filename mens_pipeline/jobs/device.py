@@ -1,6 +1,6 @@
-"""The device of a job: what was asked for or nothing, never another one in its place; and one job at a time on it.
+"""Find the device of a job, without falling back to another one; and run one job at a time on it.
 
-A GPU that torch cannot use is named, and not passed over for the CPU: another base would train there, for longer.
+A GPU that torch cannot use is an error, not a reason to take the CPU, where another base would train for longer.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from mens_pipeline.jobs.environment import own_environment
 _DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
 _POLL_SECONDS: Final = 0.5
 _LONGEST: Final = 500
-"""Characters of what a lock says of its holder."""
+"""Characters of a lock's description of its holder."""
 
 
 class DeviceChoice(StrEnum):
@@ -40,10 +40,10 @@ class Device:
 
     Attributes:
         kind: `cuda`, `mps` or `cpu`.
-        name: What the machine calls it.
-        memory_gb: Gigabytes of its own; None for the CPU.
-        has_bfloat16: Whether it has instructions for bfloat16, and is faster with it than with float32.
-        number: How many of them there are; one CPU, whatever its cores.
+        name: The machine's name for it.
+        memory_gb: Its own memory in gigabytes; None for the CPU.
+        has_bfloat16: Whether bfloat16 is supported and faster than float32.
+        number: Devices of this kind; 1 for a CPU with any number of cores.
     """
 
     kind: str
@@ -54,21 +54,22 @@ class Device:
 
     @property
     def preset_gb(self) -> float | None:
-        """Gigabytes of its memory as presets count them, which compute in 16 bits; None for the CPU."""
+        """Memory in gigabytes as presets count it, for 16-bit computation; None for the CPU."""
         if self.memory_gb is None or self.has_bfloat16:
             return self.memory_gb
         return self.memory_gb / 2
 
     def lock_in(self, cache: Path) -> Path:
-        """Return what a job holds in a cache while it uses the device."""
+        """Return the lock that a job holds while it uses the device."""
         return cache / f"{self.kind}.lock"
 
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
-    """Return the device that was asked for; `best` takes the first there is of cuda, mps, cpu.
+    """Return the requested device; `best` takes the first available of cuda, mps, cpu.
 
     Raises:
-        RefusedError: It is not there, the environment forbids it, or the machine has a GPU that torch cannot use.
+        RefusedError: It is not available, the environment forbids it, or the machine has a GPU that torch cannot
+            use.
     """
     if choice is DeviceChoice.METAL:
         choice = DeviceChoice.MPS
@@ -88,9 +89,9 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
 
 
 def explain_unusable(system: Path = Path("/")) -> str | None:
-    """Say which GPU this machine has that torch finds no way to, why, and what to install; None where there is none.
+    """Explain which GPU of this machine torch cannot use, why, and what to install; None if there is none.
 
-    `system` is the root of the file tree that is looked at. A GPU that CUDA_VISIBLE_DEVICES hides is none.
+    `system` is the root of the file tree. GPUs hidden by CUDA_VISIBLE_DEVICES do not count.
     """
     import torch
 
@@ -109,9 +110,9 @@ def explain_unusable(system: Path = Path("/")) -> str | None:
 
 
 def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
-    """Say whether a GPU can run what was built: machine code of its generation (`sm_86`), or text for an older one.
+    """Return whether a GPU can run this build: machine code of its generation (`sm_86`), or PTX for an older one.
 
-    `capability` is its major and minor version; `built_for` is what `torch.cuda.get_arch_list` names.
+    `capability` is the GPU's major and minor version; `built_for` is the result of `torch.cuda.get_arch_list`.
     """
     for name in built_for:
         kind, _, number = name.partition("_")
@@ -123,7 +124,7 @@ def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
 
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
-    """Check that a machine has the devices that a recipe asks for; on a CPU any number of processes may run.
+    """Check that a machine has the devices of a recipe; a CPU can run any number of processes.
 
     Raises:
         RefusedError: It has fewer.
@@ -169,12 +170,12 @@ def _cpu() -> Device:
 
 @contextmanager
 def exclusive(path: Path, wait_seconds: float, holder: str = "a run") -> Iterator[None]:
-    """Hold a lock on a device for as long as the block runs; the system frees it when the process dies.
+    """Hold the lock of a device while the block runs; the system frees it when the process dies.
 
-    Another holder may take `wait_seconds` to end; `holder` is what others are told of this one.
+    Another holder may take `wait_seconds` to end; `holder` describes this one to others.
 
     Raises:
-        RefusedError: Another process holds it; the message says which.
+        RefusedError: Another process holds it; the message names it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds

@@ -1,4 +1,4 @@
-"""The environment of this process, and that of processes that load models."""
+"""The environment of this process, and of processes that load models."""
 
 import os
 import sys
@@ -9,11 +9,10 @@ _SECRETS: Final = (
     *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
     *("TOKEN", "DSN", "PROXY", "URL", "TRACKERS"),
 )
-"""Endings of words in names of variables that may hold a secret, or an address with a password in it."""
-
+"""Variables with a word that ends like this may contain a secret, or an address with a password."""
 
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-"""Keep memory that tensors gave back, up to 32 MB each: the system would clear every page of it again (glibc alone)."""
+"""Keep freed memory of tensors up to 32 MB, which the system would have to clear page by page (glibc only)."""
 
 
 def num_processors() -> int:
@@ -22,12 +21,12 @@ def num_processors() -> int:
 
 
 def own_environment() -> Mapping[str, str]:
-    """Show the environment of this process to who looks for what a launcher or a user left there."""
+    """Return the environment of this process, to read what a launcher or a user set."""
     return os.environ
 
 
 def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
-    """Copy the environment of this process without what may hold a secret; upper-case names `keep` are prefixes."""
+    """Copy the environment without variables that may contain a secret, except those with a prefix in `keep`."""
 
     def may_be_secret(name: str) -> bool:
         return any(word.endswith(_SECRETS) for word in name.split("_")) and not name.startswith(keep)
@@ -36,11 +35,9 @@ def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def training_environment(num_devices: int = 1) -> dict[str, str]:
-    """Return the environment of a training process: this one's, without secrets, the network and chatter.
+    """Return the environment of a training process: this one's, without secrets, network and progress output.
 
-    What loads a model of somebody else's needs no password, so it is given none.
-
-    Its processes share out `num_devices` GPUs, one each.
+    A process that loads untrusted models gets no passwords. `num_devices` GPUs are visible, one per process.
     """
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_devices)))).split(",")
     return {
@@ -48,14 +45,12 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        # Threads that wait without spinning: half the time of the default on a machine with other work to do, and no
-        # more on a quiet one.
+        # Wait without spinning: half the default's time on a busy machine, and the same on a quiet one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         **{name: os.environ.get(name, value) for name, value in _MEMORY.items()},
         **(_of_several(num_devices) if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
-        # One GPU a process: with more of them in sight, the trainer would split each micro-batch over all, which
-        # four-bit bases cannot do.
+        # One GPU per process: with more, the trainer would split each micro-batch, which four-bit bases cannot do.
         "CUDA_VISIBLE_DEVICES": ",".join(seen[:num_devices]),
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
@@ -63,35 +58,35 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
 
 
 def ray_environment() -> dict[str, str]:
-    """Return the environment of a process that has a cluster train: with the token of Ray, which says who has a GPU."""
+    """Return the environment of a process that uses a cluster, including Ray's token."""
     own = environment_without_secrets(("RAY_",))
     ours = {name: value for name, value in training_environment().items() if name != "CUDA_VISIBLE_DEVICES"}
     return ours | {name: value for name, value in own.items() if name.startswith(("RAY_", "CUDA_VISIBLE_DEVICES"))}
 
 
 def _of_several(num_processes: int) -> dict[str, str]:
-    """Return the variables that several processes need besides, unless the user sets them."""
+    """Return the variables of one of several processes, unless the user sets them."""
     usual = {
-        # Threads of all together are as many as there are CPUs; the launcher of torch would give each process one.
+        # As many threads in all as there are CPUs; torch's launcher would give each process one.
         "OMP_NUM_THREADS": str(max(1, num_processors() // num_processes)),
-        # They are on one machine: what they say to each other does not leave it.
+        # They run on one machine, which their messages need not leave.
         **(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo") if sys.platform == "linux" else {}),
     }
     return {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
 def keep_current_folder_out() -> None:
-    """Have no Python process that this one starts import from the current folder, which may be a stranger's workspace.
+    """Keep child processes from importing from the current folder, which may be an untrusted workspace.
 
-    The standard library starts the processes of a pool with `-c`, which looks there before anywhere else.
+    The standard library starts pool processes with `-c`, which searches the current folder first.
     """
     os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def go_offline() -> None:
-    """Give this process the environment of a training process; before the deep learning stack is loaded.
+    """Change this process's environment to that of a training process; call it before importing deep learning.
 
-    Secrets must have been read before: they are taken out, since this process loads models of somebody else's.
+    Read secrets before: this removes them, since the process loads untrusted models.
     """
     for name in os.environ.keys() - environment_without_secrets().keys():
         del os.environ[name]

@@ -1,4 +1,4 @@
-"""Jobs on this machine: started as processes of their own, watched, and never left behind."""
+"""Run jobs as child processes of this machine: start, watch and end them."""
 
 import ctypes
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import ray_environment, training_environment
-from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, result_of
+from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, read_result
 
 _ENTRY: Final = f"{__package__}"
 _PR_SET_PDEATHSIG: Final = 1
@@ -25,15 +25,15 @@ _LAST_WORDS: Final = 1_500
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """Build the command that runs a module in a Python process of its own.
+    """Build the command that runs a module in a new Python process.
 
-    `-P` keeps the current folder off `sys.path`: it may be a workspace whose `pip.py` or `pydantic.py` is not ours.
+    `-P` keeps the current folder off `sys.path`: an untrusted workspace may contain a `pip.py` or `pydantic.py`.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def job_command(job_path: Path, *options: str) -> list[str]:
-    """Build the command that does a job in a process that ends with this one."""
+    """Build the command of a job whose process ends with this one."""
     return python_command(_ENTRY, str(job_path), str(os.getpid()), *options)
 
 
@@ -46,17 +46,17 @@ def run_job(  # noqa: PLR0913 - what a process is started with
     on_ray: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Do a job in a process of its own, in a group of its own, until it ends.
+    """Run a job in a process of its own, in its own group, until it ends.
 
-    Whatever ends the wait, ends the job: first SIGTERM, upon which it writes a checkpoint, then SIGKILL for its whole
-    group. Several processes end with the one that started them.
+    Any exception ends the job: first SIGTERM, after which it writes a checkpoint, then SIGKILL for its group. Ranks end
+    with the process that started them.
 
     Args:
-        job_path: The job, in its folder; what the process and its libraries print goes to `child.log` beside it.
+        job_path: The job, in its folder; the output of the process goes to `child.log` next to it.
         poll: Called a few times a second while it runs, and once after its end.
-        grace_seconds: How long it may take to write its checkpoint.
-        num_ranks: How many processes work on it together, one a device.
-        on_ray: Whether workers of a Ray cluster do it; the cluster decides what runs where.
+        grace_seconds: Time to write a checkpoint.
+        num_ranks: Processes that work on it together, one per device.
+        on_ray: Whether workers of a Ray cluster run it; the cluster decides where.
         variables: Of the environment, besides those of every job.
 
     Returns:
@@ -104,10 +104,10 @@ def die_with_parent(parent: int) -> None:
 
 
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
-    """Check that a job came to its end.
+    """Check that a job is done.
 
     Raises:
-        RefusedError: It did not; the message says why.
+        RefusedError: It is not; the message contains the reason.
     """
     if code == ExitCode.DONE:
         return
@@ -121,13 +121,13 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
 
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:
-    """Return what a training left.
+    """Return the result of a training.
 
     Raises:
-        RefusedError: It did not come to its end; the message says why.
+        RefusedError: It is not done; the message contains the reason.
     """
     refuse_failure(run_dir, code, "training")
-    result = result_of(run_dir)
+    result = read_result(run_dir)
     if result is None:
         raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
     return result

@@ -1,4 +1,4 @@
-"""Progress of a job: events as lines of a file in its folder, which its parent follows while they are written."""
+"""Progress of a job: events as lines of a file in its folder, which its parent follows."""
 
 import json
 import logging
@@ -12,46 +12,45 @@ from typing import Any, Final
 
 _LOG: Final = logging.getLogger(__name__)
 _BLOCK: Final = 65_536
-"""Bytes that are read at once when the end of a log is looked at."""
+"""Bytes read at once to find the last line."""
 
 
 class TelemetryLog:
-    """The log of a job; lines are written at once, so that those of a job that dies are there."""
+    """The log of a job; lines are written at once, so that they survive its death."""
 
     def __init__(self, path: Path) -> None:
-        """Append to a log; the unfinished line of a job that died is cut off."""
+        """Append to a log; cut off the unfinished line of a job that died."""
         self._path = path
         if path.is_file():
             os.truncate(path, _end_of_whole_lines(path))
 
     def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Add an event, such as `train_start`, `step` or `completion`, with its fields in JSON types."""
+        """Append an event, such as `train_start`, `step` or `completion`, with its fields in JSON types."""
         line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
         with self._path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
 
 class SilentLog(TelemetryLog):
-    """The log of a process that trains together with others, of which the first one logs."""
+    """The log of every rank except the first."""
 
     def __init__(self) -> None:
-        """Write nothing."""
+        """Open no file."""
 
     def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Leave it to the first process."""
+        """Discard the event."""
 
 
 class Follower:
-    """Reads what is added to the log of a job while another process writes it."""
+    """Follows the log of a job that another process writes."""
 
     def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Begin behind the last whole line."""
         self._path = path
         self._listen = listen
         self._position = _end_of_whole_lines(path) if path.is_file() else 0
 
     def poll(self) -> None:
-        """Pass on what was added; a line that is not whole waits."""
+        """Pass on new whole lines."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as log:
@@ -65,9 +64,9 @@ class Follower:
 
 @contextmanager
 def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call something again and again in a thread of its own while the block runs, and once more at its end.
+    """Call `poll` repeatedly in a thread while the block runs, and once more at its end.
 
-    What fails once, such as a look at a database that starts again, is logged and tried again the next time.
+    Failures, such as those of a restarting database, are logged, and the next call tries again.
     """
     is_over = threading.Event()
 
@@ -92,7 +91,6 @@ def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _end_of_whole_lines(path: Path) -> int:
-    """Return how many bytes the complete lines have; only what stands behind them is read."""
     with path.open("rb") as log:
         start = log.seek(0, os.SEEK_END)
         while start:

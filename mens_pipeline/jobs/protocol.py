@@ -1,7 +1,8 @@
-"""What a job and its parent say to each other: the job itself, exit codes, and the files in the folder of a job."""
+"""The protocol between a job and its parent: the job itself, exit codes, and the files in the folder of a job."""
 
 import json
 import os
+import shutil
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +16,14 @@ JOB: Final = "job.json"
 RESULT: Final = "result.json"
 FAILURE: Final = "failure.json"
 LOG: Final = "child.log"
-"""What the process and its libraries print."""
+"""Output of the process and its libraries."""
 
 STOP: Final = "stop"
-"""Asks workers on a cluster to stop, whom no signal reaches."""
+"""Asks workers on a cluster to stop, since no signal reaches them."""
 
 CHECKPOINTS: Final = "checkpoints"
 COMPLETE: Final = "complete"
-"""In a checkpoint: it was written to its end."""
+"""In a checkpoint: it is complete."""
 
 
 class ExitCode(IntEnum):
@@ -31,27 +32,40 @@ class ExitCode(IntEnum):
     DONE = 0
     CRASHED = 1
     REFUSED = 3
-    """`failure.json` says why."""
+    """`failure.json` contains the reason."""
     INTERRUPTED = 143
-    """Asked to stop; what can go on has written a checkpoint."""
+    """Asked to stop; a resumable job has written a checkpoint."""
 
 
 class Job(Strict):
-    """A job, fully decided; each kind has its own fields besides."""
+    """A job, fully decided; each kind adds its own fields."""
 
-    kind: str = Field(description="Which function does it.")
-    run_dir: Path = Field(description="Where everything of it goes.")
+    kind: str = Field(description="Name of its function in `KINDS`.")
+    run_dir: Path = Field(description="Folder of all its files.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 
+    @property
+    def path(self) -> Path:
+        """The document that its process reads."""
+        return self.run_dir / JOB
+
+
+def write_job(job: Job) -> Path:
+    """Empty the folder of a job, write the job into it, and return the path."""
+    shutil.rmtree(job.run_dir, ignore_errors=True)
+    job.run_dir.mkdir(parents=True)
+    job.path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return job.path
+
 
 def as_document(values: dict[str, Any]) -> str:
-    """Return JSON for a file that people read."""
+    """Format JSON for a file that people read."""
     return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 
 def write_document(path: Path, values: dict[str, Any]) -> None:
-    """Write a document of a job; it is there whole or not at all, also after a power cut.
+    """Write a document of a job atomically and durably.
 
     Raises:
         ConfigurationError: The disk is full.
@@ -62,8 +76,8 @@ def write_document(path: Path, values: dict[str, Any]) -> None:
         os.fsync(target.fileno())
 
 
-def result_of(run_dir: Path) -> dict[str, Any] | None:
-    """Read the result of a job; None where there is none, or one that was cut off."""
+def read_result(run_dir: Path) -> dict[str, Any] | None:
+    """Read the result of a job; None if it is missing or truncated."""
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -72,21 +86,21 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
 
 
 def fail(job: Job, reason: str) -> ExitCode:
-    """Write down why a job was refused, for its parent to read."""
+    """Write the reason of a refusal, for the parent to read."""
     (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
     return ExitCode.REFUSED
 
 
-def exit_code_of(run_dir: Path) -> ExitCode:
-    """Return how a training came to its end, by what it left."""
-    if result_of(run_dir) is not None:
+def find_exit_code(run_dir: Path) -> ExitCode:
+    """Return how a training ended, by the files that it left."""
+    if read_result(run_dir) is not None:
         return ExitCode.DONE
     left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
     return next((code for name, code in left.items() if (run_dir / name).exists()), ExitCode.CRASHED)
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk."""
+    """Mark a checkpoint as complete, with the size of each of its files, once all are on the disk."""
     sizes = {}
     for path in sorted(checkpoint.rglob("*")):
         if path.is_file() and path.name != COMPLETE:
@@ -100,13 +114,13 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def newest_checkpoint(run_dir: Path) -> Path | None:
-    """Return the newest complete checkpoint of a run, if there is one."""
+    """Return the newest complete checkpoint of a run, or None."""
     complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}") if _is_whole(path)]
     return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
 
 
 def _is_whole(mark: Path) -> bool:
-    """Return whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
+    """Return whether the files of a checkpoint have their sizes; a power cut may leave empty ones."""
     try:
         sizes = json.loads(mark.read_text(encoding="utf-8", errors="replace"))
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())

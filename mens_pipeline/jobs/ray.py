@@ -1,8 +1,8 @@
-"""A training by workers of a Ray cluster: the driver, `python -m mens_pipeline.jobs JOB [PARENT] --ray`.
+"""Train with workers of a Ray cluster: the driver, `python -m mens_pipeline.jobs JOB [PARENT] --ray`.
 
-It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. A worker that is lost is
-replaced, with all others, and they go on from the newest checkpoint. Every node sees the folders of the job at the same
-paths; Ray says who trains on which GPU, so no lock is held.
+It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. When a worker is lost, all
+are restarted, and go on from the newest checkpoint. Every node needs the folders of the job at the same paths. Ray
+assigns the GPUs, so no lock is held.
 """
 
 import signal
@@ -15,36 +15,35 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.jobs.agent import ON_RAY
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, exit_code_of, fail
-from mens_pipeline.jobs.run import function_of, read_job
+from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, fail, find_exit_code
+from mens_pipeline.jobs.run import load_function, read_job
 
 _RAY: Final = "ray"
-"""In the folder of a run: what Ray keeps of it."""
+"""Ray's files, in the folder of a run."""
 
 _MOST_FAILURES: Final = 3
 _PASSED: Final = (
     *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
     *("PYTHONPATH", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_VERBOSITY"),
 )
-"""What workers get of the environment of this process, beside what Ray gives them."""
+"""Variables of this process that workers get besides Ray's."""
 
 
 def run_workers(job: Any, job_path: Path) -> ExitCode:
-    """Run a job that trains on the cluster that `RAY_ADDRESS` names, or on one that is started for it on this machine.
+    """Train on the cluster at `RAY_ADDRESS`, or on a new one on this machine.
 
     Raises:
         RefusedError: A worker was refused; the reason is its own.
     """
     for name in (FAILURE, STOP):
         (job.run_dir / name).unlink(missing_ok=True)
-    # A job of Dagster is looked at by its client, which warns of one that says nothing.
+    # Dagster's client warns of a job that reports nothing.
     with open_dagster_pipes() if PipesEnvVarParamsLoader().is_dagster_pipes_process() else nullcontext():  # type: ignore[no-untyped-call]
         _fit(job, job_path)
-    return exit_code_of(job.run_dir)
+    return find_exit_code(job.run_dir)
 
 
 def _fit(job: Any, job_path: Path) -> None:
-    """Train on the cluster, until all workers have ended."""
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -53,7 +52,7 @@ def _fit(job: Any, job_path: Path) -> None:
     own = own_environment()
     variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
     ray.init()
-    # After Ray's own. Workers look for the file at each step: no signal reaches the thread that they train in.
+    # After Ray's own. Workers look for the file at each step, since no signal reaches their training thread.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: (job.run_dir / STOP).touch())
     is_cuda = job.device == "cuda"
@@ -81,12 +80,12 @@ def _work(config: dict[str, str]) -> None:
     job_path = Path(config["job"])
     _refuse_missing(job_path)
     job: Any = read_job(job_path)
-    if (job.run_dir / FAILURE).exists():  # one that all workers would meet again
+    if (job.run_dir / FAILURE).exists():  # every worker would fail in the same way
         raise RefusedError((job.run_dir / FAILURE).read_text(encoding="utf-8"))
     try:
         for path in (job.base_path, job.train_path, job.rows_path):
             _refuse_missing(path)
-        function_of(job)(job)
+        load_function(job)(job)
     except MensError as error:
         fail(job, str(error))
         raise

@@ -1,4 +1,4 @@
-"""A job, from inside its process: the kinds there are, the device that it holds alone, and how it says how it ended."""
+"""A job inside its process: its kind, the device that it holds alone, and how it reports its end."""
 
 import os
 import shutil
@@ -23,22 +23,24 @@ from mens_pipeline.storage.files import is_full
 from mens_pipeline.storage.validation import Strict, errors_in
 
 
-class Kind(NamedTuple):
-    """Parameters, a subclass of `Job`, and function of a kind, each as `module:name`.
+class JobKind(NamedTuple):
+    """Parameters, a subclass of `Job`, and function of a kind of job, each as `module:name`.
 
-    The function takes the parameters, and returns False where it was asked to stop before its end.
+    The function takes the parameters, and returns False if it was asked to stop before its end.
     """
 
     parameters: str
     function: str
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "train": Kind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
-    "scratch": Kind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
-    "generate": Kind("mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"),
-    "merge": Kind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
-    "gguf": Kind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
+KINDS: Final[Mapping[str, JobKind]] = {
+    "train": JobKind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
+    "scratch": JobKind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
+    "generate": JobKind(
+        "mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"
+    ),
+    "merge": JobKind("mens_pipeline.delivery.agreement:MergeJob", "mens_pipeline.delivery.merged_model:merge"),
+    "gguf": JobKind("mens_pipeline.delivery.agreement:GgufJob", "mens_pipeline.delivery.gguf:export"),
 }
 
 
@@ -53,7 +55,7 @@ def read_job(path: Path) -> Job:
     """Read a job as the parameters of its kind.
 
     Raises:
-        RefusedError: It cannot be read, is of no kind, or lacks something of its kind; the message says which.
+        RefusedError: It cannot be read, has an unknown kind, or lacks a field; the message says which.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -68,8 +70,8 @@ def read_job(path: Path) -> Job:
     return job
 
 
-def function_of(job: Job) -> Callable[[Job], bool | None]:
-    """Return what does a job; this loads the deep learning stack."""
+def load_function(job: Job) -> Callable[[Job], bool | None]:
+    """Return the function of a job; this loads the deep learning stack."""
     function: Callable[[Job], bool | None] = _load(KINDS[job.kind].function)
     return function
 
@@ -83,10 +85,9 @@ _NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos 
 
 
 def main(arguments: Sequence[str]) -> ExitCode:
-    """Do the job that a file describes: in this process, in several, or on a Ray cluster.
+    """Run the job that a file describes: in this process, in several, or on a Ray cluster.
 
-    `arguments` are the path of the job, the process that started this one (where Ray did, there is none to die with),
-    and `--ranks N` or `--ray`.
+    `arguments` are the path of the job, the parent process to end with (none under Ray), and `--ranks N` or `--ray`.
     """
     parser = ArgumentParser(prog="python -m mens_pipeline.jobs")
     parser.add_argument("job", type=Path)
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str]) -> ExitCode:
     asked = parser.parse_args(arguments)
     if asked.parent is not None:
         die_with_parent(asked.parent)
-    # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
+    # The parent may ignore SIGTERM, as Dagster does after a run in the background, and a child inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         job = read_job(asked.job)
@@ -116,11 +117,11 @@ def main(arguments: Sequence[str]) -> ExitCode:
 
 
 def _do(job: Job) -> ExitCode:
-    # Where several train together, the process that started them all holds the device.
+    # Where several train together, the process that started them holds the device.
     is_alone = own_team(own_environment()).size == 1
     with _holding(job) if is_alone else nullcontext():
         try:
-            return ExitCode.INTERRUPTED if function_of(job)(job) is False else ExitCode.DONE
+            return ExitCode.INTERRUPTED if load_function(job)(job) is False else ExitCode.DONE
         except MensError:
             raise
         except Exception as error:
@@ -129,26 +130,22 @@ def _do(job: Job) -> ExitCode:
             advice = "Make room, and run the same again: it goes on from its newest checkpoint."
             for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
                 if not (checkpoint / COMPLETE).exists():
-                    shutil.rmtree(checkpoint, ignore_errors=True)  # half of it is of no use, and takes the last room
+                    shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last room
             return fail(job, f"{job.run_dir}: no space left on its disk ({error}). {advice}")
 
 
 @contextmanager
 def _holding(job: Job) -> Iterator[None]:
-    """Hold the device of a job while the block runs; the failure that an earlier try wrote down is deleted.
-
-    Raises:
-        RefusedError: Another run holds it.
-    """
+    """Hold the device of a job while the block runs, and delete the failure of an earlier try."""
     (job.run_dir / FAILURE).unlink(missing_ok=True)
     with exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
         yield
 
 
 def found_no_room(error: Exception) -> bool:
-    """Return whether something failed because the disk is full, in whatever words a library says so.
+    """Return whether an exception means a full disk.
 
-    The system names the reason, safetensors quotes it, torch tells where its file ends.
+    The system names the reason, safetensors quotes it, and torch reports where its file ends.
     """
     if isinstance(error, OSError):
         return is_full(error)
@@ -156,7 +153,7 @@ def found_no_room(error: Exception) -> bool:
 
 
 def leave(code: ExitCode) -> None:
-    """End this process at once: threads of the libraries must not keep a finished one alive."""
+    """End this process at once: threads of libraries must not keep a finished one alive."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,13 +1,13 @@
 """The Vox language: tokens, syntax, verdict, diagnostics, constructs, completion. Standard library only.
 
-Rules such as `G41` are those of `vox-language.md` beside this file. Other packages import from here, from
-`language.ast` (the syntax tree), `language.semantics` (names and types) and `language.interpreter`, and from no module
-below them. The last two are doors of their own, since the interpreter takes time to load.
+Rules such as `G41` are in `vox-language.md`. Other packages import only from here, `language.ast` (syntax tree),
+`language.semantics` (names and types) and `language.interpreter`. The last two are separate because the interpreter
+takes time to load.
 """
 
-from mens_pipeline.language.completion import complete
+# ruff: noqa: F401
+
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity, SourceText, visible_text
-from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.language.front_end import (
     DEEP_STACK,
     Analysis,
@@ -17,6 +17,7 @@ from mens_pipeline.language.front_end import (
     collector_paused,
     verdict_record,
 )
+from mens_pipeline.language.grammar import grammar_fingerprint
 from mens_pipeline.language.lexer import Token, scan, tokenize
 from mens_pipeline.language.outline import (
     DeclarationSpan,
@@ -35,48 +36,5 @@ from mens_pipeline.language.taxonomy import (
     difficulty,
     histogram,
 )
-from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, has_tokens
+from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, complete, has_tokens
 from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS, KEYWORDS, LLM_DECORATORS
-
-__all__ = [
-    "CONSTRUCTS",
-    "DEEP_STACK",
-    "DEFAULT_DIFFICULTY",
-    "EFFECTS",
-    "FUNCTION_DECORATORS",
-    "KEYWORDS",
-    "LLM_DECORATORS",
-    "Analysis",
-    "Code",
-    "Construct",
-    "DeclarationSpan",
-    "Diagnostic",
-    "Mode",
-    "ParserPlace",
-    "Position",
-    "Severity",
-    "SourceText",
-    "Structure",
-    "Token",
-    "Viability",
-    "ViableText",
-    "analyze",
-    "analyze_bytes",
-    "analyze_uncached",
-    "collector_paused",
-    "complete",
-    "construct_of",
-    "declaration_spans",
-    "declaration_structures",
-    "difficulty",
-    "grammar_fingerprint",
-    "has_tokens",
-    "histogram",
-    "mode_of",
-    "name_of",
-    "scan",
-    "structure_of",
-    "tokenize",
-    "verdict_record",
-    "visible_text",
-]

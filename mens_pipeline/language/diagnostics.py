@@ -1,4 +1,4 @@
-"""Places in a text, diagnostics of the front end as values, and texts of strangers as a person may look at them."""
+"""Positions in a text, diagnostics of the front end, and untrusted text made safe to show."""
 
 import re
 from bisect import bisect_right
@@ -10,13 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in a source text.
-
-    Attributes:
-        offset: Bytes before it, in UTF-8.
-        line: Line, from 1; LF ends a line.
-        column: Characters before it on its line, from 0.
-    """
+    """A place in a source text: byte offset in UTF-8, line from 1 (LF ends a line), column in characters from 0."""
 
     offset: int
     line: int
@@ -25,7 +19,7 @@ class Position:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text that answers where its characters are."""
+    """A text with an index of its lines."""
 
     text: str
 
@@ -43,14 +37,14 @@ class SourceText:
         return self.text.isascii()
 
     def position(self, index: int) -> Position:
-        """Return the byte offset, line and column of the character at `index`; a lone surrogate counts three bytes."""
+        """Return the position of the character at `index`; a lone surrogate counts three bytes."""
         line = bisect_right(self._line_starts, index)
         column = index - self._line_starts[line - 1]
         offset = index if self._is_ascii else len(self.text[:index].encode("utf-8", "surrogatepass"))
         return Position(offset, line, column)
 
     def line(self, number: int) -> str:
-        """Return the text of a line, counted from 1, without its line end."""
+        """Return a line, counted from 1, without its line end."""
         start = self._line_starts[number - 1]
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)].removesuffix("\r")
@@ -60,23 +54,23 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
-"""Characters that do not show, turn the direction of what follows, or cannot be written as UTF-8."""
+"""Characters that are invisible, change the writing direction, or cannot be encoded as UTF-8."""
 
 
 def visible_text(text: str) -> str:
-    """Replace every character that would not show with a mark such as `⟨1B⟩`; line ends and tabs stay."""
+    """Replace invisible characters with marks such as `⟨1B⟩`; keep line ends and tabs."""
     return _UNSEEN.sub(lambda match: f"\u27e8{ord(match[0]):02X}\u27e9", text.replace("\r\n", "\n"))
 
 
 class Severity(StrEnum):
-    """Whether a diagnostic decides the verdict: errors reject, warnings never do (E1, E3)."""
+    """Errors reject a program, warnings never do (E1, E3)."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Code(StrEnum):
-    """Every kind of diagnostic and its rule: Q and W in `vox-names-and-types.md`, the others in `vox-language.md`."""
+    """Kind of diagnostic and its rule: Q and W in `vox-names-and-types.md`, the others in `vox-language.md`."""
 
     EXPECTED_DECLARATION = "expected-declaration"  # G3
     EXPECTED_EXPRESSION = "expected-expression"  # G33
@@ -136,10 +130,9 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding.
+    """One finding about the text from `start` to `end`, which are equal at the end of the input.
 
-    `start` and `end` are where the text it speaks of begins and ends, equal at the end of the input; `advice` is what
-    to do about it, where there is something specific to say.
+    `advice` says what to do about it, if there is something specific to say.
     """
 
     severity: Severity

@@ -1,8 +1,8 @@
-"""Likely causes of an error: text that the reference drops, and words that Vox does not know."""
+"""Likely causes of an error: text that the reference drops, and words unknown to Vox."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mens_pipeline.errors import did_you_mean
@@ -33,22 +33,12 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A failure and what is behind it.
-
-    `blamed` is where the dropped text begins that it speaks of, if it speaks of one.
-    """
-
-    error: Diagnostic
-    blamed: int | None = None
-
-
-def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanation:
+def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Diagnostic, int | None]:
     """Convert a failure of the parser to a diagnostic that names its likely cause.
 
     Returns:
-        An error; its code is `unknown-decorator` or `unclosed-string` where dropped text is to blame.
+        The diagnostic, and the offset of the dropped text that caused it, if any; the code is then `unknown-decorator`
+        or `unclosed-string`, or the advice mentions it.
     """
     start = stream.starts[finding.token]
     found = stream.texts[finding.token]
@@ -62,20 +52,21 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
     )
     word_start = _decorator_start(finding.token, stream)
     if word_start is not None:
-        return Explanation(_unknown_decorator(error, word_start, text), word_start)
+        return _unknown_decorator(error, word_start, text), word_start
     unclosed = _unclosed_string(finding, stream)
     if unclosed is not None:
-        return Explanation(_explain_unclosed(error, unclosed, text), unclosed.start)
+        return _explain_unclosed(error, unclosed, text), unclosed.start
     cause = _dropped_before(start, stream)
     if cause is not None and error.advice is None:
-        return Explanation(replace(error, advice=_advise_on_dropped(cause)), cause.start)
-    return Explanation(error)
+        advice = f"`{_quote(cause.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(cause.text, '')}".rstrip()
+        return replace(error, advice=advice), cause.start
+    return error, None
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
-    """Build one warning for each piece that the reference drops without a word (L5, L7, L9, L10).
+    """Yield a warning for each piece that the reference drops silently (L5, L7, L9, L10).
 
-    Pieces that begin in `blamed` are those that an error already speaks of.
+    Pieces that start at an offset in `blamed` are skipped: an error already mentions them.
     """
     for piece in stream.dropped:
         if piece.start in blamed:
@@ -119,7 +110,6 @@ def _decorator_advice(word: str) -> str | None:
 
 
 def _decorator_start(token: int, stream: TokenStream) -> int | None:
-    """Find the unknown decorator whose remainder is this token; None if there is none (L3, L10)."""
     start = stream.starts[token]
     for piece in stream.dropped:
         if piece.kind == "DROPPED_DECORATOR" and piece.end == start:
@@ -144,7 +134,6 @@ def _unknown_decorator(error: Diagnostic, start: int, text: SourceText) -> Diagn
 
 
 def _unclosed_string(finding: Finding, stream: TokenStream) -> Token | None:
-    """Return the string that swallowed what the parser missed, if one did (L7)."""
     strings = [piece for piece in stream.dropped if piece.kind == "DROPPED_STRING"]
     at_end = finding.code is Code.UNCLOSED_DELIMITER or stream.kinds[finding.token] == "EOF"
     start = stream.starts[finding.token]
@@ -169,14 +158,9 @@ def _explain_unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diag
 
 
 def _dropped_before(start: int, stream: TokenStream) -> Token | None:
-    """Return the dropped piece directly before a place, blanks ignored; None if there is none."""
     for piece in reversed(stream.dropped):
         if piece.end <= start and not stream.source[piece.end : start].strip(" \t"):
             return piece
         if piece.end <= start:
             return None
     return None
-
-
-def _advise_on_dropped(piece: Token) -> str:
-    return f"`{_quote(piece.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(piece.text, '')}".rstrip()

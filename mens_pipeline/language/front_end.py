@@ -1,4 +1,4 @@
-"""The front end: one text in, its verdict, syntax tree and diagnostics out."""
+"""The front end: analyze a text to its verdict, syntax tree and diagnostics."""
 
 import gc
 import sys
@@ -22,17 +22,19 @@ Made = TypeVar("Made")
 
 
 class DeepStack:
-    """The recursion limit, raised on demand and given back when the last parse has ended."""
+    """The recursion limit, raised on demand and restored when the last parse has ended.
+
+    `extra_frames` is the number of Python calls that a parse may nest beyond its caller's.
+    """
 
     def __init__(self, extra_frames: int) -> None:
-        """Remember how many Python calls a parse may nest beyond those of its caller."""
         self._extra_frames = extra_frames
         self._lock = Lock()
         self._num_parses = 0
         self._usual_limit: int | None = None
 
     def run(self, work: Callable[[], Made]) -> Made:
-        """Do what recurses; once more from its beginning, with a higher limit, where the usual one is too low."""
+        """Call `work`; if the usual limit is too low, raise it and call `work` again."""
         with self.parse():
             try:
                 return work()
@@ -42,7 +44,7 @@ class DeepStack:
 
     @contextmanager
     def parse(self) -> Iterator[None]:
-        """Mark a parse as under way; the recursion limit is given back when the last one has ended."""
+        """Count a parse as running for the duration of the body."""
         with self._lock:
             self._num_parses += 1
         try:
@@ -51,142 +53,131 @@ class DeepStack:
             with self._lock:
                 self._num_parses -= 1
                 if self._num_parses == 0:
-                    self._give_back()
+                    self._restore()
 
     def deepen(self) -> None:
-        """Raise the limit for the parses under way."""
+        """Raise the limit until no parse is running."""
         with self._lock:
             if self._usual_limit is None:
                 self._usual_limit = sys.getrecursionlimit()
                 sys.setrecursionlimit(self._usual_limit + self._extra_frames)
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         if self._usual_limit is None:
             return
         try:
             sys.setrecursionlimit(self._usual_limit)
         except RecursionError:
-            return  # this caller itself lives beyond the usual limit by now: a later parse gives it back
+            return  # the caller is already deeper than the usual limit: a later parse restores it
         self._usual_limit = None
 
 
 MAX_WARNINGS: Final = 100
-"""Warnings reported for one text; a megabyte of stray characters says no more than the first hundred."""
+"""Warnings reported for one text."""
 
 _FRAMES_PER_LEVEL: Final = 16
-"""Python calls that one level of nesting can cost: seven operator precedences and the longest production."""
+"""Python calls for one level of nesting: seven operator precedences and the longest production."""
 
 DEEP_STACK: Final = DeepStack(MAX_NESTING * _FRAMES_PER_LEVEL)
-"""One for the whole process, as the recursion limit is: whatever else recurses over trees must use it, too."""
+"""The recursion limit is global, so all code that recurses over trees must share this instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Syntax tree and diagnostics of a text.
-
-    `module` is None when the text is rejected; diagnostics are in source order.
-    """
+    """Syntax tree of a text, None if it is rejected, and its diagnostics in source order."""
 
     module: Module | None
     diagnostics: tuple[Diagnostic, ...]
 
     @property
     def ok(self) -> bool:
-        """The verdict: accepted (E1)."""
+        """Whether the text is accepted (E1)."""
         return self.module is not None
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that reject the text; empty exactly when it is accepted."""
+        """The diagnostics that reject the text; empty if it is accepted."""
         return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that decide nothing (E3, E4)."""
+        """The diagnostics without influence on the verdict (E3, E4)."""
         return tuple(d for d in self.diagnostics if d.severity is Severity.WARNING)
 
 
 def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
-    """Lex and parse a text in a mode (M1-M5), once in a process while it is remembered.
+    """Lex and parse a text in a mode (M1-M5), with a cache.
 
-    Returns:
-        The verdict of the reference front end, with our own messages. Its trees are frozen: callers share them.
+    The verdict is that of the reference front end; the messages are our own. Callers share the frozen trees.
     """
     return _ANALYSES.analyze(source, mode)
 
 
 class AnalysisCache:
-    """Analyses of the texts that were asked for last; threads may share one.
+    """Thread-safe LRU cache of analyses, bounded by the characters of their texts (about 16 bytes of tree each).
 
-    Bounded by the characters of the texts: a character of code makes about 16 bytes of tree. A text beyond the bound is
-    not kept, so that it does not push all others out.
+    A text longer than the bound is not kept, so that it does not evict all others.
     """
 
     def __init__(self, max_characters: int) -> None:
-        """Start empty."""
         self._max_characters = max_characters
         self._num_characters = 0
         self._kept: OrderedDict[tuple[str, Mode], Analysis] = OrderedDict()
         self._lock = Lock()
 
     def analyze(self, source: str, mode: Mode) -> Analysis:
-        """Analyze a text, unless its analysis is kept."""
+        """Return the cached analysis of a text, or analyze it."""
         key = source, mode
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         analysis = analyze_uncached(source, mode)
-        if _size_of(source) > self._max_characters:
+        if _compute_size(source) > self._max_characters:
             return analysis
         with self._lock:
             is_new = key not in self._kept  # another thread may have been faster
             self._kept[key] = analysis
-            self._num_characters += is_new * _size_of(source)
+            self._num_characters += is_new * _compute_size(source)
             while self._num_characters > self._max_characters:
                 (text, _), _ = self._kept.popitem(last=False)
-                self._num_characters -= _size_of(text)
+                self._num_characters -= _compute_size(text)
         return analysis
 
 
 _CHARACTERS_OF_AN_ENTRY: Final = 50
-"""Characters of code whose tree takes as much memory as the rest of an entry."""
+"""The memory of an entry apart from its tree, in characters of code."""
 
 
-def _size_of(source: str) -> int:
-    """Return the memory of an entry, in characters of code."""
+def _compute_size(source: str) -> int:
     return _CHARACTERS_OF_AN_ENTRY + len(source)
 
 
 _ANALYSES: Final = AnalysisCache(2**22)
-"""At most about 70 MB: what the corpus stages parse of the seed data, so that one stage remembers for the next."""
+"""About 70 MB: enough for the seed data, so that each stage of the corpus reuses the trees of the one before."""
 
 
 def analyze_uncached(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
-    """Analyze a text as `analyze` does, whether or not that was done before."""
+    """Analyze a text as `analyze` does, without its cache."""
     with collector_paused():
         stream = scan(source)
-        declarations, failures, notes = _parse(stream, mode)
+        declarations, failures, notes = DEEP_STACK.run(lambda: _parse(stream, mode))
     module = None if failures else Module(0, len(source), declarations)
     if not failures and not notes and not stream.dropped:
         return Analysis(module, ())
     text = SourceText(source)
     explanations = [explain(failure, stream, text) for failure in failures]
-    blamed = frozenset(explanation.blamed for explanation in explanations if explanation.blamed is not None)
+    blamed = frozenset(start for _, start in explanations if start is not None)
     warnings = islice(_warnings(notes, stream, text, blamed), MAX_WARNINGS)
     diagnostics = sorted(
-        (*(explanation.error for explanation in explanations), *warnings),
+        (*(error for error, _ in explanations), *warnings),
         key=lambda diagnostic: diagnostic.start.offset,
     )
     return Analysis(module, tuple(diagnostics))
 
 
 def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
-    """Decode, lex and parse the content of a file.
-
-    Returns:
-        As `analyze`; bytes that are not UTF-8 are a rejection of their own (L1).
-    """
+    """Analyze the content of a file; bytes that are not UTF-8 are rejected (L1)."""
     try:
         source = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -200,7 +191,7 @@ def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Suspend cyclic garbage collection: a walk makes a tree, no cycles, and large ones took twice the time."""
+    """Suspend garbage collection, which doubles the time of large parses; trees have no cycles."""
     if not gc.isenabled():
         yield
         return
@@ -223,23 +214,16 @@ def _warnings(
 
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-    """Return declarations, failures and warnings; parse a text too deep for the usual recursion limit a second time."""
-
-    def parse() -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-        parser = ModuleParser(stream, mode)
-        declarations, failures = parser.items()
-        return declarations, failures, parser.warnings
-
-    return DEEP_STACK.run(parse)
+    parser = ModuleParser(stream, mode)
+    declarations, failures = parser.items()
+    return declarations, failures, parser.warnings
 
 
 def verdict_record(analysis: Analysis) -> dict[str, Any]:
-    """Return an analysis in JSON types.
+    """Return an analysis in JSON types; lines count from 1, columns from 0, offsets are bytes.
 
-    Returns:
-        `ok`; `declarations`, their kinds in order (A2); `constructs`, the histogram (A10), both empty if rejected;
-        `diagnostics`, the errors, empty exactly when accepted; `warnings`. Lines count from 1, columns from 0,
-        offsets are bytes.
+    `declarations` are their kinds in order (A2), `constructs` the histogram (A10), both empty if the text is rejected;
+    `diagnostics` are the errors.
     """
     module = analysis.module
     return {

@@ -1,7 +1,7 @@
-"""Source text to tokens, without loss: the texts of all tokens joined give back the source.
+"""Source text to tokens, without loss: the joined texts of all tokens are the source.
 
-One compiled pattern cuts the whole text in a single pass; a dictionary from spelling to kind, filled as new spellings
-turn up, names the pieces. Lexing never rejects (L2).
+One compiled pattern splits the whole text in a single pass; a dictionary from spelling to kind, filled on demand,
+classifies the pieces. Lexing never rejects (L2).
 """
 
 import re
@@ -15,8 +15,8 @@ from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, MAX_INT, SYM
 
 _CLOSED_STRING: Final = re.compile(r'"(?:[^"\\]++|\\[^\n])*+"|' + r"'(?:[^'\\]++|\\[^\n])*+'")
 _DROPPED: Final = frozenset(("DROPPED_CHARACTERS", "DROPPED_DECORATOR", "DROPPED_NUMBER", "DROPPED_STRING"))
-_SENTINELS: Final = 4
-"""EOF entries at the end, so that the longest lookahead (four tokens, G6) needs no bounds check."""
+SENTINELS: Final = 4
+"""EOF entries at the end: the longest lookahead (four tokens, G6) then needs no bounds check."""
 
 _FIXED: Final[dict[str, TokenKind | TriviaKind]] = {
     **{word: word for word in KEYWORDS},
@@ -32,7 +32,7 @@ def _longest_first(spellings: Iterable[str]) -> str:
 
 
 def _walk(spellings: Iterable[str]) -> str:
-    """Return a pattern for the longest text that is a prefix of at least one spelling (L10)."""
+    """Match the longest prefix of any spelling (L10)."""
     tails: dict[str, list[str]] = {}
     for spelling in spellings:
         if spelling:
@@ -42,7 +42,7 @@ def _walk(spellings: Iterable[str]) -> str:
 
 
 def _string(quote: str) -> str:
-    """Return a pattern for a string up to its closing quote, else a backslash before LF, else the end (L6, L7)."""
+    """Match a string up to its closing quote, else up to a backslash before LF, else up to the end (L6, L7)."""
     return rf"{quote}(?:[^{quote}\\]++|\\[^\n])*+(?:{quote}|\\?)"
 
 
@@ -67,10 +67,7 @@ _PIECES: Final = re.compile(
 
 
 class Token(NamedTuple):
-    """One piece of the source.
-
-    A fixed spelling is its own kind; `start` is the offset of the first character, `end` that after the last.
-    """
+    """One piece of the source, `source[start:end]`; a fixed spelling is its own kind."""
 
     kind: TokenKind | TriviaKind
     text: str
@@ -79,22 +76,18 @@ class Token(NamedTuple):
 
     @property
     def is_trivia(self) -> bool:
-        """Whether the parser never sees this token."""
+        """Whether the parser does not see this token."""
         return self.kind in TRIVIA
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStream:
-    """The tokens that matter to the parser, as parallel columns that end with EOF entries.
+    """The tokens that the parser sees, as parallel columns that end with EOF entries.
 
     Attributes:
-        source: The whole text.
-        kinds: Token kinds.
-        texts: Token texts; empty at EOF.
-        starts: Offset of each first character.
-        ends: Offset after the last character; a newline repeats the end of the token before it, so that nothing ends
-            in the blank lines that follow it.
-        dropped: Pieces that the reference drops without a word.
+        ends: Offset after the last character; a newline repeats the end of the token before it, so that no node
+            includes the blank lines after it.
+        dropped: Pieces that the reference drops silently.
     """
 
     source: str
@@ -106,8 +99,6 @@ class TokenStream:
 
 
 class _KindOf(dict[str, TokenKind | TriviaKind]):
-    """Spelling -> kind; a spelling is classified once."""
-
     def __missing__(self, text: str) -> TokenKind | TriviaKind:
         kind = self[text] = _classify(text)
         return kind
@@ -143,23 +134,16 @@ def _classify_number(text: str) -> TokenKind | TriviaKind:
 
 
 def tokenize(source: str) -> tuple[Token, ...]:
-    """Return all tokens of a text, trivia included, in order.
-
-    Returns:
-        Tokens whose texts, joined, equal `source`; there is no EOF token.
-
-    Source:
-        Rules L1-L14.
-    """
+    """Return all tokens of a text, trivia included, without an EOF token (L1-L14)."""
     texts = _PIECES.findall(source)
     kinds = map(_KindOf(_FIXED).__getitem__, texts)
     edges = list(accumulate(map(len, texts), initial=0))
-    # Four times as fast as a call of the class for each.
+    # Four times as fast as calling the class for each token.
     return tuple(map(partial(tuple.__new__, Token), zip(kinds, texts, edges, edges[1:], strict=False)))
 
 
 def scan(source: str) -> TokenStream:
-    """Tokenize a text to the columns the parser reads: the significant tokens, newlines included."""
+    """Tokenize a text to the columns that the parser reads: significant tokens and newlines."""
     pieces: list[str] = _PIECES.findall(source)
     piece_kinds = list(map(_KindOf(_FIXED).__getitem__, pieces))
     piece_starts = list(accumulate(map(len, pieces), initial=0))
@@ -180,9 +164,9 @@ def scan(source: str) -> TokenStream:
     )
     return TokenStream(
         source,
-        kinds + ["EOF"] * _SENTINELS,
-        texts + [""] * _SENTINELS,
-        starts + [len(source)] * _SENTINELS,
-        ends + [end] * _SENTINELS,
+        kinds + ["EOF"] * SENTINELS,
+        texts + [""] * SENTINELS,
+        starts + [len(source)] * SENTINELS,
+        ends + [end] * SENTINELS,
         dropped,
     )

@@ -1,6 +1,6 @@
-"""Top-level declarations of a text: their places, exact enough to cut one out, and their structure.
+"""Top-level declarations of a text: their exact spans, and their structure.
 
-The structure is a program without its own names and literals: renamed copies are equal.
+The structure ignores declared names and literals, so that renamed copies are equal.
 """
 
 import hashlib
@@ -8,29 +8,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.ast.base import field_names, walk
-from mens_pipeline.language.ast.declarations import Declaration, Import, Module
-from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.ast.declarations import Declaration, Function, Import, Module
+from mens_pipeline.language.ast.nodes import field_names, walk
 from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.taxonomy import Construct, construct_of
 from mens_pipeline.language.vocabulary import DECORATORS
 
 _FENCE: Final = "// ---"
-"""The line that opens and closes comment frontmatter."""
+"""The line before and after comment frontmatter."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclarationSpan:
-    """One declaration and the comment in front of it.
+    """One declaration and its doc comment.
 
     Attributes:
-        declaration: Its syntax.
-        construct: What it is an example of.
-        name: What it declares; None for an unnamed block such as `routes`.
-        decorators: The decorators it begins with, in order, wrappers included.
+        name: None for an unnamed block such as `routes`.
+        decorators: Its decorators in order, wrappers included.
         start: Offset of its first token, decorators and modifiers included.
         end: Offset after its last token.
-        doc_start: Offset of the doc comment directly above it; `start` when there is none.
+        doc_start: Offset of the doc comment directly above; `start` if there is none.
         doc: The lines of that comment without their markers.
     """
 
@@ -44,7 +41,7 @@ class DeclarationSpan:
     doc: tuple[str, ...]
 
     def cut(self, source: str) -> str:
-        """Return the text of the declaration, without its doc comment."""
+        """Return the source of the declaration without its doc comment."""
         return source[self.start : self.end]
 
 
@@ -53,8 +50,8 @@ def declaration_spans(
 ) -> tuple[DeclarationSpan, ...]:
     """Return the top-level declarations of an accepted text, in source order.
 
-    A doc comment is the run of whole-line comments directly above, without a blank line between; comment frontmatter
-    at the head of the file is none. The synthetic `main` of a script spans its first to its last statement.
+    A doc comment is the run of whole-line comments directly above; comment frontmatter is not one. The synthetic `main`
+    of a script spans its first to its last statement.
     """
     tokens = tokenize(source) if tokens is None else tokens
     index_of = {token.start: index for index, token in enumerate(tokens)}
@@ -80,11 +77,9 @@ def declaration_spans(
 
 
 def name_of(declaration: Declaration) -> str | None:
-    """Return the name that a declaration declares.
+    """Return the name that a declaration declares; None if it has none.
 
-    Returns:
-        Its name; the name of the function it wraps; the index as `Table.index`; the last part of an import's first
-        path; None where nothing is named.
+    A wrapper has the name of its function, an index is `Table.index`, an import the last part of its first path.
     """
     if isinstance(declaration, Import):
         return declaration.paths[0].segments[-1] if declaration.paths else None
@@ -106,7 +101,6 @@ def _decorators(tokens: tuple[Token, ...], first: int, declaration: Declaration)
 
 
 def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
-    """Return the comment tokens of the lines directly above the token at `first`."""
     comments: list[Token] = []
     index = first
     while (above := _line_above(tokens, index)) is not None:
@@ -118,7 +112,6 @@ def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
 
 
 def _line_above(tokens: tuple[Token, ...], index: int) -> tuple[Token, int] | None:
-    """Return the comment that fills the line above the line that begins at `index`, with its index; else None."""
     newline = index - 1
     while newline >= 0 and tokens[newline].kind == "SPACE":
         newline -= 1
@@ -144,10 +137,10 @@ _USES: Final = (
     ast.SelfClosingView,
     ast.View,
 )
-"""Nodes that use a name and do not declare it."""
+"""Nodes that use a name without declaring it."""
 
 _DECLARING: Final = frozenset(("name", "binding", "index", "alias", "event", "generics", "table"))
-"""Fields in which all other nodes declare a name."""
+"""Fields that declare a name in all other nodes."""
 
 _WORDING: Final = frozenset(
     (
@@ -155,20 +148,20 @@ _WORDING: Final = frozenset(
         *("peers", "minimum", "maximum", "values"),
     )
 )
-"""Fields that hold numbers, or words for people or places, which a copy would change as it changes literals."""
+"""Fields with texts or numbers that a copy changes as freely as literals."""
 
 _LITERALS: Final = (ast.IntLit, ast.FloatLit, ast.DecimalLit, ast.StringLit, ast.BoolLit, ast.LiteralPattern)
 
 _FIXED: Final = frozenset(("op", "role", "kind", "root", "category", "strategy"))
-"""Fields that hold a word of the language, which is no name even where a piece declares one that looks like it."""
+"""Fields with a word of the language, which is never a name, even if the program declares an equal one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
     """The structure of a piece of syntax.
 
-    `digest` is the SHA-256 over its nodes with names numbered and literals left out, hexadecimal; two pieces of few
-    nodes are easily alike by chance.
+    `digest` is the hexadecimal SHA-256 of its nodes, with names numbered and literals left out. Small pieces often have
+    equal digests by chance.
     """
 
     digest: str
@@ -178,15 +171,14 @@ class Structure:
 def structure_of(root: ast.Node) -> Structure:
     """Return the structure of a declaration or a module.
 
-    Two pieces have the same structure when one becomes the other by renaming what it declares and by changing the
-    values of literals, comments, spacing and redundant brackets. Names of built-in types, methods, tags, attributes and
-    operators are part of the structure.
+    It depends neither on declared names nor on values of literals, comments, spacing and redundant brackets, but on the
+    names of built-in types, methods, tags, attributes and operators.
     """
     return _structure(root, _declared_names(root))
 
 
 def declaration_structures(module: ast.Module) -> tuple[Structure, ...]:
-    """Return the structure of each declaration of a module; a name that any of them declares is no part of it."""
+    """Return the structure of each declaration of a module, independent of all names that the module declares."""
     declared = _declared_names(module)
     return tuple(_structure(declaration, declared) for declaration in module.declarations)
 
@@ -212,13 +204,12 @@ def _structure(root: ast.Node, declared: frozenset[str]) -> Structure:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Something that is no name, whatever it looks like."""
+    """A text that is not a name."""
 
     text: str
 
 
 def _parts(node: ast.Node) -> list[object]:
-    """Return the parts of a node, its kind first."""
     parts: list[object] = [_Mark(type(node).__name__)]
     for name in field_names(node):
         if name in {"start", "end"}:
@@ -235,7 +226,6 @@ def _parts(node: ast.Node) -> list[object]:
 
 
 def _declared_names(root: ast.Node) -> frozenset[str]:
-    """Return the names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
     names: set[str] = set()
     for node in walk(root):
         if isinstance(node, _USES):

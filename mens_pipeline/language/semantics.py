@@ -1,44 +1,39 @@
-"""Names and types of a program: the one entry point.
+"""The entry point to the check of names and types; rules such as `Q1` and `W6` are in `vox-names-and-types.md`.
 
-The rules, such as `Q1` and `W6`, are those of `vox-names-and-types.md` beside this file. Sound before complete: what
-cannot be known is not spoken of, so a finding is a mistake, but a program without findings may still be wrong.
+It is sound, not complete: each finding is a mistake, but a program without findings may still be wrong.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.completion import complete
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
 from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused, diagnostic_records
-from mens_pipeline.language.names.declarations import Findings, Place
-from mens_pipeline.language.names.references import resolve
+from mens_pipeline.language.names.declarations import Findings, Span
+from mens_pipeline.language.names.resolver import resolve
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.types.declarations import check
+from mens_pipeline.language.viability import complete
 
 _NOBODY: Final = "q0"
 """A member that no value has."""
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
-    """Find what is wrong with the names and types of a program.
+    """Check names and types; return up to a hundred findings in source order.
 
-    Names of `assumed` are declared where the program goes; nothing else is known of them.
-
-    Returns:
-        The findings in source order, at most a hundred; errors are mistakes, warnings are doubtful.
+    Errors are mistakes, warnings doubtful. `assumed` names are declared elsewhere, with unknown types.
     """
     return _findings(module, source, assumed).diagnostics()
 
 
 def members_after(text: str, mode: Mode = Mode.SOURCE, unsettled: str | None = None) -> frozenset[str] | None:
-    """Return the names that may stand behind the dot with which a text ends.
+    """Return the fields and methods that may follow the dot at the end of a text.
 
-    Its completion depends on `unsettled` alone (`ViableText.unsettled`); None for all of it.
+    `unsettled` is `ViableText.unsettled`, the only part on which a completion depends; None for all of the text.
 
     Returns:
-        Fields and methods of the value before the dot; None where that is not known, also by what declarations that
-        are still to come can tell, or the dot is no access.
+        None if the value before the dot has an unknown type, or if the dot is not an access.
     """
     tail = text if unsettled is None else unsettled
     fields, methods = (_members(text, tail, ending, mode) for ending in (_NOBODY, f"{_NOBODY}()"))
@@ -53,22 +48,22 @@ def _members(text: str, tail: str, ending: str, mode: Mode) -> frozenset[str] | 
 
 
 def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
-    """Return the members of a value that is asked, behind `offset` characters, for one that it has not.
+    """Return the members of the value whose unknown member is named at `offset`.
 
     Returns:
-        The fields, or where the name is called the methods; None where the value may have any, or has this one.
+        Its methods if the name is called, else its fields; None if the value has this member or may have any.
     """
     return _findings(module, source, frozenset()).choices.get(offset)
 
 
 def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
-    """Return the first mistake in names and types of a program; None where none is known."""
+    """Return the first error in names and types; None if there is none."""
     found = semantic_diagnostics(module, source, assumed)
     return next((one for one in found if one.severity is Severity.ERROR), None)
 
 
 def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Return findings in JSON types: records as those of `verdict_record`, each with its `severity`."""
+    """Return findings in JSON types, like the diagnostics of `verdict_record`, each with its `severity`."""
     records = zip(found, diagnostic_records(found), strict=True)
     return [{"severity": str(one.severity), **record} for one, record in records]
 
@@ -78,18 +73,14 @@ def _findings(module: Module, source: str, assumed: frozenset[str]) -> Findings:
         try:
             return DEEP_STACK.run(lambda: _check(module, source, assumed))
         except RecursionError:
-            return _too_deep(source)
+            findings = Findings(source)
+            message = "nested too deeply for names and types to be checked"
+            findings.add(Code.NESTING_LIMIT, Span(0, 0), message, "Split it into functions.", Severity.WARNING)
+            return findings
 
 
 def _check(module: Module, source: str, assumed: frozenset[str]) -> Findings:
     findings = Findings(source)
     names, resolution = resolve(module, findings, assumed)
     check(module, names, resolution, findings)
-    return findings
-
-
-def _too_deep(source: str) -> Findings:
-    findings = Findings(source)
-    message = "nested too deeply for names and types to be checked"
-    findings.add(Code.NESTING_LIMIT, Place(0, 0), message, "Split it into functions.", Severity.WARNING)
     return findings

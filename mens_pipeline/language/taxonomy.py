@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Endpoint
+from mens_pipeline.language.ast.declarations import Declaration, Endpoint, Module
 
 DEFAULT_DIFFICULTY: Final = 5
 """Difficulty of a text without declarations."""
@@ -14,11 +13,11 @@ DEFAULT_DIFFICULTY: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """One construct that a model can be taught and asked for.
+    """One construct that a model can learn.
 
     Attributes:
         name: Its own name, finer than the histogram: `workflow`, `query`.
-        kind: The declaration kind it is parsed to (A2).
+        kind: Its declaration kind (A2).
         histogram_name: Its name in the construct histogram (A10).
         difficulty: 1 (easy) to 10; upstream's curriculum order.
     """
@@ -64,7 +63,7 @@ CONSTRUCTS: Final[Mapping[str, Construct]] = {
         Construct("mcp_resource", "McpResource", "mcp_resource", 8),
     )
 }
-"""Every construct that the parser can produce; their number is the denominator of coverage."""
+"""Every construct that the parser can produce, the denominator of coverage."""
 
 _BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values()}
 
@@ -75,15 +74,15 @@ def kind_of(declaration: Declaration) -> str:
 
 
 def construct_of(declaration: Declaration) -> Construct:
-    """Return the construct a declaration is an example of; endpoints are told apart by their kind."""
+    """Return the construct of a declaration; endpoints differ by their kind."""
     return CONSTRUCTS[declaration.kind] if isinstance(declaration, Endpoint) else _BY_KIND[kind_of(declaration)]
 
 
 def histogram(module: Module) -> dict[str, int]:
-    """Construct name -> number of declarations with that name, names sorted (A10)."""
+    """Count declarations by the histogram name of their construct, names sorted (A10)."""
     return dict(sorted(Counter(construct_of(d).histogram_name for d in module.declarations).items()))
 
 
 def difficulty(module: Module) -> int:
-    """Return the difficulty of the hardest declaration, 1 to 10; 5 where there is none."""
+    """Return the difficulty of the hardest declaration, 1 to 10; 5 without declarations."""
     return max((construct_of(d).difficulty for d in module.declarations), default=DEFAULT_DIFFICULTY)

@@ -1,22 +1,24 @@
-"""Whether a text can still become a program: what steers generation token by token.
+"""Whether a text can still become a program, and a completion that makes it one; this steers generation.
 
-The parser is predictive and never goes back, so it fails at the first token that no program has there (the valid-prefix
-property). A text whose parse fails without having looked at the end of the text can therefore not be continued; one
-whose parse fails at the end can. Two things need care: the last piece of a text may become another token when it goes
-on (`i`, `if`, `iffy`; `=`, `=>`; `1`, `1.5`, `1dec`), and a few decisions look ahead.
+The parser is predictive and never backtracks, so it fails at the first token that no program has there (the
+valid-prefix property). A text can be continued unless its parse fails without looking at the end. Two things need care:
+the last piece of a text may become another token (`i`, `if`, `iffy`; `=`, `=>`; `1`, `1.5`, `1dec`), and a few
+decisions look ahead.
 """
 
+import contextlib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from mens_pipeline.language.ast.expressions import Statement
+from mens_pipeline.language.ast.nodes import Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.lexer import SENTINELS, TokenStream, tokenize
 from mens_pipeline.language.lexer import Token as Piece
-from mens_pipeline.language.lexer import TokenStream, tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode, ModuleParser
 from mens_pipeline.language.vocabulary import (
@@ -29,21 +31,16 @@ from mens_pipeline.language.vocabulary import (
     TokenKind,
 )
 
-_SENTINELS: Final = 4
-"""EOF entries behind the tokens, as many as the lexer writes."""
-
 Token = tuple[TokenKind, str]
 """Kind and text."""
 ParserPlace = tuple[tuple[CodeType, int], ...]
-"""Functions of the parser that wait for a token, outermost first, each with the line at which it waits."""
+"""Active functions of the parser, outermost first, each with its current line."""
 
 
 class _EndOfText(str):
-    """Kind or text of the token behind the last one, which notes what the parser compares it with.
+    """Kind or text of the token after the last one; it records whether, and with what, the parser compares it.
 
-    Attributes:
-        is_seen: Whether it was compared with anything.
-        asked: What it was compared with last. None if that was one of several, in a set or a table.
+    `asked` is None if the last comparison was a look-up in a set or a table.
     """
 
     __slots__ = ("asked", "is_seen")
@@ -65,31 +62,25 @@ class _EndOfText(str):
         return str.__hash__(self)
 
 
-class Probe(ModuleParser):
-    """A parser that writes no messages, which would look at tokens that decided nothing, and knows its open blocks."""
+class ProbeParser(ModuleParser):
+    """A parser that knows its open blocks, and writes no messages, since those look at irrelevant tokens."""
 
     def __init__(self, tokens: list[Token], mode: Mode) -> None:
-        """Begin before the first token.
-
-        Args:
-            tokens: What is read.
-            mode: How it is read.
-        """
         self._end, self._end_text = _EndOfText("EOF"), _EndOfText("")
-        super().__init__(_stream_of(tokens, (self._end, self._end_text)), mode)
+        super().__init__(_build_stream(tokens, (self._end, self._end_text)), mode)
         self._end.is_seen = self._end_text.is_seen = False
         self._end.asked = None
         self.open_blocks: list[list[int]] = []
-        """The tokens that the statements of each block begin with, outermost block first."""
+        """First tokens of the statements of each open block, outermost block first."""
 
     @property
     def has_seen_end(self) -> bool:
-        """Whether anything was decided by there being no more tokens."""
+        """Whether the end of the tokens decided anything."""
         return self._end.is_seen or self._end_text.is_seen
 
     @property
     def asked(self) -> str | None:
-        """The kind that the end was compared with last. None if that was one of several, in a set or a table."""
+        """The kind that the parser last compared the end with; None if it was one of several."""
         return self._end.asked
 
     def block(self) -> tuple[Statement, ...]:
@@ -105,28 +96,28 @@ class Probe(ModuleParser):
         return super().statement_of_block()
 
     def next_token_text(self) -> str:
-        """Ignore it: the next token decides nothing here."""
+        """Return nothing: there are no messages."""
         return ""
 
     def _warn_of_stray_word(self, word: str) -> None:
         """Ignore it: warnings are for people."""
 
 
-def _stream_of(tokens: list[Token], end: tuple[str, str]) -> TokenStream:
-    """Return columns for the parser; it decides nothing by places, so each token counts as one character."""
-    places = list(range(len(tokens) + _SENTINELS))
-    kinds, texts = zip(*tokens, *[end] * _SENTINELS, strict=True)
+def _build_stream(tokens: list[Token], end: tuple[str, str]) -> TokenStream:
+    """Give each token the length of one character: the parser does not depend on offsets."""
+    places = list(range(len(tokens) + SENTINELS))
+    kinds, texts = zip(*tokens, *[end] * SENTINELS, strict=True)
     return TokenStream("", list(kinds), list(texts), places, places, ())
 
 
 _DIGITS: Final = frozenset("0123456789")
 _NOTHING: Final = TRIVIA | {"NL"}
 DROPPED: Final = TRIVIA - {"SPACE", "COMMENT"}
-"""Kinds of text that the lexer drops without a diagnostic (L5, L7, L9, L10)."""
+"""Kinds of text that the lexer drops silently (L5, L7, L9, L10)."""
 _LOOKAHEAD: Final = 4
-"""Tokens that the parser looks ahead at most (G6)."""
+"""The longest lookahead of the parser, in tokens (G6)."""
 WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.values() for key in table.values}
-"""What a word may become that the parser takes for more than a name."""
+"""Words with a meaning for the parser."""
 
 
 class Viability(Enum):
@@ -135,44 +126,36 @@ class Viability(Enum):
     DEAD = "dead"
     """No continuation is a program."""
     OPEN = "open"
-    """It is no program, and some continuation is."""
+    """Some continuation is a program, the text is not."""
     COMPLETE = "complete"
-    """It is a program as it stands."""
+    """The text is a program."""
 
 
 class _Parse(Enum):
-    """Outcome of the parse of some tokens."""
-
     ACCEPTED = 0
     AT_END = 1
-    """It wants more tokens."""
+    """It needs more tokens."""
     AFTER_LOOK = 2
-    """It fails before the end, but had looked at the end: other tokens behind may have led elsewhere."""
+    """It fails before the end after a look at the end: more tokens may change that."""
     FAILED = 3
 
 
 class _Look(NamedTuple):
-    """Verdict on a text with a piece appended."""
-
     viability: Viability
     settled: list[slice]
-    """Characters that need not be read again."""
+    """Characters that need not be parsed again."""
     place: ParserPlace
 
 
 class ViableText:
-    """A text that grows piece by piece, and of which it is known after each whether it can become a program.
+    """A text that grows piece by piece, with its viability.
 
-    The cost of a piece does not grow with the text: declarations before the last one are not read again, nor are, in a
-    block that is open, the statements between the first and the last ones.
+    The cost of a piece does not grow with the text: earlier declarations are not parsed again, nor are statements of
+    open blocks, except the first and the last ones. With `is_strict`, for generation, text that the lexer drops counts
+    as dead: meaningless characters, unknown decorators, open strings, integers above 2^63 (L5, L7, L9, L10).
     """
 
     def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
-        """Begin with the empty text.
-
-        With `is_strict`, what the lexer drops without a word counts as dead: characters that mean nothing, unknown
-        decorators, strings without an end, integers above 2^63 (L5, L7, L9, L10). That is for generation.
-        """
         self.mode = mode
         self.is_strict = is_strict
         self._text = ""
@@ -182,12 +165,12 @@ class ViableText:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is anything beside blanks, line ends and comments."""
+        """Whether there is anything besides blanks, line ends and comments."""
         return self._is_settled or has_tokens(self._text)
 
     @property
     def unsettled(self) -> str:
-        """Return the part of the text that the next piece makes it parse again."""
+        """The part of the text that is parsed again with the next piece."""
         return self._text
 
     def would_be(self, piece: str) -> Viability:
@@ -195,14 +178,14 @@ class ViableText:
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> ParserPlace:
-        """Return where the parser stands behind the text with a piece appended.
+        """Return the place of the parser after the text with a piece appended.
 
-        Texts with the same place mostly end the same way, however they began.
+        Texts with the same place usually end alike.
         """
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
-        """Take a piece in, and return what the text is now."""
+        """Append a piece, and return the new viability."""
         self.viability, settled, _ = self._look(piece)
         self._looks = {}
         self._text += piece
@@ -212,11 +195,10 @@ class ViableText:
         return self.viability
 
     def _look(self, piece: str) -> _Look:
-        """Judge the text with a piece behind it, once until the next piece is appended."""
         if piece not in self._looks:
             pieces = tokenize(self._text + piece)
             if self.is_strict and any(piece.kind in DROPPED for piece in pieces[:-1]):
-                # An exclamation mark or a lone carriage return goes on at the end alone.
+                # Only at the end can an exclamation mark or a lone carriage return become another token.
                 self._looks[piece] = _Look(Viability.DEAD, [], ())
             else:
                 self._looks[piece] = DEEP_STACK.run(lambda: self._judge(pieces, to_tokens(pieces)))
@@ -236,7 +218,6 @@ class ViableText:
         return _Look(viability, ranges, place)
 
     def _is_open(self, pieces: tuple[Piece, ...], tokens: list[Token], ending: _Parse) -> bool:
-        """Return whether any continuation of a text that is no program is one."""
         last = pieces[-1] if pieces else None
         if last is None or not goes_on(last):
             return self._leads_on(tokens, ending)
@@ -248,9 +229,9 @@ class ViableText:
         return any(self._leads_on(variant) for variant in _variants(pieces, is_strict=self.is_strict))
 
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
-        """Return whether tokens that are what they are begin a program.
+        """Return whether complete tokens begin a program.
 
-        `ending` is how their parse ends, where that is known; `depth` is how many of the last ones are tried.
+        `ending` is the known outcome of their parse; `depth` counts tokens at their end that are only guesses.
         """
         ending = self._parse(tokens)[0] if ending is None else ending
         if ending is not _Parse.AFTER_LOOK:
@@ -258,8 +239,8 @@ class ViableText:
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
     def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice], ParserPlace]:
-        """Parse tokens; return how and where that ends, and the token ranges that need not be parsed again."""
-        parser = Probe(tokens, self.mode)
+        """Parse tokens; return the outcome, the token ranges that need not be parsed again, and the place."""
+        parser = ProbeParser(tokens, self.mode)
         starts = []
         place: ParserPlace = ()
         try:
@@ -276,7 +257,7 @@ class ViableText:
 
 
 def has_tokens(text: str) -> bool:
-    """Return whether there is anything beside blanks, line ends and comments in a text."""
+    """Return whether a text has anything besides blanks, line ends and comments."""
     return any(piece.kind not in _NOTHING for piece in tokenize(text))
 
 
@@ -286,13 +267,11 @@ def to_tokens(pieces: tuple[Piece, ...]) -> list[Token]:
 
 
 def _find_settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> Iterator[slice]:
-    """Find token ranges that can be cut out without changing how the rest is parsed.
+    """Yield token ranges that can be cut out without changing the parse of the rest.
 
-    Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
-    a line end, and that behind a statement that ends there: an `if` without `else` goes on in the next line (N8).
-
-    `items` are the tokens that declarations begin with, or statements of a script; `blocks` those that statements begin
-    with, of each open block.
+    The first statement of a block stays, because it distinguishes a block from an object (G37). A range begins after a
+    statement that certainly ends with its line: an `if` may continue with `else` in the next one (N8). `items` are the
+    first tokens of declarations and statements at the top level, `blocks` those of statements in each open block.
     """
     certain = len(tokens) - _LOOKAHEAD
     if first := max((start for start in items if start < certain), default=0):
@@ -305,7 +284,7 @@ def _find_settled(tokens: list[Token], items: list[int], blocks: list[list[int]]
 
 
 def _ends_line(tokens: list[Token], start: int) -> bool:
-    """Check whether the statement before a token ends with its line, whatever follows: not with a brace (N8)."""
+    """Return whether the statement before a token certainly ends with its line, not with a brace (N8)."""
     last = start - 1
     while tokens[last][0] == "NL":
         last -= 1
@@ -313,30 +292,30 @@ def _ends_line(tokens: list[Token], start: int) -> bool:
 
 
 def goes_on(piece: Piece) -> bool:
-    """Return whether a piece at the end of a text may become another one when the text goes on."""
+    """Return whether a piece at the end of a text may become another token."""
     return piece.kind not in {"STRING", "SSTRING", "SPACE", "NL", "DECIMAL"}
 
 
 def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[Token]]:
-    """Yield the tokens of a text for each longer token that its last piece, or last two, may become."""
+    """Yield the tokens of a text for each token that its last one or two pieces may become."""
     last = pieces[-1]
     before = to_tokens(pieces[:-1])
     for token in longer_tokens(last.text):
         yield [*before, token]
-    if len(pieces) > 1 and (longer := number_of(pieces[-2].text, last.text)) is not None:
+    if len(pieces) > 1 and (longer := _find_longer_number(pieces[-2].text, last.text)) is not None:
         yield [*to_tokens(pieces[:-2]), longer]
     if last.text == "/":
         yield [*before, ("NL", "\n")]
     if is_strict:
         return
     if last.kind == "DROPPED_STRING":
-        yield [*before, ("NL", "\n")]  # a backslash before a line end ends a string, which is dropped (L7)
+        yield [*before, ("NL", "\n")]  # a backslash before a line end ends the string, which is dropped (L7)
     elif last.kind in DROPPED or last.kind == "INT":
-        yield before  # characters that mean nothing, or a number that becomes too large, are followed by anything
+        yield before  # meaningless characters or a number that becomes too large: anything may follow
 
 
 def longer_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens, other than the text itself, that it may be the beginning of."""
+    """Yield the tokens that a text may become when it continues."""
     first = text[0]
     if first in "\"'":
         yield ("STRING", '"a"') if first == '"' else ("SSTRING", "'a'")
@@ -357,8 +336,8 @@ def _longer_spellings(spellings: frozenset[Any], text: str) -> Iterator[Token]:
             yield ("IDENT" if spelling not in KEYWORDS | SYMBOLS | DECORATORS else spelling), spelling
 
 
-def number_of(number: str, tail: str) -> Token | None:
-    """Return the token that a number and the piece behind it may begin: `1.` of `1.5`, `1de` of `1dec`; else None."""
+def _find_longer_number(number: str, tail: str) -> Token | None:
+    """Return the token that a number and the next piece may begin: `1.` of `1.5`, `1de` of `1dec`; else None."""
     if set(number) <= _DIGITS and tail == ".":
         return "FLOAT", "1.5"
     if number[0] in _DIGITS and not number.endswith("dec") and tail in {"d", "de"}:
@@ -373,3 +352,109 @@ NEXT: Final[tuple[Token, ...]] = (
     *((spelling, spelling) for spelling in sorted(KEYWORDS | SYMBOLS | DECORATORS)),
 )
 """One of each token that may follow."""
+
+
+_TEXT_OF: Final[dict[str, str]] = {
+    **dict(zip(("IDENT", "TYPEIDENT", "INT", "FLOAT", "DECIMAL"), ("q", "Q", "1", "1.5", "1dec"), strict=True)),
+    "STRING": '"a"',
+    "SSTRING": "'a'",
+}
+_BLANKS: Final = (" ", "\n")
+_CLOSERS: Final = (")", "]", "}")
+_FILLERS: Final[tuple[str, ...]] = ("q", "0", '"a"', "Q", "{", "fn", "state")
+"""Tried first if the parser accepts any of several tokens."""
+_WORDS: Final = (*_CLOSERS, *_FILLERS, *(word for kind, word in NEXT if kind != "NL"))
+_TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}
+"""Word -> its token."""
+
+
+def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:
+    """Return a short continuation that makes a text a program, empty if it is one; `is_strict` as in `ViableText`.
+
+    Returns:
+        None for a dead text, for one that needs more than `max_length` characters, and if no token may follow, as after
+        a `1` that only more digits could complete, by making it too large (L5).
+    """
+    return DEEP_STACK.run(lambda: _write_completion(_Growing(mode, is_strict=is_strict), text, max_length))
+
+
+def _write_completion(grown: "_Growing", text: str, max_length: int) -> str | None:
+    state = grown.append(text)
+    written = piece = ""
+    while state is Viability.OPEN and len(written) <= max_length:
+        found = next(_pieces(grown, piece.strip()), None)
+        if found is None:
+            return None
+        piece = found
+        written += piece
+        state = grown.append(piece)
+    return written if state is Viability.COMPLETE and len(written) <= max_length else None
+
+
+class _Growing(ViableText):
+    def alive(self, pieces: Iterable[str]) -> Iterator[str]:
+        return (piece for piece in pieces if self.would_be(piece) is not Viability.DEAD)
+
+    def next_words(self) -> Iterator[str]:
+        tails = {blank: self._tail(blank) for blank in _BLANKS}
+        for word, token in _TOKENS.items():
+            for blank, tail in tails.items():
+                if tail is not None and self._leads_on([*tail, token]):
+                    yield f"{blank}{word} "
+
+    def _tail(self, blank: str) -> list[Token] | None:
+        """Return the last tokens, which suffice to judge the next one; None if none may follow."""
+        pieces = tokenize(self.unsettled + blank)
+        is_dropped = self.is_strict and any(piece.kind in DROPPED for piece in pieces)
+        if is_dropped or pieces[-1].kind == "COMMENT":  # what follows would be part of it
+            return None
+        tokens = to_tokens(pieces)
+        parser = ProbeParser(tokens, self.mode)
+        start = 0
+        try:
+            while not parser.has_seen_end:
+                start = parser.pos
+                parser.skip_newlines()
+                parser.item()
+        except ParseError:
+            if not parser.has_seen_end:
+                return None
+        return tokens[start:]
+
+
+def _pieces(text: _Growing, before: str) -> Iterator[str]:
+    """Yield texts that may come next, first the one that the parser expects; an open string must end before all else.
+
+    If the parser expects the last piece, `before`, again, it swallowed it, as in `@forall(`: try closers first.
+    """
+    pieces = tokenize(text.unsettled)
+    last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""
+    if last and last[0] in "\"'":
+        return text.alive((last[0], "n" + last[0], "\\\n"))
+    number = _find_longer_number(pieces[-2].text, last) if len(pieces) > 1 and last else None
+    rest = () if number is None else (number[1][1 + len(last) :],)
+    asked = _find_asked_token(to_tokens(pieces), text.mode)
+    first = () if asked is None else (asked,)
+    closers = _CLOSERS if asked is not None and asked == before else ()
+    return chain(
+        text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
+        text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
+        text.next_words(),
+        text.alive((*_longer(last), *rest, "/\n")),
+    )
+
+
+def _longer(last: str) -> Iterable[str]:
+    if not last:
+        return ()
+    if last[0].isdecimal():
+        return ".5", "dec"  # an integer above 2^63 is dropped (L5), a longer number is not
+    return (longer[len(last) :] for _, longer in longer_tokens(last))
+
+
+def _find_asked_token(tokens: list[Token], mode: Mode) -> str | None:
+    parser = ProbeParser(tokens, mode)
+    with contextlib.suppress(ParseError):
+        while parser.skip_newlines() != "EOF":
+            parser.item()
+    return None if parser.asked is None else _TEXT_OF.get(parser.asked, parser.asked)

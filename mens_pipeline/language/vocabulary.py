@@ -1,6 +1,6 @@
-"""The words and tables of Vox: the one source that every other part of the language reads.
+"""The words and tables of Vox, the single source for all other parts of the language.
 
-Spellings are `Literal` types, so the type checker refuses a comparison with a token that does not exist.
+Spellings are `Literal` types, so that mypy refuses a comparison with a token that does not exist.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ ClassKind = Literal["IDENT", "TYPEIDENT", "INT", "FLOAT", "DECIMAL", "STRING", "
 """Token classes whose text varies; STRING is double-quoted, SSTRING single-quoted."""
 
 TriviaKind = Literal["SPACE", "COMMENT", "DROPPED_CHARACTERS", "DROPPED_DECORATOR", "DROPPED_NUMBER", "DROPPED_STRING"]
-"""What never reaches the parser: blanks, comments, and text that the reference drops (L5, L7, L9, L10)."""
+"""Pieces that the parser does not see: blanks, comments, and text that the reference drops (L5, L7, L9, L10)."""
 
 TokenKind = Keyword | Symbol | DecoratorName | ClassKind
 """A fixed spelling is its own kind."""
@@ -51,7 +51,7 @@ NAME_KINDS: Final[frozenset[TokenKind]] = frozenset((
     "IDENT", "TYPEIDENT", "type", "on", "state", "derived", "effect", "mount", "cleanup", "view", "component",
     "http", "env", "to", "in",
 ))  # fmt: skip
-"""`Name` of G1: where a name is declared or a member is accessed."""
+"""`Name` of G1: for declared names and members."""
 
 ID_KINDS: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT"))
 """`Id` of G1."""
@@ -78,10 +78,10 @@ FUNCTION_DECORATORS: Final[frozenset[TokenKind]] = frozenset((
     "@webhook", "@cors", "@rate_limit", "@layer", "@pii", "@embed", "@pure", "@reactive", "@remote",
     "@deprecated", "@fuzz", "@native", "@training_step", "@uses", "@auth", "@offline_capable", "@collaborative",
 ))  # fmt: skip
-"""Decorators that may stand in front of any `fn` (G9-G11)."""
+"""Decorators of any `fn` (G9-G11)."""
 
 LLM_DECORATORS: Final[frozenset[TokenKind]] = frozenset(("@ai", "@prompt", "@subagent", "@search"))
-"""Decorators that let a function go without a body (G8)."""
+"""Decorators of functions whose body is optional (G8)."""
 
 BARE_DECORATORS: Final[frozenset[TokenKind]] = frozenset(
     ("@pure", "@reactive", "@remote", "@deprecated", "@fuzz", "@native", "@training_step")
@@ -152,7 +152,7 @@ CONTEXT_WORDS: Final[frozenset[str]] = (
     """.split()
     )
 )
-"""Identifiers that mean something in some places; elsewhere they are names like others."""
+"""Identifiers with a meaning in some places; elsewhere they are ordinary names."""
 
 FOREIGN_WORDS: Final[dict[str, str]] = {
     "await": "Vox calls an async function like any other.",
@@ -188,11 +188,11 @@ class Separator(Enum):
 
 
 LIST: Final[frozenset[TokenKind]] = frozenset(("[",))
-"""The action `list`: a loose list if a bracket follows, otherwise nothing."""
+"""The action `list`: a loose list if a bracket follows, else nothing."""
 
 _STRING: Final[frozenset[TokenKind]] = frozenset(("STRING",))
 _WORD: Final[frozenset[TokenKind]] = frozenset(("IDENT",))
-_ID: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT"))
+_ID: Final = ID_KINDS
 _STRING_OR_ID: Final = _STRING | _ID
 _INT: Final[frozenset[TokenKind]] = frozenset(("INT",))
 _NUMBER: Final[frozenset[TokenKind]] = frozenset(("FLOAT", "INT"))
@@ -204,8 +204,8 @@ _BOOL_OR_WORD: Final = _BOOL | _WORD
 class KeyTable:
     """Arguments that one decorator accepts between its parentheses.
 
-    The `values` of a key are the token kinds it may have; one of another kind is not consumed. `takes_unknown` tells
-    whether the value of an unknown key is consumed, whatever it is.
+    `values` maps a key to the token kinds of its value; a token of another kind is not consumed. `takes_unknown` tells
+    whether any value of an unknown key is consumed.
     """
 
     separator: Separator

@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, create_model
 
 from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import Decoding, EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, load_settings, recipe_variables

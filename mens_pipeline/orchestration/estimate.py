@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.probe import AT_ONCE, Rates
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.plan import MOST_PASSES
 from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
-from mens_pipeline.training.presets import Named
+from mens_pipeline.training.presets import Preset
 from mens_pipeline.training.recipe import Recipe
 
 GATE_SECONDS: Final = 4.0
@@ -215,7 +215,9 @@ class PresetEstimate(NamedTuple):
     memory_mb: float = 0.0
 
 
-def estimate_presets(presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite) -> Iterator[PresetEstimate]:
+def estimate_presets(
+    presets: Mapping[str, Preset], base: Base, tokens: float, suite: Suite
+) -> Iterator[PresetEstimate]:
     """Yield all presets, those that `auto` picks on the smallest GPU that each is for; `tokens` are of an epoch."""
     layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
     for name, preset in presets.items():

@@ -20,10 +20,10 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
-from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
-from mens_pipeline.inference.probe import Probe, Rates
+from mens_pipeline.inference.probe import Rates, SpeedProbe
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, is_base_here
@@ -159,7 +159,7 @@ class Planner:
     def _measure(self, resolved: ResolvedRecipe, run: PreparedRun, counts: Counts) -> RunPlan:
         """Measure the machine, and turn the dial where minutes are given."""
         self.log_line("measuring a few steps of training and some completions")
-        rates = Probe(self._store.root / _PROBE, self.device, self.launch).measure(run)
+        rates = SpeedProbe(self._store.root / _PROBE, self.device, self.launch).measure(run)
         if self.minutes is None:
             return RunPlan(stages=_list_stages(resolved, rates, counts, None))
         preset, dial = None, self._turn(rates, counts, resolved)

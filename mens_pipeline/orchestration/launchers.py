@@ -18,7 +18,7 @@ from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import Follower, poll_in_thread
-from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, exit_code_of
+from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, find_exit_code
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.metadata import stop_if_canceled
@@ -220,7 +220,7 @@ def run_on_ray(
         (run_dir / STOP).touch()  # for workers that outlive their job
         raise
     stop_if_canceled(context)
-    return exit_code_of(run_dir)
+    return find_exit_code(run_dir)
 
 
 def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bool) -> dict[str, Any]:

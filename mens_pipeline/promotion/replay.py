@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import completions_of, prepare_infill
 from mens_pipeline.evaluation.infill import InfillSuite, infill_decoding
 from mens_pipeline.evaluation.replay import RESULTS, ReplayFacts, ReplayResults, facts_of, replay_suite, score_replay
 from mens_pipeline.evaluation.results import INSERTS
-from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
+from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.prepare import Conditions, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -50,8 +51,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     number: int,
     config: EvaluationConfig,
     conditions: Conditions,
-    launch: Callable[[PreparedGeneration], int],
-    work: str,
+    launch: Callable[[GenerationJob], int],
 ) -> tuple[Artifact, bool]:
     """Ask an adapter, its base, an n-gram and the adapter before it for lines that came to a workspace.
 
@@ -64,7 +64,6 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
         config: How pieces are written.
         conditions: Device and lock.
         launch: Runs a generation process, and returns its exit code.
-        work: Names the folders of the jobs; no other replay at work may have the same.
 
     Returns:
         The replay, and whether it was reused.
@@ -82,8 +81,8 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     suite = replay_suite(history, store.locate(manifest.train_file), manifest, config, fits)
     baseline = baseline_of(store, adapter.digest)
     facts = facts_of(history, suite, since, adapter, baseline.key if baseline is not None else None)
-    asked = prepare_infill(suite, adapter, baseline, conditions, store, work) if suite.tasks else {}
-    completions = generate_all(asked, store, launch)
+    asked = prepare_infill(suite, adapter, baseline, conditions) if suite.tasks else {}
+    completions = generate_all(asked, store, launch, conditions.lock_path)
     return STAGE.build(
         store, ReplayParams(completions=completions, suite=suite, facts=facts, origins=store.holding(adapter.path))
     )

@@ -10,6 +10,7 @@ from typing import Final
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import few_shot_of
 from mens_pipeline.evaluation.benchmark import Benchmark
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import (
     Examination,
     Generations,
@@ -22,8 +23,8 @@ from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.tasks import Suite, Task, sample_of
-from mens_pipeline.inference.generation import Decoding, EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
+from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob
+from mens_pipeline.inference.prepare import Conditions, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, measure_all
 from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, baseline_of, find_withdrawn, history_of
@@ -55,15 +56,13 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
     store: ArtifactStore,
     *,
     demands: Demands,
-    launch: Callable[[PreparedGeneration], int],
+    launch: Callable[[GenerationJob], int],
     log_line: Callable[[str], None],
-    work: str,
     now: int,
 ) -> tuple[Artifact, bool]:
     """Let all models complete an eval suite, round by round until its gates can tell, and score what they wrote.
 
-    Every adapter that was asked is counted in the ledger of the eval suite. No other evaluation at work may have the
-    same `work`, which names the folders of the jobs.
+    Every adapter that was asked is counted in the ledger of the eval suite.
 
     Returns:
         The evaluation of all rounds that were asked, and whether it was reused.
@@ -84,15 +83,15 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         if asked:
             part = replace(part, few_shot=None, families=(), infill=None)
         baseline = baseline_of(store, adapter.digest)
-        asked.append(prepare_generations(adapter, part, conditions, store, f"{work}-{number}", baseline))
+        asked.append(prepare_generations(adapter, part, conditions, baseline))
         champion = baseline.key if baseline is not None else None
         champions.add(champion)
         if len(champions) > 1:
             raise RefusedError(
                 f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
             )
-        own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
-        generate_all(own, store, launch)
+        own = {name: one for name, one in asked[-1].items() if one.adapter_path and "champion" not in name}
+        generate_all(own, store, launch, conditions.lock_path)
         tried = _try_of(asked[0]["adapter"], suite, demands.thresholds)
         counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]
@@ -106,7 +105,15 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         )
         so_far = replace(suite, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
         evaluation, reused = build_eval_results(
-            so_far, asked, adapter.manifest, store, launch, champion=champion, earlier=earlier, progress=progress
+            so_far,
+            asked,
+            adapter.manifest,
+            store,
+            launch,
+            lock_path=conditions.lock_path,
+            champion=champion,
+            earlier=earlier,
+            progress=progress,
         )
         results = results_in(evaluation.path)
         gates = undecided_gates(results, demands, reserve)
@@ -203,16 +210,16 @@ def _same_way(first: Decoding, second: Decoding) -> bool:
     return first.model_copy(update={"batch_tokens": second.batch_tokens}) == second
 
 
-def _try_of(adapter: PreparedGeneration, eval_suite: Examination, thresholds: Thresholds) -> Try:
-    job, heldout = adapter.job, [task for task in eval_suite.tasks if task.suite is Suite.HELDOUT]
+def _try_of(asked: Generation, eval_suite: Examination, thresholds: Thresholds) -> Try:
+    heldout = [task for task in eval_suite.tasks if task.suite is Suite.HELDOUT]
     return Try(
-        adapter_sha256=adapter.adapter_sha256,
-        decoding=job.decoding,
+        adapter_sha256=asked.adapter_digest,
+        decoding=asked.decoding,
         first_heldout_tasks=thresholds.first_heldout_tasks,
         max_rounds=thresholds.max_rounds,
         files=tuple(sorted({task.file for task in heldout})),
         rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
-        device=f"{job.device} {job.compute_dtype} {job.held}",
+        device=f"{asked.device} {asked.compute_dtype} {asked.held}",
     )
 
 

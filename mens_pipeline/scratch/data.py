@@ -1,4 +1,4 @@
-"""The rows of a train set for the model from scratch: which are shown, and in which order."""
+"""The rows of a train set that the model from scratch is shown, and their order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat
 from mens_pipeline.scratch.tokenizer import EOS, UNK, encode
 from mens_pipeline.storage.jsonl import open_placed_rows, row_at
-from mens_pipeline.training.columns import Batches, columns_of
-from mens_pipeline.training.plan import Plan, is_validation_group, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, build_columns, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Statistics of a row that is shown; its line begins at the byte `offset`.
+class RowStats:
+    """Statistics of a shown row, whose line begins at the byte `offset`.
 
-    Its kind is its `task_family`, its group its source file; `num_unknown` counts what the prompt has without an id.
+    Its kind is its `task_family`, its group its source file; `num_unknown` counts characters of the prompt without an
+    id.
     """
 
     offset: int
@@ -41,15 +41,14 @@ class Entry:
     group: str | None
 
     def __len__(self) -> int:
-        """Return the number of tokens."""
         return self.num_prompt + self.num_completion
 
 
 class JsonlDataLoader:
-    """The rows of a train set in the order of the file, without those that are skipped.
+    """The rows of a train set in the order of the file, without skipped ones.
 
-    It goes through the file once to see what there is, keeps a few numbers of each row, and reads a row again when it
-    is asked for: the file may be larger than memory. A row is a conversation in ChatML and the end of the row.
+    It scans the file once, keeps a few numbers of each row, and reads a row again on access, since the file may be
+    larger than memory. A row is a conversation in ChatML and the end of the row.
     """
 
     def __init__(
@@ -61,16 +60,16 @@ class JsonlDataLoader:
         min_rating: int = 0,
         strict: bool = False,
     ) -> None:
-        """Go through a train set, skipping rows of more tokens than `max_length`, or of a lower rating.
+        """Scan a train set, skipping rows of more than `max_length` tokens or a rating below `min_rating`.
 
-        With `strict`, refuse (`RefusedError`) a line that is no pair, where it would be skipped.
+        A line that is not a pair is skipped; with `strict`, it raises RefusedError.
         """
         self._path = path
         self._max_length = max_length
         self._system_prompt = system_prompt
         self._min_rating = min_rating
         self.counts = Account[Skipped]()
-        self.entries: list[Entry] = []
+        self.entries: list[RowStats] = []
         with open_placed_rows(path) as lines:
             for number, (offset, line) in enumerate(lines, start=1):
                 if line.strip():
@@ -84,11 +83,10 @@ class JsonlDataLoader:
         self.counts.check()
 
     def __len__(self) -> int:
-        """Return the number of rows that are shown."""
         return len(self.entries)
 
     def __getitem__(self, number: int) -> Encoded:
-        """Return a row, read from the file; refuse (`RefusedError`) a file that has changed."""
+        """Read a row from the file; raise RefusedError if the file has changed."""
         entry = self.entries[number]
         row = read_row(row_at(self._path, entry.offset), entry.line)
         encoded = self._encode(row) if isinstance(row, TrainingPair) else Encoded((), ())
@@ -97,7 +95,6 @@ class JsonlDataLoader:
         return encoded
 
     def __iter__(self) -> Iterator[Encoded]:
-        """Iterate over the rows, read one at a time."""
         return (self[number] for number in range(len(self)))
 
     def account(self) -> dict[str, Any]:
@@ -110,7 +107,7 @@ class JsonlDataLoader:
             "longest": max(map(len, self.entries), default=0),
         }
 
-    def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> Entry | Skipped:
+    def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> RowStats | Skipped:
         row = read_row(line, number)
         if not isinstance(row, TrainingPair):
             if strict:
@@ -127,7 +124,7 @@ class JsonlDataLoader:
             return Skipped.NOT_ASCII
         if len(encoded) > self._max_length:
             return Skipped.TOO_LONG
-        return Entry(
+        return RowStats(
             offset=offset,
             line=number,
             num_prompt=len(encoded.prompt),
@@ -140,37 +137,36 @@ class JsonlDataLoader:
         )
 
     def _encode(self, pair: TrainingPair) -> Encoded:
-        encoded = encode_chat(_Ids(), self._system_prompt, pair.prompt, pair.response)
+        encoded = encode_chat(_TableTokenizer(), self._system_prompt, pair.prompt, pair.response)
         return Encoded(encoded.prompt, (*encoded.completion, EOS))
 
 
-class _Ids:
-    """The table as the one place that writes ChatML takes a tokenizer."""
+class _TableTokenizer:
+    """VoxTokenizer with the interface that `models.chat` needs."""
 
     added_tokens_decoder: Mapping[int, ControlToken] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of a text; there are no special tokens to add."""
         del add_special_tokens
         return list(encode(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Order(Plan):
-    """A plan, and the rows that train or measure, by their place in the loader."""
+class Order(BatchPlan):
+    """A plan, and the rows that train or measure, by their index in the loader."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
 
 
 def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
-    """Fix the order of a run, the same on every machine; refuse (`RefusedError`) a train set of which no row trains."""
+    """Fix the order of a run, the same on every machine; raise RefusedError where no row trains."""
     train: list[int] = []
     validation: list[int] = []
     for row, entry in enumerate(loader.entries):
         is_measured = is_validation_group(entry.group, recipe.validation_split_ratio, recipe.seed)
         (validation if is_measured else train).append(row)
-    plan = plan_run(columns_of(loader.entries[row] for row in train), recipe)
+    plan = plan_run(build_columns(loader.entries[row] for row in train), recipe)
     if not plan.batches:
         left_out = ", ".join(f"{count} {reason}" for reason, count in loader.counts.dropped.items()) or "none"
         raise RefusedError(f"no row trains (left out: {left_out}). Raise max_length, or extract more data.")
@@ -178,8 +174,8 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
     return Order(batches, plan.num_steps, plan.num_skipped, tuple(train), tuple(validation))
 
 
-def account_of(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
-    """Return the counts of what is shown, in JSON types."""
+def count_shown(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
+    """Count shown rows and tokens, in JSON types."""
     return {
         **loader.account(),
         "num_train": len(order.train),

@@ -1,4 +1,4 @@
-"""All that decides a run of the scratch lane: the shape of the model, and the recipe."""
+"""The recipe of a run of the scratch lane, and the shapes of its models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class ScratchConfig(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a VoxTransformer, which is a GPT-2 whose head shares nothing with its embeddings.
+    """Sizes of a VoxTransformer, a GPT-2 with a head of its own.
 
-    Dropout is of the weights of attention, and of what both parts of a block give.
+    Dropout applies to the weights of attention, and to the outputs of both parts of a block.
     """
 
     num_hidden_layers: int = 12
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def num_parameters(self) -> int:
-        """Parameters of the model, counted without the deep learning stack."""
+        """Parameters of the model, computed without the deep learning stack."""
         width, inner = self.hidden_size, self.intermediate_size
         attention = 4 * (width * width + width)
         feed_forward = width * inner + inner + inner * width + width
@@ -51,7 +51,7 @@ SHAPES: Final = {
     ScratchConfig.DEFAULT: Shape(),
     ScratchConfig.SMALL: Shape(num_hidden_layers=4, num_attention_heads=4, hidden_size=128, intermediate_size=512),
 }
-"""`default` is the full model, 38,227,968 parameters; `small` learns in seconds and is there to try things out."""
+"""`default` is the full model with 38,227,968 parameters; `small` learns in seconds, to try things out."""
 
 _OF_THE_ORDER: Final = {
     *("max_length", "per_device_train_batch_size", "max_tokens_per_batch", "gradient_accumulation_steps"),
@@ -62,7 +62,7 @@ _RATES: Final = {ScratchConfig.DEFAULT: 5e-4, ScratchConfig.SMALL: 2e-3}
 
 
 class ScratchRecipe(BaseModel):
-    """All that decides a run; names are those of the QLoRA recipe, lengths count tokens, times minutes, sizes rows."""
+    """Settings of a run, with the names of the QLoRA recipe; lengths in tokens, times in minutes, sizes in rows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -74,19 +74,26 @@ class ScratchRecipe(BaseModel):
     )
 
     lora_r: int = Field(default=8, ge=1, le=512, description="Rank of an adapter; it counts where a model is adapted.")
-    per_device_train_batch_size: int = Field(default=32, ge=1, le=1024, description="Rows of a micro-batch at most.")
+    per_device_train_batch_size: int = Field(
+        default=32, ge=1, le=1024, description="Limit of the rows of a micro-batch."
+    )
     max_tokens_per_batch: int | None = Field(
         default=2048, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."
     )
     gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches of one step.")
     num_train_epochs: int = Field(default=10, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Optimizer steps at most.")
-    max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
+    max_steps: int | None = Field(default=None, ge=1, description="Limit of optimizer steps.")
+    max_minutes: float | None = Field(
+        default=None, gt=0, description="Limit of training time in minutes, without loading."
+    )
 
     learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Of AdamW, at its highest; none takes 5e-4, and 2e-3 for the small model."
+        default=None,
+        gt=0,
+        le=1,
+        description="Peak of the rate of AdamW; none takes 5e-4, and 2e-3 for the small model.",
     )
-    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate; a tenth of all at most.")
+    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate, up to a tenth of all.")
     weight_decay: float = Field(default=0.1, ge=0, le=1, description="Of AdamW.")
     max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
 
@@ -96,7 +103,7 @@ class ScratchRecipe(BaseModel):
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "ScratchRecipe":
-        """Build a recipe from what a person wrote; one message (`ConfigurationError`) names all errors."""
+        """Build a recipe from a user's values; raise ConfigurationError with all errors in it."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -109,11 +116,11 @@ class ScratchRecipe(BaseModel):
 
     @property
     def rate(self) -> float:
-        """The learning rate at its highest."""
+        """The peak of the learning rate."""
         return _RATES[self.config] if self.learning_rate is None else self.learning_rate
 
     def plan(self) -> Recipe:
-        """Return the fields that the order of rows depends on, as a `Recipe` for the planner."""
+        """Return the fields that decide the order of rows, as a `Recipe`."""
         return Recipe(**self.model_dump(include=_OF_THE_ORDER))
 
     @model_validator(mode="after")

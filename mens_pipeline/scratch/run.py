@@ -1,7 +1,9 @@
-"""A run of the scratch lane: the job that is made of a recipe, and the artifact that comes of it."""
+"""A run of the scratch lane: its job, its artifact, and the mean of several models of the lane."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -9,22 +11,22 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import result_after
-from mens_pipeline.jobs.protocol import ExitCode, Job, as_document
-from mens_pipeline.models.adapter import CARD, MANIFEST
-from mens_pipeline.models.base import Digest, Recorded, configuration_of
-from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
+from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, as_document
+from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, refuse_links
+from mens_pipeline.models.base import Digest, Recorded, configuration_of, read_object, shapes_in
+from mens_pipeline.scratch.data import JsonlDataLoader, count_shown, plan_order
 from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.tokenizer import VOCABULARY
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
-from mens_pipeline.training.preflight import check_disk
 from mens_pipeline.training.prepare import Prepared, claim_folder, lay_out
 from mens_pipeline.training.qlora_adapter import build_trained_model, write_trained_model
+from mens_pipeline.training.recipe import CommonJob
 
 STAGE: Final = Stage(Kind.SCRATCH_MODEL, ("mens_pipeline.scratch.train",), write_trained_model)
 LANE: Final = "scratch"
@@ -33,17 +35,29 @@ MODEL: Final = "model"
 WEIGHTS_FILE: Final = "model.safetensors"
 WEIGHTS: Final = f"{MODEL}/{WEIGHTS_FILE}"
 LIBRARIES: Final = ("torch", "transformers", "accelerate")
-"""Whose versions are recorded, and decide what a run gives."""
+"""Libraries whose versions decide the result of a run."""
 
 _NOT_OF_THE_RUN: Final = frozenset(("save_steps", "save_total_limit"))
 """Fields that do not change the model."""
 
 _CHECKPOINT_BYTES: Final = 12
-"""Bytes of a parameter in a checkpoint: itself and two moments, in float32."""
+"""Bytes of a parameter in a checkpoint: value and two moments, in float32."""
+
+MERGE_MANIFEST: Final = "merge_manifest.json"
+_CONFIG: Final = "config.json"
+_COPIED: Final = (
+    *(_CONFIG, "generation_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+)
+"""Files of a model besides its weights; a folder may hold others."""
+
+_ADVICE: Final = "Name a run of `mens scratch train`."
+_LONGEST: Final = 1_048_576
+"""Limit of the bytes of a configuration or a manifest."""
 
 
 class ScratchResult(Recorded):
-    """What training came to, with the fields that are read later; others are kept."""
+    """Fields of `result.json` that the program reads; it keeps others."""
 
     num_rows: int
     num_train: int
@@ -59,7 +73,7 @@ class ScratchResult(Recorded):
 
 
 class ScratchManifest(Recorded):
-    """`training_manifest.json` of the scratch lane, with the fields that are read later; others are kept."""
+    """Fields of `training_manifest.json` of the scratch lane that the program reads; it keeps others."""
 
     lane: str
     name: str
@@ -74,28 +88,23 @@ class ScratchManifest(Recorded):
 
 
 class ScratchDetails(Details):
-    """What the artifact of a model records beside its files."""
+    """Fields of the manifest of the artifact."""
 
     training: ScratchManifest
 
 
-class ScratchJob(Job):
-    """One run, fully decided."""
+class ScratchJob(CommonJob):
+    """One run, fully decided; weights are float32."""
 
     kind: Literal["scratch"] = "scratch"
     recipe: ScratchRecipe
-    train_path: Path = Field(description="The train set, JSON lines.")
     base_path: Path | None = Field(default=None, description="The model that is adapted; null for random weights.")
-    device: str = Field(description="cuda, mps or cpu.")
-    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in; weights are float32.")
-    system_prompt: str = Field(description="What the model is told before every prompt.")
-    strict: bool = Field(default=False, description="Whether a line that is no pair ends the run.")
-    contract_digest: str = Field(description="What the run is, as a hash.")
+    strict: bool = Field(default=False, description="Whether a line that is not a pair ends the run.")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedScratch(Prepared[ScratchJob]):
-    """A run of the scratch lane; its backend is what VOX_BACKEND says."""
+    """A checked run; `backend` is the value of VOX_BACKEND."""
 
     backend: str | None
 
@@ -114,9 +123,9 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` refuses lines that are not pairs.
 
-    With a `base`, the folder of a model of this lane, an adapter of it is trained, and merged into it at the end.
+    With a `base`, the folder of a model of this lane, the run trains an adapter of it and merges it at the end.
     """
     if base is not None:
         _refuse_other_shape(base, recipe)
@@ -146,15 +155,15 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     else:
         contract |= {"base_sha256": digest_of(base / WEIGHTS_FILE), "peft": version("peft")}
     digest = key_of(contract)
-    run_dir = claim_folder(folder, digest, is_new=is_new)
     num_parameters = recipe.shape.num_parameters
-    check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
+    needed_mb = num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20
+    run_dir = claim_folder(folder, digest, needed_mb, is_new=is_new)
     preflight = {
         "schema_version": "mens.scratch.preflight.v1",
         "contract_digest": digest,
         "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
         "num_parameters": num_parameters,
-        "data": account_of(loader, order),
+        "data": count_shown(loader, order),
         "num_steps": order.num_steps,
         "num_micro_batches": len(order.batches),
     }
@@ -170,7 +179,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         contract_digest=digest,
         lock_path=device.lock_in(cache).resolve(),
     )
-    is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
+    is_done = not is_trial and lay_out(job, contract, preflight, is_new=is_new)
     return PreparedScratch(job, preflight, contract, is_done, backend)
 
 
@@ -191,20 +200,14 @@ def build_scratch_model(
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train a model from scratch as `build_qlora_adapter` trains an adapter.
-
-    Returns:
-        The model, `model/` in its folder, and whether it was reused.
-    """
-
-    def finish() -> dict[str, Any]:
-        return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run)).as_json()
-
-    return build_trained_model(STAGE, run, store, finish, model=MODEL, rests_on=(run.job.train_path,), again=again)
+    """Train a model as `build_qlora_adapter` trains an adapter; its folder holds `model/`."""
+    finish = partial(finish_scratch, run, vcs_sha)
+    parents = (run.job.train_path,)
+    return build_trained_model(STAGE, run, store, launch, finish, model=MODEL, rests_on=parents, again=again)
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> ScratchManifest:
-    """Write manifest and card of a run beside its model; refuse (`RefusedError`) one that is not complete."""
+    """Write manifest and card of a run; raise RefusedError for an incomplete one."""
     job, recipe = run.job, run.job.recipe
     result = result_after(job.run_dir, code)
     document = {
@@ -231,12 +234,12 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
     }
     manifest = ScratchManifest.model_validate(document)
     (job.run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
-    (job.run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
+    (job.run_dir / MODEL / CARD).write_text(format_card(manifest), encoding="utf-8")
     return manifest
 
 
-def card_of(manifest: ScratchManifest) -> str:
-    """Write the card of a model, for people and for the Hub."""
+def format_card(manifest: ScratchManifest) -> str:
+    """Format the card of a model in Markdown."""
     result = manifest.result
     begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     rows = [
@@ -252,3 +255,126 @@ def card_of(manifest: ScratchManifest) -> str:
     head = "---\nlibrary_name: transformers\ntags: [vox, scratch]\n---\n"
     use = f"A GPT-2 with a head of its own, trained from {begin}; `transformers` loads it with its Auto classes."
     return f"{head}\n# {manifest.name}\n\n{use}\n\n| what | |\n|---|---|\n{table}\n"
+
+
+def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
+    """Find the models in some folders: models, checkpoints, and the `last` newest models of runs.
+
+    Raises:
+        SourceNotFoundError: A folder does not exist.
+        RefusedError: A folder has no model of this lane, belongs to a QLoRA run, or holds a link or unreadable files.
+    """
+    return tuple(source for folder in folders for source in _find_sources(folder, last))
+
+
+class MeanManifest(Recorded):
+    """`merge_manifest.json` of the mean of several models."""
+
+    kind: str
+    lane: str
+    method: str
+    sources: tuple[dict[str, str], ...]
+    model_sha256: Digest
+
+
+def merge_scratch(sources: Sequence[Path], output: Path) -> MeanManifest:
+    """Average the weights of some models into a model of the same shape, and return its manifest.
+
+    Raises:
+        RefusedError: The shapes differ, or the folder is not empty.
+
+    Source:
+        The last checkpoints of a run: Vaswani et al. 2017 (Attention Is All You Need), section 6.1; several runs:
+        Wortsman et al. 2022 (Model soups).
+    """
+    import torch
+    from safetensors.torch import save_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    shapes = [shapes_in(source / WEIGHTS_FILE) for source in sources]
+    for source, shape in zip(sources, shapes, strict=True):
+        if shape != shapes[0]:
+            advice = "Only models of one --config have a mean."
+            raise RefusedError(f"{source}: not of the shape of {sources[0]}. {advice}")
+    _make_empty(output)
+    weights: dict[str, Any] = {}
+    for source in sources:
+        for name, tensor in _load_weights(source).items():
+            share = tensor.to(torch.float64) / len(sources)
+            weights[name] = weights[name] + share if name in weights else share
+    for name in _COPIED:
+        if (sources[-1] / name).is_file():
+            shutil.copyfile(sources[-1] / name, output / name)
+    save_file(
+        {name: tensor.to(torch.float32).contiguous() for name, tensor in weights.items()},
+        output / WEIGHTS_FILE,
+        metadata={"format": "pt"},
+    )
+    manifest = MeanManifest(
+        kind=Kind.SCRATCH_MODEL,
+        lane=LANE,
+        method="mean of weights",
+        sources=tuple({"path": str(source), "sha256": digest_of(source / WEIGHTS_FILE)} for source in sources),
+        model_sha256=digest_of(output / WEIGHTS_FILE),
+    )
+    (output / MERGE_MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
+    return manifest
+
+
+def _make_empty(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(output.iterdir())
+    except OSError as error:
+        raise RefusedError(f"{output}: {error.strerror}. Name a folder that is not there yet.") from error
+    if not is_empty:
+        raise RefusedError(f"{output}: not empty. Name a folder that is not there yet.")
+
+
+def _load_weights(source: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError  # noqa: PLC0415 - comes with the deep learning stack
+    from safetensors.torch import load_file  # noqa: PLC0415 - likewise
+
+    try:
+        weights: dict[str, Any] = load_file(source / WEIGHTS_FILE)
+    except (SafetensorError, OSError) as error:
+        raise RefusedError(f"{source / WEIGHTS_FILE}: cannot be read ({error}). Train the model again.") from error
+    return weights
+
+
+def _find_sources(folder: Path, last: int) -> list[Path]:
+    if not folder.is_dir():
+        raise SourceNotFoundError(f"{folder}: no such folder. Name a run of `mens scratch train`, or a model of one.")
+    refuse_links(folder)
+    _refuse_qlora(folder)
+    if is_scratch_model(folder):
+        return [folder]
+    complete = [path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
+    steps = {path: path.name.rsplit("-", 1)[1] for path in complete}  # a user may have added `checkpoint-best`
+    numbered = sorted((int(step), path) for path, step in steps.items() if step.isdecimal())
+    models = [path for _, path in numbered if is_scratch_model(path)]
+    final = folder / MODEL
+    if is_scratch_model(final) and not (
+        models and digest_of(models[-1] / WEIGHTS_FILE) == digest_of(final / WEIGHTS_FILE)
+    ):
+        models.append(final)
+    if not models:
+        advice = "Name a run of `mens scratch train`, one of its checkpoints, or its model folder."
+        raise RefusedError(f"{folder}: no checkpoint of the scratch lane. {advice}")
+    return models[-last:]
+
+
+def _refuse_qlora(folder: Path) -> None:
+    manifest = folder / MANIFEST
+    lane = read_object(manifest, _LONGEST, _ADVICE).get("lane") if manifest.is_file() else None
+    is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()
+    if is_adapter and lane != LANE:
+        advice = f"Run: mens merge --run-dir {folder}"
+        raise RefusedError(f"{folder}: a QLoRA run; its adapter is merged into its base. {advice}")
+
+
+def is_scratch_model(folder: Path) -> bool:
+    """Return whether a folder holds a GPT-2 with the ids of VoxTokenizer."""
+    if not (folder / _CONFIG).is_file() or not (folder / WEIGHTS_FILE).is_file():
+        return False
+    config = read_object(folder / _CONFIG, _LONGEST, _ADVICE)
+    return (config.get("model_type"), config.get("vocab_size")) == ("gpt2", len(VOCABULARY))

@@ -1,10 +1,10 @@
-"""VoxTokenizer: 133 ids for ASCII text, of which 35 are pieces of Vox; the tokenizer of the model made from scratch.
+"""VoxTokenizer, the tokenizer of the model from scratch: 133 ids for ASCII text.
 
-Three control ids, the 95 printable characters of ASCII, 35 compounds. At each place the longest compound that matches
-is taken, else one character. End of line and tab are compounds, so text of ASCII without other control characters comes
-back as it went in; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
+It has three control ids, the 95 printable characters of ASCII, and 35 compounds, pieces of Vox. It takes the longest
+compound that matches, else one character. Line end and tab are compounds, so ASCII text without other control
+characters round-trips; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
 
-`docs/vox-tokenizer.md` publishes the table.
+`docs/upstream.md` lists the compounds.
 """
 
 import re
@@ -17,7 +17,7 @@ PAD: Final = 0
 UNK: Final = 1
 EOS: Final = 2
 CONTROLS: Final = ("[PAD]", "[UNK]", "[EOS]")
-"""Names of the ids 0 to 2; in a text they are characters like any other."""
+"""Names of the ids 0 to 2; in a text they are plain characters."""
 
 CHARACTERS: Final = "".join(map(chr, range(32, 127)))
 """Ids 3 to 97: the printable characters of ASCII in their order."""
@@ -33,11 +33,11 @@ COMPOUNDS: Final = (
 golden programs most, words and signs of Vox, some with their blanks."""
 
 VOCABULARY: Final[tuple[str, ...]] = (*CONTROLS, *CHARACTERS, *COMPOUNDS)
-"""Every token at the place of its id."""
+"""Tokens by id."""
 
 _FIRST_COMPOUND: Final = len(CONTROLS) + len(CHARACTERS)
 _STAND_IN: Final = 0x80
-"""Compounds are written as single characters from here on while a text becomes ids; ASCII has none of them."""
+"""First of the single characters, outside ASCII, that stand in for compounds while encoding."""
 
 _LONGEST_FIRST: Final = "|".join(map(re.escape, sorted(COMPOUNDS, key=len, reverse=True)))
 _COMPOUND: Final = re.compile(_LONGEST_FIRST)
@@ -59,8 +59,7 @@ def encode(text: str) -> bytes:
     """Encode a text as ids, one a byte; greedy, the longest compound first.
 
     Returns:
-        Ids from 1 to 132, never `PAD` or `EOS`; one `UNK` for each character that is neither printable ASCII, nor an
-        end of line, nor a tab.
+        Ids from 1 to 132, never `PAD` or `EOS`; `UNK` for anything but printable ASCII, line ends and tabs.
     """
     if not text.isascii():
         text = _NOT_ASCII.sub("\0", text)
@@ -80,14 +79,14 @@ def decode(ids: Iterable[int]) -> str:
 
 
 def num_unknown(ids: bytes) -> int:
-    """Count the characters of a text without an id of their own."""
+    """Count characters without an id."""
     return ids.count(UNK)
 
 
 def transformers_tokenizer() -> Any:
     """Build the same tokenizer for transformers, which saves it as a `tokenizer.json` that needs no code of ours.
 
-    What a text says never becomes a control id: `[EOS]` in a program is five characters.
+    A text never becomes a control id: `[EOS]` in a program is five characters.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # noqa: PLC0415 - loads the stack
     from transformers import PreTrainedTokenizerFast

@@ -1,4 +1,4 @@
-"""One run of the scratch lane, from a job to a saved model. For a training process alone."""
+"""One run of the scratch lane, from a job to a saved model. Only a training process imports this."""
 # ruff: noqa: TID253 - see above
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from mens_pipeline.jobs.progress import TelemetryLog
-from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import IM_END
-from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
+from mens_pipeline.scratch.data import JsonlDataLoader, count_shown, plan_order
 from mens_pipeline.scratch.recipe import Shape
 from mens_pipeline.scratch.run import MODEL, WEIGHTS, ScratchJob
 from mens_pipeline.scratch.tokenizer import EOS, PAD, encode, transformers_tokenizer
@@ -24,31 +24,30 @@ from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.common_trainer import (
     IGNORED,
     CommonTrainer,
-    Progress,
+    RunMonitor,
     StopRequest,
     common_arguments,
     mean_loss,
     pad_rows,
 )
-from mens_pipeline.training.plan import Plan, step_tokens
+from mens_pipeline.training.plan import BatchPlan, step_tokens
 from mens_pipeline.training.step_plan import Schedule, take_up
-from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
+from mens_pipeline.training.telemetry_log import seconds_trained
 
 _VALIDATED_AT_ONCE: Final = 8
 
 
 def train(job: ScratchJob) -> bool:
-    """Train, from the newest checkpoint on if there is one.
+    """Train, from the newest checkpoint if there is one.
 
     Returns:
-        Whether the run is complete; then `model/` and `result.json` are there, and `adapter/`, which is merged into
-        that model, where one is adapted. Otherwise it was asked to stop; its newest checkpoint is a whole model, or
-        such an adapter.
+        Whether the run is complete and wrote `model/` and `result.json`; with a base also `adapter/`, which is merged
+        into `model/`. False where it stopped on request; its checkpoint is a whole model, or an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()
     set_seed(recipe.seed)
-    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
+    # Denormal numbers slow a CPU down a hundredfold and teach nothing.
     torch.set_flush_denormal(True)
     loader = JsonlDataLoader(
         job.train_path,
@@ -65,11 +64,11 @@ def train(job: ScratchJob) -> bool:
         order.batches, np.array([*map(len, loader.entries)], np.uint32), recipe.gradient_accumulation_steps
     )
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY))
+    monitor = RunMonitor(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY))
     rest = order.first(steps.num_steps, recipe.gradient_accumulation_steps) if steps.is_over else order
-    trainer = _trainer(job, loader, rest, progress)
+    trainer = _trainer(job, loader, rest, monitor)
     about = {
-        **account_of(loader, order),
+        **count_shown(loader, order),
         "contract_digest": job.contract_digest,
         "device": job.device,
         "compute_dtype": job.compute_dtype,
@@ -77,10 +76,7 @@ def train(job: ScratchJob) -> bool:
         "num_parameters": recipe.shape.num_parameters,
         "num_trained": sum(one.numel() for one in trainer.model.parameters() if one.requires_grad),
     }
-    log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if stop.is_asked and trainer.state.global_step < steps.num_steps:
-        log.write("train_interrupted", {"step": trainer.state.global_step})
+    if not trainer.run(about, checkpoint):
         return False
     validation = _validation_loss(trainer, loader, order.validation)
     if job.base_path is not None:
@@ -88,17 +84,8 @@ def train(job: ScratchJob) -> bool:
         trainer.model = trainer.model.merge_and_unload()
     trainer.model.save_pretrained(job.run_dir / MODEL)
     trainer.processing_class.save_pretrained(job.run_dir / MODEL)
-    result = {
-        **about,
-        "num_steps": trainer.state.global_step,
-        "plan": steps.account(),
-        "validation_loss": validation,
-        "seconds": progress.seconds,
-        **totals_of(job.run_dir / TELEMETRY),
-        "model_sha256": digest_of(job.run_dir / WEIGHTS),
-    }
-    write_document(job.run_dir / RESULT, result)
-    log.write("train_complete", result)
+    about |= {"validation_loss": validation, "model_sha256": digest_of(job.run_dir / WEIGHTS)}
+    trainer.write_result(job.run_dir, about)
     return True
 
 
@@ -148,7 +135,6 @@ def build_model(shape: Shape) -> GPT2LMHeadModel:
 
 
 def _load_adapted(base: Path, rank: int) -> PeftModel:
-    """Load a model of this lane with a new adapter on all matrices of its blocks, which alone trains."""
     lora = LoraConfig(
         r=rank,
         lora_alpha=2 * rank,
@@ -160,7 +146,7 @@ def _load_adapted(base: Path, rank: int) -> PeftModel:
     return model
 
 
-def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: Plan, progress: Progress) -> ScratchTrainer:
+def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: BatchPlan, monitor: RunMonitor) -> ScratchTrainer:
     recipe = job.recipe
     arguments = TrainingArguments(
         **common_arguments(job, plan.num_steps),
@@ -174,16 +160,15 @@ def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: Plan, progress: Pro
         model=_load_adapted(job.base_path, recipe.lora_r) if job.base_path is not None else build_model(recipe.shape),
         args=arguments,
         processing_class=transformers_tokenizer(),
-        callbacks=[progress],
+        callbacks=[monitor],
         batches=plan.batches,
         loader=loader,
     )
-    progress.trainer, trainer.steps = trainer, progress.steps
+    trainer.follow(monitor)
     return trainer
 
 
 def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
-    """Compute the mean loss of a token on rows that did not train; None without such rows."""
     parts = (rows[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(rows), _VALIDATED_AT_ONCE))
     batches = (pad_rows([loader[row] for row in part], PAD) for part in parts)
     return mean_loss(trainer, ((batch, int((batch["labels"] != IGNORED).sum())) for batch in batches))

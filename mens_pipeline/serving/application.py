@@ -1,7 +1,7 @@
-"""The web application: routes, and the page on which a person tries the model."""
+"""The web application: its routes, and the page on which a person tries the model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from html import escape
 from importlib.metadata import version
@@ -21,42 +21,14 @@ from mens_pipeline.language import Mode, analyze, verdict_record
 from mens_pipeline.language.interpreter import Sandbox, report_record
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.serving import infill, ollama, openai
+from mens_pipeline.serving.access import Access, AccessControl
 from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
 from mens_pipeline.serving.feedback import FEEDBACK, CursorUse, FeedbackRequest
-from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Withheld
+from mens_pipeline.serving.generation import GenerationResult, PreparedRequest, Withheld
 from mens_pipeline.serving.http import RequestRefusedError, read_body
-from mens_pipeline.serving.infill import (
-    COMPLETION,
-    FIM,
-    INFILL,
-    PROPERTIES,
-    TABBY_HEALTH,
-    FimRequest,
-    FimResponse,
-    InfillRequest,
-    InfillResponse,
-    describe_health,
-    describe_server,
-)
-from mens_pipeline.serving.limits import METRICS, Access, AccessControl, AccessLog, Metrics
-from mens_pipeline.serving.ollama import (
-    GenerateRequest,
-    OllamaChatRequest,
-    OllamaResponse,
-    ShowRequest,
-    describe_model,
-    tag,
-)
-from mens_pipeline.serving.openai import (
-    CHATS,
-    COMPLETIONS,
-    ChatRequest,
-    ChatResponse,
-    CompletionRequest,
-    CompletionResponse,
-    model_card,
-)
-from mens_pipeline.serving.queue import GenerationQueue, Limits, State
+from mens_pipeline.serving.metrics import METRICS, AccessLog, Metrics
+from mens_pipeline.serving.queue import GenerationQueue, ServerLimits, State
 from mens_pipeline.serving.served_model import ServedModel
 
 PAGE: Final = "/"
@@ -65,23 +37,33 @@ CHECK: Final = "/check"
 _MOST_CHARACTERS: Final = 100_000
 _HTML: Final = (Path(__file__).parent / "playground.html").read_text(encoding="utf-8")
 _HEADING: Final = "<h1>Ask the Vox model</h1>\n"
-# What a model wrote is only ever set as text; should that fail, nothing else can be loaded or sent elsewhere.
+# The page sets a completion as text only; should that fail, the policy lets nothing else be loaded or sent.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-_WARNING: Final = "X-Mens-Warning"
+_OpenAi = openai.ChatRequest | openai.CompletionRequest
+_Ollama = ollama.GenerateRequest | ollama.OllamaChatRequest
+_Cursor = infill.FimRequest | infill.InfillRequest
+_BODIES: Final[Mapping[str, type[_OpenAi | _Ollama | _Cursor]]] = {
+    openai.CHATS: openai.ChatRequest,
+    openai.COMPLETIONS: openai.CompletionRequest,
+    infill.FIM: infill.FimRequest,
+    infill.INFILL: infill.InfillRequest,
+    infill.COMPLETION: infill.InfillRequest,
+    "/api/generate": ollama.GenerateRequest,
+    "/api/chat": ollama.OllamaChatRequest,
+}
+"""Path -> body of a request for completions."""
 _PATHS: Final = frozenset(
     {
-        *("/health", "/ready", METRICS, PAGE, CHECK),
-        *(CHATS, COMPLETIONS, FIM, INFILL, COMPLETION, FEEDBACK, *PROPERTIES, TABBY_HEALTH, "/v1/models"),
-        *("/api/generate", "/api/chat", "/api/tags", "/api/show", "/api/version"),
+        *("/health", "/ready", METRICS, PAGE, CHECK, FEEDBACK, "/v1/models", *_BODIES),
+        *(*infill.PROPERTIES, infill.TABBY_HEALTH, "/api/tags", "/api/show", "/api/version"),
     }
 )
 """Paths with a metric series of their own."""
-_Begin = Callable[[GenerationRequest], Completions]
-
+_WARNING: Final = "X-Mens-Warning"
 _LAST_SECONDS: Final = 5.0
 _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -90,13 +72,13 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     served: ServedModel,
     tokenizer: Tokenizer,
     queue: GenerationQueue,
-    limits: Limits,
+    limits: ServerLimits,
     access: Access,
     defaults: Defaults,
     log_line: Callable[[str], None],
     accepted: AcceptedPieces | None,
 ) -> FastAPI:
-    """Build the application of a server; it starts the queue, and waits for its end."""
+    """Build the application of a server; it starts the queue, and stops it at its end."""
     selector = Selector()
 
     @asynccontextmanager
@@ -116,19 +98,29 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     app.add_exception_handler(HTTPException, _respond_not_found)
     preparer = RequestPreparer(served, tokenizer, limits, defaults)
 
-    def begin(request: GenerationRequest) -> Completions:
-        return Completions(queue, request, selector, use.note)
+    async def respond(request: Request) -> Response:
+        body = await read_body(request, _BODIES[request.url.path], limits.max_request_bytes)
+        prepared = await preparer.prepare(body.generation)
+        response = body.to_response(served, prepared)
+        if prepared.asked.num_completions == 0:
+            return JSONResponse(response.format_whole(()), headers=_format_warnings(prepared))
+        completions = Completions(queue, prepared, selector, use.note)
+        if body.is_streamed:
+            stream = response.format_stream(completions)
+            return _Stream(stream, completions, _format_warnings(prepared), response.media_type)
+        results = await completions.collect(request)
+        return JSONResponse(response.format_whole(results), headers=_format_warnings(prepared, results))
 
-    _add_state(app, queue, served, metrics)
-    _add_playground(app, served, limits)
-    _add_openai(app, served, preparer, limits, begin)
-    _add_ollama(app, served, preparer, limits, begin)
-    _add_infill(app, served, preparer, limits, begin)
+    for path in _BODIES:
+        app.post(path)(respond)
 
     @app.post(FEEDBACK)
     async def feedback(request: Request) -> dict[str, Any]:
         return await use.accept(await read_body(request, FeedbackRequest, limits.max_request_bytes))
 
+    _add_state(app, queue, served, metrics)
+    _add_playground(app, served, limits)
+    _add_descriptions(app, served, preparer, limits)
     return app
 
 
@@ -136,9 +128,9 @@ class _Stream(StreamingResponse):
     """A streamed response that cancels its completions however it ends, even before its first byte."""
 
     def __init__(
-        self, content: AsyncIterator[bytes], completions: Completions, request: GenerationRequest, media_type: str
+        self, content: AsyncIterator[bytes], completions: Completions, headers: Mapping[str, str], media_type: str
     ) -> None:
-        super().__init__(content, headers={**_NOT_BUFFERED, **_warning_headers(request)}, media_type=media_type)
+        super().__init__(content, headers={**_NOT_BUFFERED, **headers}, media_type=media_type)
         self._completions = completions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,11 +165,7 @@ class CheckRequest(BaseModel):
     source: str = Field(max_length=_MOST_CHARACTERS, description="The program.")
 
 
-def _add_playground(app: FastAPI, served: ServedModel, limits: Limits) -> None:
-    """Add the page on which a person asks the model, and the checker behind it; programs run one after another.
-
-    Of a model that is served although it was not promoted, the page says what its gate said.
-    """
+def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> None:
     one_by_one = asyncio.Lock()
     said = served.candidate
     notice = "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
@@ -204,66 +192,36 @@ def _check(source: str) -> dict[str, Any]:
     return {**record, "status": report["status"], "tests": report["tests"]}
 
 
-def _add_openai(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
+def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: ServerLimits) -> None:
+    """Add the routes by which clients learn about the model and the server."""
+    num_bytes = sum(file.stat().st_size for file in served.evaluated.base_path.glob("*.safetensors"))
+
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model_card(served, name) for name in served.names]}
+        return {"object": "list", "data": [openai.model_card(served, name) for name in served.names]}
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         preparer.check_name(name)
-        return model_card(served, name)
+        return openai.model_card(served, name)
 
-    async def respond(
-        request: Request, body: ChatRequest | CompletionRequest, kind: type[ChatResponse | CompletionResponse]
-    ) -> Response:
-        generation = await preparer.prepare(body.generation)
-        response, completions = kind(served, generation), begin(generation)
-        if body.stream:
-            stream = response.format_stream(completions, has_usage=body.has_usage)
-            return _Stream(stream, completions, generation, "text/event-stream")
-        results = await completions.collect(request)
-        document = response.format_whole(results)
-        return JSONResponse(document, headers=_warning_headers(generation, results))
+    @app.get(infill.PROPERTIES[0])
+    @app.get(infill.PROPERTIES[1])
+    async def properties() -> dict[str, Any]:
+        return infill.describe_server(served, limits.max_concurrent)
 
-    @app.post(CHATS)
-    async def chat(request: Request) -> Response:
-        return await respond(request, await read_body(request, ChatRequest, limits.max_request_bytes), ChatResponse)
-
-    @app.post(COMPLETIONS)
-    async def complete(request: Request) -> Response:
-        body = await read_body(request, CompletionRequest, limits.max_request_bytes)
-        return await respond(request, body, CompletionResponse)
-
-
-def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
-    num_bytes = sum(file.stat().st_size for file in served.evaluated.base_path.glob("*.safetensors"))
-
-    async def respond(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
-        generation = await preparer.prepare(body.generation)
-        response = OllamaResponse(served, generation, is_chat=isinstance(body, OllamaChatRequest))
-        completions = begin(generation)
-        if body.is_streamed:
-            return _Stream(response.format_stream(completions), completions, generation, "application/x-ndjson")
-        results = await completions.collect(request)
-        return JSONResponse(response.format(results[0].text, results[0]), headers=_warning_headers(generation, results))
-
-    @app.post("/api/generate")
-    async def generate(request: Request) -> Response:
-        return await respond(request, await read_body(request, GenerateRequest, limits.max_request_bytes))
-
-    @app.post("/api/chat")
-    async def chat(request: Request) -> Response:
-        return await respond(request, await read_body(request, OllamaChatRequest, limits.max_request_bytes))
+    @app.get(infill.TABBY_HEALTH)
+    async def health_of_tabby() -> dict[str, Any]:
+        return infill.describe_health(served)
 
     @app.get("/api/tags")
     async def tags() -> dict[str, Any]:
-        return {"models": [tag(served, name, num_bytes) for name in served.names]}
+        return {"models": [ollama.format_tag(served, name, num_bytes) for name in served.names]}
 
     @app.post("/api/show")
     async def show(request: Request) -> dict[str, Any]:
-        preparer.check_name((await read_body(request, ShowRequest, limits.max_request_bytes)).model)
-        return describe_model(served, num_bytes)
+        preparer.check_name((await read_body(request, ollama.ShowRequest, limits.max_request_bytes)).model)
+        return ollama.describe_model(served, num_bytes)
 
     @app.get("/api/version")
     async def own_version() -> dict[str, str]:
@@ -275,51 +233,14 @@ def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
         raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
 
 
-def _add_infill(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
-    @app.post(FIM)
-    async def complete(request: Request) -> Response:
-        body = await read_body(request, FimRequest, limits.max_request_bytes)
-        generation = await preparer.prepare(body.generation)
-        response, completions = FimResponse(served, generation), begin(generation)
-        if body.stream:
-            stream = response.format_stream(completions, has_usage=False)
-            return _Stream(stream, completions, generation, "text/event-stream")
-        results = await completions.collect(request)
-        document = response.format_whole(results)
-        return JSONResponse(document, headers=_warning_headers(generation, results))
-
-    @app.get(PROPERTIES[0])
-    @app.get(PROPERTIES[1])
-    async def properties() -> dict[str, Any]:
-        return describe_server(served, limits.max_concurrent)
-
-    @app.get(TABBY_HEALTH)
-    async def health_of_tabby() -> dict[str, Any]:
-        return describe_health(served)
-
-    @app.post(INFILL)
-    @app.post(COMPLETION)
-    async def infill(request: Request) -> Response:
-        body = await read_body(request, InfillRequest, limits.max_request_bytes)
-        generation = await preparer.prepare(body.generation)
-        response = InfillResponse(served.name, generation, body.response_fields)
-        if body.n_predict == 0:
-            return JSONResponse(response.format_nothing(), headers=_warning_headers(generation))
-        completions = begin(generation)
-        if body.stream:
-            return _Stream(response.format_stream(completions), completions, generation, "text/event-stream")
-        results = await completions.collect(request)
-        return JSONResponse(response.format(results[0].text, results[0]), headers=_warning_headers(generation, results))
-
-
 _WHY_WITHHELD: Final = {
-    Withheld.DOES_NOT_STAND: "no piece was found that stands there",
+    Withheld.DOES_NOT_STAND: "no piece was found that parses there",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
 
 
-def _warning_headers(request: GenerationRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
-    """Return the header that says what was not done as asked for; only our figures and names stand in it."""
+def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
+    """Format the header that says what was done differently; it holds our figures and names of fields alone."""
     reasons = dict.fromkeys(result.withheld for result in results if result.withheld is not None)
     sentences = (*request.warnings, *(f"withheld: {_WHY_WITHHELD[reason]}" for reason in reasons))
     return {_WARNING: "; ".join(sentences)} if sentences else {}

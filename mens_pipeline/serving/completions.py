@@ -1,14 +1,17 @@
-"""Prepare a request for the queue; await, choose and cancel its completions together."""
+"""Prepare a request for the queue; await, choose and cancel its completions; format them for a client."""
 
 import asyncio
+import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import format_sse_event
 
 from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.evaluation.best_of import Candidate, Selector, choose_insert
@@ -24,22 +27,28 @@ from mens_pipeline.serving.generation import (
     GenerationResult,
     PendingCompletion,
     Piece,
+    PreparedRequest,
 )
 from mens_pipeline.serving.http import MOST_STOPS, MOST_STOPS_AT_CURSOR, RequestRefusedError, client_went_away
-from mens_pipeline.serving.queue import GenerationQueue, Limits
+from mens_pipeline.serving.queue import GenerationQueue, ServerLimits
 from mens_pipeline.serving.served_model import ServedModel
 
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
 _CANDIDATE_TOP_P: Final = 0.95
-"""The temperature and top_p of the candidates of best-of-n, unless a request sets them."""
+"""Sampling of the candidates of best-of-n, unless a request sets it."""
+
+_NOT_TAUGHT: Final = "the model was not trained for a suffix: it goes on from the prompt, to the line end"
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Values for what a request leaves out: `best_of` where one completion is asked for and draws may differ.
+    """Values for what a request leaves out.
 
-    `show_all` sends pieces at a cursor that the model is unsure of as well.
+    Attributes:
+        best_of: Used where one completion is asked for, and sampled.
+        names: Whether the constraint also rejects members that the type of a value does not have.
+        show_all: Whether to send pieces at a cursor that the model is unsure of.
     """
 
     syntax: Syntax
@@ -49,72 +58,61 @@ class Defaults:
 
 
 class RequestPreparer:
-    """Checks requests to one model, and fills in what they leave out."""
+    """Checks requests to one model, and decides what they leave open."""
 
-    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: Limits, defaults: Defaults) -> None:
+    def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: ServerLimits, defaults: Defaults) -> None:
         self._defaults = defaults
         self._served = served
         self._tokenizer = tokenizer
         self._limits = limits
         self._at_once = f"{limits.max_concurrent} written at once (--max-concurrent)"
 
-    async def prepare(self, request: GenerationRequest) -> GenerationRequest:
-        """Return the request with its prompt ids, limits and sampling filled in.
+    async def prepare(self, request: GenerationRequest) -> PreparedRequest:
+        """Tokenize a request, and decide its limits and sampling.
 
-        Without a system message the model gets the one of its training. Without a temperature it completes as when
-        it was evaluated: always the most likely token; where one of several completions is chosen, these are sampled.
+        Without a system message the model gets that of its training. Without a temperature it decodes greedily, as in
+        its evaluation; candidates of best-of-n are sampled.
 
         Raises:
-            RequestRefusedError: It names another model, the prompt is too long, or more is asked for than is allowed.
+            RequestRefusedError: It names another model, its prompt is too long, or it asks for more than is allowed.
         """
-        request = _find_cursor(request)
-        self._check(request)
-        turns = request.turns
-        if request.ids:
-            prompt = self._check_ids(request.ids)
-        elif request.text is not None and request.suffix is not None:
-            _refuse_long_program(request.text, request.suffix)
-            request, prompt = await run_in_threadpool(self._prepare_cursor, request, request.text, request.suffix)
-        elif request.text is not None:
-            prompt = await run_in_threadpool(encode_text, self._tokenizer, request.text)
-        else:
-            if turns[0].role != "system":
-                turns = (Turn("system", self._served.system_prompt), *turns)
-            prompt = await run_in_threadpool(encode_turns, self._tokenizer, turns)
-        best_of = self._best_of(request)
+        asked = _find_cursor(request)
+        self._check(asked)
+        warnings: list[str] = []
+        if asked.suffix is not None:
+            _refuse_long_program(asked)
+            if self._served.infill_order is None:
+                asked = _continue_line(asked)
+                warnings.append(_NOT_TAUGHT)
+        prompt = await run_in_threadpool(self._encode, asked)
+        best_of = self._count_candidates(asked)
         temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
-        max_tokens = self._limit_tokens(request, len(prompt))
-        syntax = _syntax_of(request, self._defaults.syntax)
-        return replace(
-            request,
+        max_tokens = self._limit_tokens(asked, len(prompt))
+        return PreparedRequest(
+            asked=asked,
             prompt=prompt,
-            best_of=best_of,
-            temperature=temperature if request.temperature is None else request.temperature,
-            top_p=top_p if request.top_p is None else request.top_p,
-            seed=secrets.randbits(_SEED_BITS) if request.seed is None else request.seed,
             max_tokens=max_tokens,
-            syntax=syntax,
-            names=self._defaults.names,
-            threshold=None if request.suffix is None or self._defaults.show_all else self._served.infill_threshold,
+            syntax=_choose_syntax(asked, self._defaults.syntax),
+            seed=secrets.randbits(_SEED_BITS) if asked.seed is None else asked.seed,
             deadline=time.monotonic() + self._limits.timeout,
-            warnings=(*request.warnings, *self._warnings(request, max_tokens)),
+            temperature=temperature if asked.temperature is None else asked.temperature,
+            top_p=top_p if asked.top_p is None else asked.top_p,
+            best_of=best_of,
+            names=self._defaults.names,
+            threshold=None if asked.suffix is None or self._defaults.show_all else self._served.infill_threshold,
+            warnings=(*warnings, *self._find_warnings(asked, max_tokens)),
         )
 
-    def _prepare_cursor(
-        self, request: GenerationRequest, text: str, suffix: str
-    ) -> tuple[GenerationRequest, tuple[int, ...]]:
-        """Return a request at a cursor with its prompt; a model that was never taught this goes on to the line end."""
+    def _encode(self, asked: GenerationRequest) -> tuple[int, ...]:
+        if asked.ids:
+            return self._check_ids(asked.ids)
+        if asked.text is None:
+            system = () if asked.turns[0].role == "system" else (Turn("system", self._served.system_prompt),)
+            return encode_turns(self._tokenizer, (*system, *asked.turns))
         window, order = self._served.infill_window, self._served.infill_order
-        if window is not None and order is not None:
-            return request, encode_infill_prompt(self._tokenizer, text, suffix, window, order)
-        stop = tuple(dict.fromkeys((*request.stop, "\n")))
-        said = (
-            *request.warnings,
-            "the model was not trained for a suffix: it goes on from the prompt, to the line end",
-        )
-        # A text without tokens is none to go on from.
-        prompt = encode_text(self._tokenizer, text or "\n")
-        return replace(request, suffix=None, stop=stop, best_of=None, warnings=said), prompt
+        if asked.suffix is None or window is None or order is None:
+            return encode_text(self._tokenizer, asked.text)
+        return encode_infill_prompt(self._tokenizer, asked.text, asked.suffix, window, order)
 
     def _check_ids(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         config = configuration_of(self._served.evaluated.base_path)
@@ -124,17 +122,16 @@ class RequestPreparer:
         return ids
 
     def check_name(self, name: str) -> None:
-        """Check that a request means the model that is served.
+        """Check that a request names the model that is served.
 
         Raises:
-            RequestRefusedError: It means another one.
+            RequestRefusedError: It names another one.
         """
         if name.removesuffix(":latest") not in self._served.names:
             message = f"The model `{name[:100]}` is not served here. Ask for {' or '.join(self._served.names)}."
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
 
-    def _best_of(self, request: GenerationRequest) -> int:
-        """Return the number of completions of which one is chosen."""
+    def _count_candidates(self, request: GenerationRequest) -> int:
         if request.best_of is None:
             is_single = request.num_completions == 1 and request.temperature != 0 and not request.continues_text
             return self._defaults.best_of if is_single else 1
@@ -168,8 +165,7 @@ class RequestPreparer:
             raise RequestRefusedError(400, message, param="messages", code="context_length_exceeded")
         return min(most if request.max_tokens is None else request.max_tokens, most, context - num_prompt)
 
-    def _warnings(self, request: GenerationRequest, room: int) -> Iterator[str]:
-        """Yield what is not done as the request asks, in words."""
+    def _find_warnings(self, request: GenerationRequest, room: int) -> Iterator[str]:
         limit = " (--max-new-tokens)" if room == self._limits.max_new_tokens else ""
         if request.max_tokens is not None and request.max_tokens > room:
             yield f"{request.limit_field} {request.max_tokens} is more than there is room for; it is {room}{limit}"
@@ -179,11 +175,11 @@ class RequestPreparer:
             yield f"ignored: {', '.join(request.ignored)}"
 
 
-def _syntax_of(request: GenerationRequest, default: Syntax) -> Syntax:
-    """Return whether the parser constrains a completion: never one whose beginning the client has.
+def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
+    """Choose whether the parser constrains a completion; it never does when the client has the beginning.
 
-    Where a free try would be written again under the parser, it is constrained from the first token: the likeliest ones
-    are the same up to where a free try leaves the syntax, they come at once, and the rest of that try is saved.
+    `fallback` constrains from the first token here: up to where a free completion leaves the syntax both are the same,
+    tokens are streamed at once, and no completion is computed twice.
     """
     if request.continues_text and request.suffix is None:
         return Syntax.FREE
@@ -192,17 +188,24 @@ def _syntax_of(request: GenerationRequest, default: Syntax) -> Syntax:
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:
-    """Return a request with the cursor that its text has between marks, if it has one."""
+    """Move a cursor between marks in the text to the fields `text` and `suffix`."""
     cursor = None if request.suffix or request.text is None else split_at_marks(request.text)
     if cursor is not None:
         request = replace(request, text=cursor[0], suffix=cursor[1])
     return request if request.suffix is None else replace(request, stop=request.stop[:MOST_STOPS_AT_CURSOR])
 
 
-def _refuse_long_program(text: str, suffix: str) -> None:
-    """Refuse a program that takes so long to parse that others would wait for it."""
-    if len(text) + len(suffix) > MAX_TEXT:
-        found = f"{len(text) + len(suffix)} characters stand around the cursor, and at most {MAX_TEXT} are parsed"
+def _continue_line(request: GenerationRequest) -> GenerationRequest:
+    """Drop the suffix, for a model that was not taught to complete at a cursor; it needs at least one token."""
+    stop = tuple(dict.fromkeys((*request.stop, "\n")))
+    return replace(request, text=request.text or "\n", suffix=None, stop=stop, best_of=None)
+
+
+def _refuse_long_program(request: GenerationRequest) -> None:
+    """Refuse a program that takes so long to parse that other requests would wait."""
+    num_characters = len(request.text or "") + len(request.suffix or "")
+    if num_characters > MAX_TEXT:
+        found = f"{num_characters} characters around the cursor, and {MAX_TEXT} are parsed"
         raise RequestRefusedError(400, f"suffix: {found}. Send less.", param="suffix", code="context_length_exceeded")
 
 
@@ -216,14 +219,14 @@ class Completions:
     def __init__(
         self,
         queue: GenerationQueue,
-        request: GenerationRequest,
+        request: PreparedRequest,
         selector: Selector,
         note: Callable[[GenerationRequest, GenerationResult], None],
     ) -> None:
         """Put them into the queue; `note` takes each result that the client gets.
 
         Raises:
-            RequestRefusedError: The model is not loaded, or too many wait already.
+            RequestRefusedError: The model is not loaded, or too many completions wait already.
         """
         loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
@@ -235,20 +238,20 @@ class Completions:
 
             return PendingCompletion(request, number, listen)
 
-        self._all = [new_completion(number) for number in range(max(request.num_completions, request.best_of or 1))]
+        self._all = [new_completion(number) for number in range(max(request.asked.num_completions, request.best_of))]
         queue.submit(self._all)
 
     async def events(self) -> AsyncIterator[tuple[int, Piece | GenerationResult]]:
-        """Yield each event of the completions with the completion's number, until all have ended.
+        """Yield each event with the number of its completion, until all have ended.
 
-        Of a completion that is chosen from several nothing comes before all of these have ended.
+        If one of several is chosen, its events come after all have ended.
 
         Raises:
-            RequestRefusedError: One of them fails; of those to choose from, all of them.
+            RequestRefusedError: A completion failed; of candidates, all of them.
         """
         if self._request.is_chosen:
             result = await self._choose()
-            self._note(self._request, result)
+            self._note(self._request.asked, result)
             yield 0, Piece(result.text, result.tokens)
             yield 0, result
             return
@@ -259,14 +262,14 @@ class Completions:
                 raise event.why
             if isinstance(event, GenerationResult):
                 num_open -= 1
-                self._note(self._request, event)
+                self._note(self._request.asked, event)
             yield number, event
 
     async def collect(self, request: Request) -> list[GenerationResult]:
         """Return the results, in the order of their numbers.
 
         Raises:
-            RequestRefusedError: One of the completions fails, or the client went away.
+            RequestRefusedError: A completion failed, or the client disconnected.
         """
 
         async def collect() -> list[GenerationResult]:
@@ -289,7 +292,7 @@ class Completions:
             self.cancel()
 
     def cancel(self) -> None:
-        """End what has not ended yet."""
+        """End the completions that have not ended yet."""
         for completion in self._all:
             completion.is_cancelled = True
 
@@ -308,17 +311,63 @@ class Completions:
         ordered = [results[number] for number in sorted(results)]
         candidates = [Candidate(result.text, result.likelihood or 0.0) for result in ordered]
         return replace(
-            ordered[await run_in_threadpool(self._place_of_best, candidates)],
+            ordered[await run_in_threadpool(self._find_best, candidates)],
             num_computed=sum(result.num_computed for result in ordered),
             prompt_seconds=max(result.prompt_seconds for result in ordered),
             seconds=max(result.seconds for result in ordered),
             best_of=len(ordered),
         )
 
-    def _place_of_best(self, candidates: Sequence[Candidate]) -> int:
-        """Return the place of the completion to send."""
-        request = self._request
-        if request.suffix is not None:
-            return choose_insert(request.text or "", request.suffix, candidates)
-        asked = request.turns[-1].text
-        return self._selector.choose(asked, Mode.SOURCE, candidates, request.deadline).place
+    def _find_best(self, candidates: Sequence[Candidate]) -> int:
+        asked = self._request.asked
+        if asked.suffix is not None:
+            return choose_insert(asked.text or "", asked.suffix, candidates)
+        return self._selector.choose(asked.turns[-1].text, Mode.SOURCE, candidates, self._request.deadline).place
+
+
+class ClientResponse(ABC):
+    """Formats the completions of one request for a client: as one document, or one for each event of a stream.
+
+    Attributes:
+        path: Decides the format of an error in a stream.
+    """
+
+    path: ClassVar[str]
+    media_type: ClassVar[str] = "text/event-stream"
+
+    @abstractmethod
+    def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
+        """Format the whole response; without results the client only announced its prompt."""
+
+    @abstractmethod
+    def format_event(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format an event of the completion of this number."""
+
+    def format_opening(self) -> Iterable[dict[str, Any]]:
+        """Format what precedes all events."""
+        return ()
+
+    def encode_end(self, _results: Sequence[GenerationResult]) -> Iterable[bytes]:
+        """Encode what follows the last event."""
+        return ()
+
+    @staticmethod
+    def encode(document: dict[str, Any]) -> bytes:
+        """Encode a document of a stream, by default as a server-sent event."""
+        return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
+
+    async def format_stream(self, completions: Completions) -> AsyncIterator[bytes]:
+        """Yield the response piece by piece; a failure ends it with an error document."""
+        results: list[GenerationResult] = []
+        for document in self.format_opening():
+            yield self.encode(document)
+        try:
+            async for number, event in completions.events():
+                if isinstance(event, GenerationResult):
+                    results.append(event)
+                yield self.encode(self.format_event(number, event))
+        except RequestRefusedError as error:
+            yield self.encode(error.document(self.path))
+            return
+        for line in self.encode_end(results):
+            yield line

@@ -1,10 +1,9 @@
-"""One request for completions from the edge to the queue, and what comes back: pieces of text, then a result."""
+"""A request for completions, from the client to the queue, and the pieces and results that come back."""
 
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import inf
 from typing import Any, Final, Literal
 
 from mens_pipeline.inference.generation import Syntax
@@ -16,35 +15,31 @@ class Withheld(StrEnum):
     """Reason to withhold a piece at a cursor."""
 
     DOES_NOT_STAND = "does_not_stand"
-    """The whole is no program with it."""
+    """The file does not parse with it."""
     UNSURE = "unsure"
     """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request for completions; `RequestPreparer.prepare` fills in the fields that the client leaves out (None).
+    """What a client asks for, in any format; None where it leaves the value to the server.
 
     Attributes:
-        model: What the client calls it; empty where it names none.
+        model: The name that the client uses; may be empty.
         turns: The conversation; empty where a text or its tokens are to be continued.
         text: The text to continue, in place of a conversation.
-        suffix: What stands behind the cursor that the text ends at; None where none was sent.
-        ids: Its tokens, where the client sent those.
+        suffix: Text after the cursor that `text` ends at.
+        ids: Tokens of the text, if the client sent tokens.
+        num_completions: 0: the client only announces a prompt.
         temperature: 0: always the most likely token.
         top_p: Share of probability that is sampled from.
-        stop: Texts that end a completion, and are no part of it.
+        stop: Texts that end a completion, and are not part of it.
         syntax: Whether the parser constrains the tokens.
-        best_of: Completions of which one is chosen.
-        num_likeliest: Most likely tokens to report at each position; None: no tokens are reported.
-        limit_field: What the client calls `max_tokens`, for messages.
-        ignored: Fields of the request that change nothing here.
-        id: By which clients report what became of it.
-        prompt: Tokens that the model reads; filled in.
-        names: Whether the constraint also refuses members that the type of a value does not have; filled in.
-        threshold: Mean log-probability of a token below which a piece at a cursor is withheld; filled in.
-        deadline: When all completions must have ended, on the monotonic clock; filled in.
-        warnings: Sentences on what is done in another way than the request says; filled in.
+        best_of: Completions to choose one from.
+        num_likeliest: Most likely tokens to report at each position; None: report no tokens.
+        limit_field: The client's name for `max_tokens`, for messages.
+        ignored: Fields of the request that have no effect here.
+        id: Names the request when a client reports what it accepted.
     """
 
     model: str
@@ -64,31 +59,54 @@ class GenerationRequest:
     limit_field: str = "max_tokens"
     ignored: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: secrets.token_hex(12))
-    prompt: tuple[int, ...] = ()
-    names: bool = False
-    threshold: float | None = None
-    deadline: float = inf
-    warnings: tuple[str, ...] = ()
 
     @property
     def continues_text(self) -> bool:
         """Whether a completion begins in the middle of a text of the client."""
         return self.text is not None or self.turns[-1].role == "assistant"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRequest:
+    """A request that can be queued: prompt, limits and sampling are decided.
+
+    Attributes:
+        asked: The request; its cursor is in `text` and `suffix`, without marks.
+        prompt: Tokens that the model reads.
+        max_tokens: Room for each completion.
+        names: Whether the constraint also rejects members that the type of a value does not have.
+        threshold: Mean log-probability of a token below which a piece at a cursor is withheld.
+        deadline: When all completions must have ended, on the monotonic clock.
+        warnings: Sentences on what is done differently than asked.
+    """
+
+    asked: GenerationRequest
+    prompt: tuple[int, ...]
+    max_tokens: int
+    syntax: Syntax
+    seed: int
+    deadline: float
+    temperature: float = 0.0
+    top_p: float = 1.0
+    best_of: int = 1
+    names: bool = False
+    threshold: float | None = None
+    warnings: tuple[str, ...] = ()
+
     @property
     def is_chosen(self) -> bool:
-        """Whether one of several completions is given."""
-        return self.best_of is not None and self.best_of > 1
+        """Whether one of several completions is sent."""
+        return self.best_of > 1
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ScoredToken:
     """A generated token, as the model scored it.
 
     Attributes:
-        text: What it decodes to alone; half a character is U+FFFD.
-        log_probability: Natural logarithm, at a temperature of 1 and before the parser constrains.
-        others: The most likely tokens at its position with their log-probabilities, most likely first.
+        text: The token decoded alone; half a character is U+FFFD.
+        log_probability: Natural logarithm, at temperature 1 and before the parser constrains.
+        others: Most likely tokens at its position with their log-probabilities, most likely first.
     """
 
     text: str
@@ -98,10 +116,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """More text of a completion; its tokens only where the request asks for them, perhaps tokens without text."""
+    """More text of a completion; with its tokens if the request asks for them, and then perhaps without text."""
 
     text: str
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[ScoredToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +127,21 @@ class GenerationResult:
     """A completion that has ended.
 
     Attributes:
-        text: The text of all its pieces.
+        text: The text of all pieces.
         reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
-        num_tokens: Tokens of what is sent, the end of the turn included.
-        num_computed: Tokens that were generated for it, those that are not sent among them.
-        prompt_seconds: From its start until its first token.
-        seconds: From its first token to its last.
+        num_tokens: Tokens that are sent, including the end of the turn.
+        num_computed: Tokens that were generated, including those that are not sent.
+        prompt_seconds: From the start to the first token.
+        seconds: From the first token to the last.
         is_constrained: Whether the parser constrained its tokens.
-        likelihood: Mean log-probability of its tokens; None where neither a choice nor a threshold asks for it.
-        best_of: Of how many completions it was chosen; the figures are then those of all of them.
-        withheld: Why its text is not sent; None where it is.
-        cut: Why it was ended from outside: it repeated itself, or time was over; None where it was not.
+        likelihood: Mean log-probability of its tokens; None if no choice or threshold needs it.
+        best_of: Number of completions it was chosen from; the figures then cover all of them.
+        withheld: Why its text is not sent; None if it is.
+        cut: Why the server ended it: it repeated itself, or time ran out.
     """
 
     text: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[ScoredToken, ...]
     reason: Literal["stop", "length"]
     num_tokens: int
     num_computed: int
@@ -137,7 +155,7 @@ class GenerationResult:
 
     @property
     def details(self) -> dict[str, Any]:
-        """Fields of no client's format: the decoding, how it was chosen, and why it was cut or is not sent."""
+        """Fields that no client's format has: decoding, number of candidates, why it was cut or withheld."""
         decoding = "constrained" if self.is_constrained else "free"
         chosen = {"best_of": self.best_of} if self.best_of > 1 else {}
         ended = {"withheld": self.withheld, "cut": self.cut}
@@ -156,29 +174,29 @@ Event = Piece | GenerationResult | Failed
 
 @dataclass(eq=False, slots=True)
 class PendingCompletion:
-    """One of the completions of a request, for the queue.
+    """One completion of a request, for the queue.
 
     Attributes:
         number: Its place in the request, from 0.
-        listen: Takes its events, in the thread of the queue; the last one is `GenerationResult` or `Failed`. Where a
-            piece may be withheld, none comes before it has ended.
+        listen: Receives its events in the thread of the queue; the last one is `GenerationResult` or `Failed`. If the
+            text may be withheld, no piece comes before the end.
         is_cancelled: Set when nobody waits for it any more.
     """
 
-    request: GenerationRequest
+    request: PreparedRequest
     number: int
     listen: Callable[[Event], None]
     is_cancelled: bool = False
 
 
 _REPLACEMENT: Final = "\ufffd"
-"""Decoders put it in place of bytes that are no character, or not yet."""
+"""Decoders put it in place of bytes that are not, or not yet, a character."""
 
 
 class TextStream:
-    """The text of one completion as it grows; all pieces together are what all tokens decode to.
+    """The text of one completion as it grows; the pieces joined are the decoded tokens.
 
-    The next `num_left_out` characters are left out: the client has them.
+    The next `num_left_out` characters are skipped, because the client has them.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str], *, num_left_out: int = 0) -> None:
@@ -193,30 +211,30 @@ class TextStream:
         self.is_stopped = False
 
     def feed(self, token: int) -> str:
-        """Add a token and return the text that it makes certain; empty when it makes none."""
+        """Add a token and return the text that is now certain, perhaps none."""
         self._tokens.append(token)
         text = self._window()
         certain = text.rstrip(_REPLACEMENT)
         piece, self._taken = certain[self._taken :], max(self._taken, len(certain))
         if certain == text:
             self._start, self._read, self._taken = self._read, len(self._tokens), 0
-        return self._unless_stopped(piece)
+        return self._cut_at_stop(piece)
 
     def end(self) -> str:
-        """Return what is left when the last token has come, half a character as U+FFFD."""
+        """Return the rest after the last token; half a character becomes U+FFFD."""
         if self.is_stopped:
             return ""
-        piece = self._unless_stopped(self._window()[self._taken :])
+        piece = self._cut_at_stop(self._window()[self._taken :])
         if not self.is_stopped:
             piece, self._held = piece + self._held, ""
         return piece
 
     def _window(self) -> str:
-        """Return the text of the unsettled tokens; what came before is decoded with them, as decoders may ask."""
+        """Return the text of the unsettled tokens, decoded together with those before: some decoders need them."""
         settled = self._decode(self._tokens[self._start : self._read])
         return self._decode(self._tokens[self._start :])[len(settled) :]
 
-    def _unless_stopped(self, piece: str) -> str:
+    def _cut_at_stop(self, piece: str) -> str:
         text = self._held + piece[self.num_left_out :]
         self.num_left_out = max(0, self.num_left_out - len(piece))
         places = [place for place in (text.find(stop) for stop in self._stop) if place >= 0]
@@ -229,6 +247,6 @@ class TextStream:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return how many characters at the end of a text may begin a stop text."""
+    """Return the number of characters at the end of a text that may begin a stop text."""
     longest = min(len(text), len(stop) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)

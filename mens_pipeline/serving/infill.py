@@ -1,23 +1,20 @@
 """Code at a cursor over HTTP: formats of llama.cpp (`/infill`, `/completion`) and Mistral (`/v1/fim/completions`).
 
-Editors send what stands before and behind the cursor; OpenAI's and Ollama's formats take it as `suffix`. A field that
-would change how a piece is drawn, and is not supported, is passed over and named in the warning header: an editor must
-not be refused for it.
+Editors send the text on both sides of the cursor; in OpenAI's and Ollama's formats the second is `suffix`. Unsupported
+fields are ignored and named in the warning header: an editor must not be refused for them.
 """
 
-import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from platform import machine
 from typing import Any, ClassVar, Final
 
-from fastapi.sse import format_sse_event
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from mens_pipeline.serving.completions import Completions
-from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece
-from mens_pipeline.serving.http import Listing, RequestRefusedError, fit_header
+from mens_pipeline.serving.completions import ClientResponse
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, PreparedRequest
+from mens_pipeline.serving.http import Listing, fit_header, list_stops
 from mens_pipeline.serving.openai import ChatResponse
 from mens_pipeline.serving.served_model import ServedModel
 
@@ -28,11 +25,11 @@ TABBY_HEALTH: Final = "/v1/health"
 FIM: Final = "/v1/fim/completions"
 
 _USUAL_TOKENS: Final = 128
-"""Most tokens of a piece where a request does not say."""
+"""Limit of a piece, unless a request sets one."""
 
 
 class _AtCursor(BaseModel):
-    """Fields that both formats share; what is not known is named as passed over."""
+    """Fields that both formats share."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
@@ -44,21 +41,25 @@ class _AtCursor(BaseModel):
     stream: bool | None = None
 
     _known: ClassVar[frozenset[str]] = frozenset()
-    """Fields that ask for what is done anyway."""
+    """Other fields that ask for what is done anyway."""
 
-    def to_generation(self, prefix: str, suffix: str, max_tokens: int | None) -> GenerationRequest:
-        """Return the request as the queue takes it."""
-        stops = (self.stop,) if isinstance(self.stop, str) else self.stop or ()
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the response comes piece by piece."""
+        return bool(self.stream)
+
+    def _to_generation(self, prefix: str, suffix: str, max_tokens: int | None) -> GenerationRequest:
         passed = {name for name, value in (self.model_extra or {}).items() if value is not None}
         return GenerationRequest(
             model=self.model,
+            num_completions=0 if max_tokens == 0 else 1,
             text=prefix,
             suffix=suffix,
             temperature=self.temperature,
             top_p=self.top_p,
             seed=None if self.seed is None or self.seed < 0 else self.seed,
             max_tokens=max_tokens if max_tokens is not None and max_tokens > 0 else _USUAL_TOKENS,
-            stop=tuple(text for text in stops if text),
+            stop=tuple(text for text in list_stops(self.stop) if text),
             ignored=fit_header(passed - self._known),
         )
 
@@ -73,24 +74,28 @@ class FimRequest(_AtCursor):
     @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return self.to_generation(self.prompt, self.suffix or "", self.max_tokens)
+        return self._to_generation(self.prompt, self.suffix or "", self.max_tokens or None)
+
+    def to_response(self, served: ServedModel, request: PreparedRequest) -> "FimResponse":
+        """Return the formatter of the response to it."""
+        return FimResponse(served, request)
 
 
 class FimResponse(ChatResponse):
     """The response in Mistral's format, which is that of a chat."""
 
-    _path, _prefix = FIM, "fim"
+    path, _prefix = FIM, "fim"
 
-    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
-        """Return a chunk as Mistral has it: the last one has a content as well, which clients rely on."""
-        chunk = super()._chunk(number, event)
-        return {**chunk, "delta": {"content": "", **chunk["delta"]}}
+    def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a chunk as Mistral does: the last one has a content as well, which clients rely on."""
+        choice = super()._format_delta(number, event)
+        return {**choice, "delta": {"content": "", **choice["delta"]}}
 
 
 class InfillRequest(_AtCursor):
-    """A request in llama.cpp's format: `prompt` is what stands before the cursor in its line.
+    """A request in llama.cpp's format: `prompt` is the line up to the cursor.
 
-    In `/completion` it is all, perhaps with what stands behind the cursor between marks.
+    In `/completion` it is the whole text, perhaps with marks around the text on both sides of the cursor.
     """
 
     _known = frozenset({"cache_prompt", "n_indent", "samplers", "id_slot", "api_key"})
@@ -98,33 +103,49 @@ class InfillRequest(_AtCursor):
     input_prefix: str = ""
     input_suffix: str = ""
     prompt: str = ""
-    n_predict: int | None = Field(default=None, description="0: read the prompt, for a request that comes later.")
+    n_predict: int | None = Field(default=None, description="0: only announce the prompt.")
     response_fields: Listing[str] | None = Field(default=None, description="Fields to respond with; `a/b` is b of a.")
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it; pieces of other files are not looked at."""
-        return self.to_generation(self.input_prefix + self.prompt, self.input_suffix, self.n_predict)
+        """The request as the queue takes it, without the pieces of other files."""
+        return self._to_generation(self.input_prefix + self.prompt, self.input_suffix, self.n_predict)
+
+    def to_response(self, served: ServedModel, request: PreparedRequest) -> "InfillResponse":
+        """Return the formatter of the response to it."""
+        return InfillResponse(served.name, request, self.response_fields)
 
 
-class InfillResponse:
-    """The response in llama.cpp's format."""
+_NOTHING: Final = GenerationResult("", (), "length", 0, 0, 0.0, 0.0, is_constrained=False)
 
-    def __init__(self, name: str, request: GenerationRequest, fields: Sequence[str] | None) -> None:
-        """Take the name of the model, the request with its prompt, and the fields that the client wants."""
+
+class InfillResponse(ClientResponse):
+    """The response in llama.cpp's format, with the fields that the client wants."""
+
+    path = INFILL
+
+    def __init__(self, name: str, request: PreparedRequest, fields: Sequence[str] | None) -> None:
         self._name = name
-        self._id = request.id
+        self._id = request.asked.id
         self._num_prompt = len(request.prompt)
         self._fields = fields
 
-    def format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
-        """Return an event of a stream, or with the result its last one or the whole response."""
+    def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
+        """Format the only completion, or an empty one for a client that announces its prompt."""
+        result = next(iter(results), _NOTHING)
+        return self._format(result.text, result)
+
+    def format_event(self, _number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a piece, or the last event, which has no text."""
+        return self._format(event.text, None) if isinstance(event, Piece) else self._format("", event)
+
+    def _format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
         document = {"content": text, "stop": result is not None, "model": self._name}
         if result is None:
             return document
         timings = {
-            **_timings("prompt", self._num_prompt, result.prompt_seconds),
-            **_timings("predicted", result.num_computed, result.seconds),
+            **_format_timings("prompt", self._num_prompt, result.prompt_seconds),
+            **_format_timings("predicted", result.num_computed, result.seconds),
         }
         whole = {
             **document,
@@ -141,21 +162,8 @@ class InfillResponse:
         flat = {**whole, **{f"timings/{name}": value for name, value in timings.items()}}
         return {name: flat[name] for name in self._fields if name in flat}
 
-    def format_nothing(self) -> dict[str, Any]:
-        """Return the response to a client that wants no tokens: it only announces what it will ask for."""
-        return self.format("", GenerationResult("", (), "length", 0, 0, 0.0, 0.0, is_constrained=False))
 
-    async def format_stream(self, completions: Completions) -> AsyncIterator[bytes]:
-        """Yield the response as server-sent events."""
-        try:
-            async for _, event in completions.events():
-                document = self.format(event.text, None) if isinstance(event, Piece) else self.format("", event)
-                yield format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
-        except RequestRefusedError as error:
-            yield format_sse_event(data_str=json.dumps(error.document(INFILL), ensure_ascii=False))
-
-
-def _timings(name: str, number: int, seconds: float) -> dict[str, float]:
+def _format_timings(name: str, number: int, seconds: float) -> dict[str, float]:
     return {
         f"{name}_n": number,
         f"{name}_ms": 1000 * seconds,
@@ -165,7 +173,7 @@ def _timings(name: str, number: int, seconds: float) -> dict[str, float]:
 
 
 def describe_server(served: ServedModel, num_slots: int) -> dict[str, Any]:
-    """Return what clients of llama.cpp ask a server about itself."""
+    """Return the properties that clients of llama.cpp read."""
     return {
         "default_generation_settings": {"n_ctx": served.max_context},
         "total_slots": num_slots,
@@ -174,7 +182,7 @@ def describe_server(served: ServedModel, num_slots: int) -> dict[str, Any]:
 
 
 def describe_health(served: ServedModel) -> dict[str, Any]:
-    """Return what plugins of Tabby ask a server first, and want whole; below version 0.9 they ask for nothing else."""
+    """Return the health document that plugins of Tabby read; below version 0.9 they read no other."""
     own = version("mens-pipeline")
     return {
         "model": served.name,

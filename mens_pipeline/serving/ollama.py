@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal
@@ -11,9 +11,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.models.base import template_in
 from mens_pipeline.models.chat import Turn, format_of
-from mens_pipeline.serving.completions import Completions
-from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece
-from mens_pipeline.serving.http import OLLAMA_PATHS, Lenient, Listing, RequestRefusedError, find_turn_errors
+from mens_pipeline.serving.completions import ClientResponse
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, PreparedRequest
+from mens_pipeline.serving.http import OLLAMA_PATHS, Lenient, Listing, find_turn_errors, list_stops
 from mens_pipeline.serving.served_model import ServedModel
 
 _NANOSECONDS: Final = 1e9
@@ -26,10 +26,10 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "think": (None, False),
     "tools": (None, []),
 }
-"""Parameters that are not supported, at the values that ask for nothing."""
+"""Unsupported parameters, at the values that ask for nothing."""
 
 _RAW: Final = "{{ .Prompt }}"
-"""The template of a prompt that is shown as it stands."""
+"""The template of a prompt that is shown unchanged."""
 
 _IGNORED: Final = frozenset(
     {
@@ -39,7 +39,7 @@ _IGNORED: Final = frozenset(
         *("use_mmap", "vocab_only"),
     }
 )
-"""Options of a machine, or of a way to draw tokens that is not supported; editors send them along."""
+"""Options of the machine, or of unsupported ways to sample; editors send them along."""
 
 
 class _Options(Lenient):
@@ -48,13 +48,14 @@ class _Options(Lenient):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None
-    num_predict: int | None = Field(default=None, description="Below 0: as many as there may be.")
+    num_predict: int | None = Field(default=None, description="Below 1: as many as possible.")
     stop: str | Listing[str] | None = None
-    ignored: tuple[str, ...] = Field(default=(), description="Options that were taken away; never what a client sends.")
+    ignored: tuple[str, ...] = Field(default=(), description="Options that were dropped; never sent by a client.")
 
 
-class _Request(Lenient):
+class _OllamaRequest(Lenient):
     idle = _IDLE
+    is_chat: ClassVar[bool]
 
     model: str = ""
     stream: bool | None = None
@@ -63,12 +64,15 @@ class _Request(Lenient):
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the completion comes piece by piece; as Ollama does, unless told otherwise."""
+        """Whether the response comes piece by piece, which is Ollama's default."""
         return self.stream is not False
+
+    def to_response(self, served: ServedModel, request: PreparedRequest) -> "OllamaResponse":
+        """Return the formatter of the response to it."""
+        return OllamaResponse(served, request, is_chat=self.is_chat)
 
     def _to_generation(self, turns: tuple[Turn, ...]) -> GenerationRequest:
         options = self.options or _Options()
-        stop = (options.stop,) if isinstance(options.stop, str) else options.stop or ()
         most = options.num_predict
         return GenerationRequest(
             model=self.model,
@@ -77,28 +81,29 @@ class _Request(Lenient):
             top_p=options.top_p,
             seed=options.seed,
             max_tokens=None if most is None or most < 1 else most,
-            stop=tuple(text for text in stop if text),
+            stop=tuple(text for text in list_stops(options.stop) if text),
             limit_field="num_predict",
             ignored=tuple(f"options.{name}" for name in options.ignored),
         )
 
 
-class GenerateRequest(_Request):
-    """A request and perhaps a system text."""
+class GenerateRequest(_OllamaRequest):
+    """A prompt, perhaps with a system text or a suffix."""
 
+    is_chat = False
     idle: ClassVar = {name: values for name, values in _IDLE.items() if name not in {"raw", "template"}}
     harmless: ClassVar = frozenset[str]()
 
     prompt: str
     system: str | None = None
-    suffix: str | None = Field(default=None, description="What stands behind the cursor that the prompt ends at.")
-    raw: bool | None = Field(default=None, description="Go on from the prompt, as it stands.")
-    template: str | None = Field(default=None, description="That of the prompt alone says the same.")
-    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
+    suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
+    raw: bool | None = Field(default=None, description="Continue the prompt unchanged.")
+    template: str | None = Field(default=None, description="The prompt alone means the same as `raw`.")
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were dropped; never sent by a client.")
 
     @classmethod
     def is_at_cursor(cls, values: Mapping[str, Any]) -> bool:
-        """Whether a suffix came along, or the prompt may have one between marks."""
+        """Return whether there is a suffix, or the prompt may hold one between marks."""
         return bool(values.get("suffix") or values.get("raw"))
 
     @model_validator(mode="after")
@@ -121,28 +126,33 @@ class GenerateRequest(_Request):
         return self._to_generation((*system, Turn("user", self.prompt)))
 
 
-class _Message(Lenient):
+class _OllamaMessage(Lenient):
     idle: ClassVar = {"images": (None, []), "tool_calls": (None, []), "thinking": (None, "")}
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class OllamaChatRequest(_Request):
+class OllamaChatRequest(_OllamaRequest):
     """A conversation."""
 
-    messages: Listing[_Message] = Field(min_length=1)
+    is_chat = True
+    messages: Listing[_OllamaMessage] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check_turns(self) -> "OllamaChatRequest":
-        if errors := find_turn_errors([Turn(message.role, message.content) for message in self.messages]):
+        if errors := find_turn_errors(self._turns):
             raise ValueError("; ".join(errors))
         return self
 
     @property
+    def _turns(self) -> tuple[Turn, ...]:
+        return tuple(Turn(message.role, message.content) for message in self.messages)
+
+    @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return self._to_generation(tuple(Turn(message.role, message.content) for message in self.messages))
+        return self._to_generation(self._turns)
 
 
 class ShowRequest(BaseModel):
@@ -153,27 +163,32 @@ class ShowRequest(BaseModel):
     model: str = Field(validation_alias=AliasChoices("model", "name"))
 
 
-class OllamaResponse:
-    """The response to one request."""
+class OllamaResponse(ClientResponse):
+    """A response, streamed as lines of JSON."""
 
-    def __init__(self, served: ServedModel, request: GenerationRequest, *, is_chat: bool) -> None:
+    path, media_type = OLLAMA_PATHS, "application/x-ndjson"
+
+    def __init__(self, served: ServedModel, request: PreparedRequest, *, is_chat: bool) -> None:
         self._name = served.name
-        self._id = request.id
+        self._id = request.asked.id
         self._num_prompt = len(request.prompt)
         self._is_chat = is_chat
         self._begun = time.monotonic()
 
-    async def format_stream(self, completions: Completions) -> AsyncIterator[bytes]:
-        """Yield the response as lines of JSON."""
-        try:
-            async for _, event in completions.events():
-                document = self.format(event.text, None) if isinstance(event, Piece) else self.format("", event)
-                yield _line(document)
-        except RequestRefusedError as error:
-            yield _line(error.document(OLLAMA_PATHS))
+    @staticmethod
+    def encode(document: dict[str, Any]) -> bytes:
+        """Encode a document as a line."""
+        return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
-    def format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
-        """Return a line of a stream, or with the result its last line or the whole response."""
+    def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
+        """Format the only completion."""
+        return self._format(results[0].text, results[0])
+
+    def format_event(self, _number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a piece, or the last line, which has no text."""
+        return self._format(event.text, None) if isinstance(event, Piece) else self._format("", event)
+
+    def _format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
         content: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
         text_field = content if self._is_chat else {"response": text}
         document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **text_field}
@@ -195,7 +210,7 @@ class OllamaResponse:
         }
 
 
-def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
+def format_tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
     """Return the entry of a model in Ollama's list of models."""
     full = f"{name}:latest"
     return {
@@ -216,13 +231,13 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
 
 
 def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
-    """Describe a model."""
-    listed = tag(served, served.name, num_bytes)
+    """Return the response to `/api/show`."""
+    listed = format_tag(served, served.name, num_bytes)
     family = served.architecture
     return {
         "modelfile": f"FROM {served.name}",
         "parameters": "temperature 0",
-        "template": _template(served),
+        "template": _format_template(served),
         "system": served.system_prompt,
         "details": listed["details"],
         "modified_at": listed["modified_at"],
@@ -235,15 +250,8 @@ def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
     }
 
 
-def _template(served: ServedModel) -> str:
-    """Return the chat template; clients know by `.Suffix` in it that the model completes at a cursor."""
+def _format_template(served: ServedModel) -> str:
+    """Format the chat template; `.Suffix` in it tells clients that the model completes at a cursor."""
     chat = format_of(template_in(served.evaluated.base_path)).template()
-    return (
-        chat
-        if served.infill_window is None
-        else f"{{{{- if .Suffix }}}}{{{{ .Prompt }}}}{{{{ .Suffix }}}}{{{{ end }}}}{chat}"
-    )
-
-
-def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    at_cursor = "{{- if .Suffix }}{{ .Prompt }}{{ .Suffix }}{{ end }}"
+    return chat if served.infill_window is None else at_cursor + chat

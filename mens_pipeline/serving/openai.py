@@ -1,28 +1,21 @@
 """OpenAI's format: requests for chats and text completions, their responses, whole or streamed, and the model list."""
 
-import json
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, Field, StrictInt, model_validator
 
 from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline.models.chat import Turn
-from mens_pipeline.serving.completions import Completions
-from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, Token
-from mens_pipeline.serving.http import (
-    STRICT,
-    Lenient,
-    Listing,
-    RequestRefusedError,
-    TextRequest,
-    find_turn_errors,
-    read_grammar,
-)
+from mens_pipeline.serving.completions import ClientResponse
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, PreparedRequest, ScoredToken
+from mens_pipeline.serving.http import MOST_STOPS, STRICT, Lenient, Listing, find_turn_errors, list_stops
 from mens_pipeline.serving.served_model import ServedModel
 
 CHATS: Final = "/v1/chat/completions"
@@ -30,7 +23,7 @@ COMPLETIONS: Final = "/v1/completions"
 
 MOST_IN_CHATS: Final = 20
 MOST_IN_TEXTS: Final = 5
-"""Likeliest tokens reported at a position at most, as OpenAI has it."""
+"""Most likely tokens that may be asked for at each position; OpenAI's limits."""
 
 _LEAST: Final = -9999.0
 """In place of minus infinity, which JSON cannot express."""
@@ -39,9 +32,9 @@ _HALF: Final = "\ufffd"
 Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
 
 _USUAL_TOKENS: Final = 16
-"""Most tokens of a completion where the request does not say; as OpenAI has it."""
+"""OpenAI's default for `max_tokens` of a text completion."""
 _TABBY_TOKENS: Final = 64
-"""As Tabby has it, whose plugins never say."""
+"""Tabby's default; its plugins never send one."""
 
 _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "frequency_penalty": (None, 0, 0.0),
@@ -49,7 +42,7 @@ _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
 }
-"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+"""Unsupported parameters, at the values that ask for nothing; clients send them along."""
 
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,
@@ -69,7 +62,7 @@ IGNORED: Final = frozenset(
         *("safety_identifier", "service_tier", "store", "user", "verbosity"),
     }
 )
-"""Parameters that change nothing of a completion here, whatever they say; editors send them along."""
+"""Parameters without effect on a completion here; editors send them along."""
 
 _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "annotations": (None, []),
@@ -79,7 +72,7 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "refusal": (None,),
     "tool_calls": (None, []),
 }
-"""Other fields of a message of this server, which a client may send back unchanged."""
+"""Fields of a message of this server, which a client may send back unchanged."""
 
 _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,
@@ -89,6 +82,115 @@ _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
+OURS: Final = "vox"
+"""The name of the grammar, in place of its text."""
+
+_GRAMMAR_FIELDS: Final = ("response_format", "structured_outputs", "guided_grammar", "grammar")
+_IDLE_FORMAT: Final = {"type": "text"}
+_ADVICE: Final = f'Send "{OURS}", or what `mens grammar` of this version prints.'
+
+
+def read_grammar(values: Any) -> Any:
+    """Turn the fields of a request that ask for a grammar into `decoding`.
+
+    vLLM calls the field `guided_grammar` or `structured_outputs`, llama.cpp `grammar`; `response_format` may be of type
+    `grammar`. Each takes the name or the whole text of the grammar.
+
+    Raises:
+        ValueError: They ask for another grammar or form of completion, or `decoding` contradicts them.
+    """
+    if not isinstance(values, dict):
+        return values
+    asked = {name: _find_grammar(name, values[name]) for name in _GRAMMAR_FIELDS if values.get(name) is not None}
+    kept = {name: value for name, value in values.items() if name not in _GRAMMAR_FIELDS}
+    for name, grammar in asked.items():
+        if grammar is not None and not (isinstance(grammar, str) and grammar.strip() in _own_grammars()):
+            raise ValueError(f"{name}: not the grammar of Vox, and this server knows no other. {_ADVICE}")
+    if any(grammar is not None for grammar in asked.values()):
+        if kept.get("decoding") == Syntax.FREE:
+            raise ValueError("decoding: free, and a grammar is asked for; leave one of them out")
+        return {**kept, "decoding": kept.get("decoding") or str(Syntax.CONSTRAINED)}
+    return kept
+
+
+def _find_grammar(name: str, value: Any) -> Any:
+    if name in {"guided_grammar", "grammar"}:
+        return value or None
+    if name == "response_format" and value == _IDLE_FORMAT:
+        return None
+    if name == "response_format" and (not isinstance(value, dict) or value.get("type") != "grammar"):
+        raise ValueError('response_format: answers are Vox programs; its type is "text" or "grammar"')
+    if not isinstance(value, dict) or value.keys() - {"type"} != {"grammar"}:
+        raise ValueError(f'{name}: besides "grammar" there is nothing to choose here. {_ADVICE}')
+    return value["grammar"]
+
+
+@cache
+def _own_grammars() -> frozenset[str]:
+    return frozenset((OURS, *(grammar_text(notation).strip() for notation in GrammarFormat)))
+
+
+class StreamOptions(Lenient):
+    """Options of a streamed response."""
+
+    idle: ClassVar = {"include_obfuscation": (None, False)}
+
+    include_usage: bool = False
+
+
+class TextRequest(Lenient):
+    """Fields that requests for chats and for text completions share."""
+
+    model: str = ""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    n: int | None = Field(default=None, ge=1)
+    seed: int | None = None
+    stop: str | Listing[str] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were dropped; never sent by a client.")
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the response comes piece by piece."""
+        return bool(self.stream)
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def _to_generation(self, **fields: Any) -> GenerationRequest:
+        return GenerationRequest(
+            model=self.model,
+            num_completions=self.n or 1,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            stop=list_stops(self.stop),
+            ignored=self.ignored,
+            **fields,
+        )
+
+    def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
+        errors: list[str] = []
+        if self.stream_options is not None and not self.stream:
+            errors.append("stream_options: only with stream")
+        stops = list_stops(self.stop)
+        if not all(stops) or len(stops) > MOST_STOPS:
+            errors.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
+        return errors
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        if errors := self.find_errors():
+            raise ValueError("; ".join(errors))
+        return self
+
+
 class _Text(BaseModel):
     model_config = STRICT
 
@@ -96,7 +198,7 @@ class _Text(BaseModel):
     text: str
 
 
-class _Message(Lenient):
+class _ChatMessage(Lenient):
     idle = _IDLE_IN_MESSAGES
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -113,7 +215,7 @@ class ChatRequest(TextRequest):
 
     idle, harmless = _IDLE, IGNORED
 
-    messages: Listing[_Message] = Field(min_length=1)
+    messages: Listing[_ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
         default=None, description="Ours: whether the parser constrains the tokens; `fallback` is `constrained`."
@@ -139,21 +241,18 @@ class ChatRequest(TextRequest):
     @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return GenerationRequest(
-            model=self.model,
+        return self._to_generation(
             turns=tuple(message.turn for message in self.messages),
-            num_completions=self.n or 1,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
             max_tokens=self.max_tokens or self.max_completion_tokens,
-            stop=self.stops,
             syntax=None if self.decoding is None else Syntax(self.decoding),
             best_of=self.best_of,
             limit_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
-            ignored=self.ignored,
             num_likeliest=(self.top_logprobs or 0) if self.logprobs else None,
         )
+
+    def to_response(self, served: ServedModel, request: PreparedRequest) -> "ChatResponse":
+        """Return the formatter of the response to it."""
+        return ChatResponse(served, request, has_usage=self.has_usage)
 
 
 class CompletionRequest(TextRequest):
@@ -164,14 +263,14 @@ class CompletionRequest(TextRequest):
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
         description="One text or the ids of its tokens, by itself or alone in a list."
     )
-    suffix: str | None = Field(default=None, description="What stands behind the cursor that the prompt ends at.")
+    suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
     best_of: int | None = Field(default=None, ge=1, description="With a suffix: pieces of which one is chosen.")
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")
     @classmethod
     def _read_segments(cls, values: Any) -> Any:
-        """Take a request of Tabby's plugins, which send both sides of the cursor as `segments` to the same path."""
+        """Accept a request of Tabby's plugins, which send both sides of the cursor as `segments` to the same path."""
         segments = values.get("segments") if isinstance(values, dict) else None
         if not isinstance(segments, dict):
             return values
@@ -181,7 +280,7 @@ class CompletionRequest(TextRequest):
 
     @classmethod
     def is_at_cursor(cls, values: Mapping[str, Any]) -> bool:
-        """Whether a suffix came along."""
+        """Return whether there is a suffix."""
         return bool(values.get("suffix"))
 
     def find_errors(self) -> list[str]:
@@ -197,13 +296,13 @@ class CompletionRequest(TextRequest):
 
     @property
     def text(self) -> str:
-        """Text to be continued; empty where its ids were sent."""
+        """Text to continue; empty if its ids were sent."""
         found = self.prompt if isinstance(self.prompt, str) else next(iter(self.prompt), "")
         return found if isinstance(found, str) else ""
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Tokens to be continued; none where they were sent as a text."""
+        """Tokens to continue; none if a text was sent."""
         first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
         found = self.prompt if isinstance(first, int) else first
         return tuple(token for token in found if isinstance(token, int))
@@ -211,78 +310,63 @@ class CompletionRequest(TextRequest):
     @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return GenerationRequest(
-            model=self.model,
+        return self._to_generation(
             text=self.text,
             suffix=self.suffix or None,
             ids=self.ids,
-            num_completions=self.n or 1,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
             max_tokens=self.max_tokens or _USUAL_TOKENS,
-            stop=self.stops,
             best_of=self.best_of,
-            ignored=self.ignored,
             num_likeliest=self.logprobs,
         )
 
+    def to_response(self, served: ServedModel, request: PreparedRequest) -> "CompletionResponse":
+        """Return the formatter of the response to it."""
+        return CompletionResponse(served, request, has_usage=self.has_usage)
 
-class _Response(ABC):
-    """The response to one request, as one document or as server-sent events."""
 
-    _path: ClassVar[str]
+class _Response(ClientResponse):
     _prefix: ClassVar[str]
     _kind: ClassVar[str]
     _kind_of_chunk: ClassVar[str]
     _open_usage: ClassVar[dict[str, None]] = {}
-    """Fields of each chunk before the last one, where the client asked for the usage."""
+    """Fields of each chunk before the last one, if the client asked for the usage."""
 
-    def __init__(self, served: ServedModel, request: GenerationRequest) -> None:
+    def __init__(self, served: ServedModel, request: PreparedRequest, *, has_usage: bool = False) -> None:
         self._request = request
+        self._has_usage = has_usage
         self._head = {
-            "id": f"{self._prefix}-{request.id}",
+            "id": f"{self._prefix}-{request.asked.id}",
             "created": int(time.time()),
             "model": served.name,
             "system_fingerprint": served.fingerprint,
         }
 
     @abstractmethod
-    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
-        """Return a whole completion."""
+    def _format_choice(self, number: int, result: GenerationResult) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
-        """Return the choice of a chunk for an event of a completion."""
-
-    def _openings(self) -> Iterable[dict[str, Any]]:
-        """Return the choices of chunks that come before any text; only chats have some."""
-        return ()
+    def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format the choice of a chunk."""
 
     def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
-        """Return the whole response as one document."""
-        choices = [self._choice(number, result) for number, result in enumerate(results)]
-        return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage(results)}
+        """Format all choices, with the usage."""
+        choices = [self._format_choice(number, result) for number, result in enumerate(results)]
+        return {**self._head, "object": self._kind, "choices": choices, "usage": self._count_usage(results)}
 
-    async def format_stream(self, completions: Completions, *, has_usage: bool) -> AsyncIterator[bytes]:
-        """Yield the response as server-sent events."""
-        head = {**self._head, "object": self._kind_of_chunk}
-        extra = self._open_usage if has_usage else {}
-        results = list[GenerationResult]()
-        for choice in self._openings():
-            yield _format_event({**head, "choices": [choice], **extra})
-        try:
-            async for number, event in completions.events():
-                results += [event] if isinstance(event, GenerationResult) else []
-                yield _format_event({**head, "choices": [self._chunk(number, event)], **extra})
-        except RequestRefusedError as error:
-            yield _format_event(error.document(self._path))
-            return
-        if has_usage:
-            yield _format_event({**head, "choices": [], "usage": self._usage(results)})
+    def format_event(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a chunk with one choice."""
+        return self._format_chunk([self._format_delta(number, event)], self._open_usage if self._has_usage else {})
+
+    def encode_end(self, results: Sequence[GenerationResult]) -> Iterable[bytes]:
+        """Encode the usage, if asked for, and the mark of the end."""
+        if self._has_usage:
+            yield self.encode(self._format_chunk([], {"usage": self._count_usage(results)}))
         yield format_sse_event(data_str="[DONE]")
 
-    def _usage(self, results: Sequence[GenerationResult]) -> dict[str, int]:
+    def _format_chunk(self, choices: list[dict[str, Any]], extra: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._head, "object": self._kind_of_chunk, "choices": choices, **extra}
+
+    def _count_usage(self, results: Sequence[GenerationResult]) -> dict[str, int]:
         read, sent = len(self._request.prompt), sum(result.num_tokens for result in results)
         computed = sum(result.num_computed for result in results)
         usage = {"prompt_tokens": read, "completion_tokens": sent, "total_tokens": read + sent}
@@ -292,67 +376,62 @@ class _Response(ABC):
 class ChatResponse(_Response):
     """The response to a request for chat completions."""
 
-    _path, _prefix = CHATS, "chatcmpl"
+    path, _prefix = CHATS, "chatcmpl"
     _kind, _kind_of_chunk = "chat.completion", "chat.completion.chunk"
     _open_usage: ClassVar = {"usage": None}
 
-    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
-        message = {"role": "assistant", "content": result.text, "refusal": None}
-        return {"index": number, "message": message, **self._end(result.tokens, result)}
-
-    def _openings(self) -> Iterable[dict[str, Any]]:
+    def format_opening(self) -> Iterable[dict[str, Any]]:
+        """Format the role of each completion."""
         delta = {"role": "assistant", "content": ""}
-        numbers = range(self._request.num_completions)
-        return ({"index": number, "delta": delta, **self._end(None, None)} for number in numbers)
+        extra = self._open_usage if self._has_usage else {}
+        for number in range(self._request.asked.num_completions):
+            yield self._format_chunk([{"index": number, "delta": delta, **self._format_end(None, None)}], extra)
 
-    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+    def _format_choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
+        message = {"role": "assistant", "content": result.text, "refusal": None}
+        return {"index": number, "message": message, **self._format_end(result.tokens, result)}
+
+    def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
         if isinstance(event, GenerationResult):
-            return {"index": number, "delta": {}, **self._end(None, event)}
-        return {"index": number, "delta": {"content": event.text}, **self._end(event.tokens or None, None)}
+            return {"index": number, "delta": {}, **self._format_end(None, event)}
+        return {"index": number, "delta": {"content": event.text}, **self._format_end(event.tokens or None, None)}
 
-    def _end(self, tokens: Sequence[Token] | None, result: GenerationResult | None) -> dict[str, Any]:
-        """Return tokens and end; what `GenerationResult.details` holds is not part of OpenAI's format."""
-        has_tokens = self._request.num_likeliest is not None and tokens is not None
+    def _format_end(self, tokens: Sequence[ScoredToken] | None, result: GenerationResult | None) -> dict[str, Any]:
+        has_tokens = self._request.asked.num_likeliest is not None and tokens is not None
         end: dict[str, Any] = {
             "logprobs": format_chat_tokens(tokens or ()) if has_tokens else None,
             "finish_reason": None,
         }
-        if result is None:
-            return end
-        return {**end, "finish_reason": result.reason, **result.details}
+        return end if result is None else {**end, "finish_reason": result.reason, **result.details}
 
 
 class CompletionResponse(_Response):
     """The response to a request for text completions."""
 
-    _path, _prefix = COMPLETIONS, "cmpl"
+    path, _prefix = COMPLETIONS, "cmpl"
     _kind = _kind_of_chunk = "text_completion"
 
-    def __init__(self, served: ServedModel, request: GenerationRequest) -> None:
-        super().__init__(served, request)
+    def __init__(self, served: ServedModel, request: PreparedRequest, *, has_usage: bool = False) -> None:
+        super().__init__(served, request, has_usage=has_usage)
         self._offsets = Counter[int]()
 
-    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
-        return {**self._format_choice(number, result.text, result.tokens, result.reason), **result.details}
+    def _format_choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
+        return {**self._format_text(number, result.text, result.tokens, result.reason), **result.details}
 
-    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+    def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
         if isinstance(event, GenerationResult):
-            return {**self._format_choice(number, "", (), event.reason), **event.details}
-        choice = self._format_choice(number, event.text, event.tokens, None)
+            return {**self._format_text(number, "", (), event.reason), **event.details}
+        choice = self._format_text(number, event.text, event.tokens, None)
         self._offsets[number] += sum(len(token.text) for token in event.tokens)
         return choice
 
-    def _format_choice(self, number: int, text: str, tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
-        has_tokens = self._request.num_likeliest is not None and (tokens or text)
+    def _format_text(self, number: int, text: str, tokens: Sequence[ScoredToken], reason: str | None) -> dict[str, Any]:
+        has_tokens = self._request.asked.num_likeliest is not None and (tokens or text)
         logprobs = format_text_tokens(tokens, self._offsets[number]) if has_tokens else None
         return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
 
-def _format_event(document: dict[str, Any]) -> bytes:
-    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
-
-
-def format_chat_tokens(tokens: Sequence[Token]) -> dict[str, Any]:
+def format_chat_tokens(tokens: Sequence[ScoredToken]) -> dict[str, Any]:
     """Format tokens as chats have them."""
     described = [
         (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
@@ -360,27 +439,27 @@ def format_chat_tokens(tokens: Sequence[Token]) -> dict[str, Any]:
     return {"content": [{**token, "top_logprobs": others} for token, others in described], "refusal": None}
 
 
-def format_text_tokens(tokens: Sequence[Token], offset: int) -> dict[str, Any]:
-    """Format tokens as text completions have them; `offset` characters of the completion come before."""
+def format_text_tokens(tokens: Sequence[ScoredToken], offset: int) -> dict[str, Any]:
+    """Format tokens as text completions have them, after `offset` characters of the completion."""
     ends = [offset]
     for token in tokens:
         ends.append(ends[-1] + len(token.text))
     return {
         "tokens": [token.text for token in tokens],
-        "token_logprobs": [_number(token.log_probability) for token in tokens],
-        # Halves of characters look alike; the likelier one, which comes first, is told.
-        "top_logprobs": [{text: _number(value) for text, value in reversed(token.others)} for token in tokens],
+        "token_logprobs": [_to_finite(token.log_probability) for token in tokens],
+        # Halves of characters share a text; the likelier one, which comes first, must win.
+        "top_logprobs": [{text: _to_finite(value) for text, value in reversed(token.others)} for token in tokens],
         "text_offset": ends[:-1],
     }
 
 
 def _format_token(text: str, log_probability: float) -> dict[str, Any]:
-    # The bytes of half a character are not known from its text.
+    # The text of half a character does not tell its bytes.
     known = None if _HALF in text else list(text.encode())
-    return {"token": text, "logprob": _number(log_probability), "bytes": known}
+    return {"token": text, "logprob": _to_finite(log_probability), "bytes": known}
 
 
-def _number(log_probability: float) -> float:
+def _to_finite(log_probability: float) -> float:
     return max(log_probability, _LEAST)
 
 

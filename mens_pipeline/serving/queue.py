@@ -1,4 +1,4 @@
-"""The queue of completions and the thread that generates them, some at once; cancelled and late ones are dropped."""
+"""The queue of completions, and the thread that generates several at once; cancelled and late ones are dropped."""
 
 import threading
 import time
@@ -9,21 +9,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mens_pipeline.errors import MensError
+from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.engine import Engine
-from mens_pipeline.inference.insert_constraint import stands_at_cursor
-from mens_pipeline.serving.generation import (
-    Failed,
-    GenerationResult,
-    PendingCompletion,
-    Piece,
-    Withheld,
-)
+from mens_pipeline.serving.generation import Failed, GenerationResult, PendingCompletion, Piece, Withheld
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.slot import ServedSlot, new_slot
 
 _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
-"""Tokens of a prompt that are read at once; longer ones let others go on in between."""
+"""Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions go on."""
 _FIRST_GUESS_SECONDS: Final = 5.0
 _NEWEST: Final = 0.2
 """The weight of the newest completion in the mean of their seconds."""
@@ -40,25 +34,25 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that can generate, in evaluation mode; any of the ids of `stop` ends a turn."""
+    """A loaded model in evaluation mode; each id in `stop` ends a turn."""
 
     model: Any
     stop: frozenset[int]
     tokenizer: Any
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Decode some tokens to text; control tokens among them have none."""
+        """Decode tokens to text, without control tokens."""
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
     def new_engine(self, num_slots: int) -> Engine[ServedSlot]:
-        """Return an engine that writes so many completions at once, or fewer."""
+        """Return an engine for `num_slots` completions at once, or fewer."""
         return Engine[ServedSlot](self.model, self.stop, num_slots, piece=_PIECE)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a server; its timeout is in seconds, from a request to its last token."""
+class ServerLimits:
+    """Limits of a server; `timeout` is in seconds, from a request to its last token."""
 
     max_concurrent: int
     max_request_bytes: int
@@ -73,11 +67,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """Counters of completions that ended in an engine: tokens of prompts, sent and computed, and how they ended.
-
-    Attributes:
-        ended: Decoding (`free`, `constrained`) and reason (`stop`, `length`) -> completions.
-    """
+    """Counters of ended completions; `ended` counts them by decoding (`free`, `constrained`) and reason."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -85,7 +75,7 @@ class Totals:
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, num_prompt: int, result: GenerationResult) -> None:
-        """Count a completion."""
+        """Count a completion, with the tokens of its prompt."""
         self.prompt_tokens += num_prompt
         self.completion_tokens += result.num_tokens
         self.computed_tokens += result.num_computed
@@ -93,10 +83,10 @@ class Totals:
 
 
 class GenerationQueue:
-    """Generates completions in a thread of its own, in the order in which they are submitted."""
+    """Generates completions in a thread of its own, in the order of submission."""
 
-    def __init__(self, load: Callable[[], Loaded], limits: Limits, changed: Callable[[State], None]) -> None:
-        """Prepare the thread, in which `load` and, with each new state, `changed` are called; nothing is loaded yet."""
+    def __init__(self, load: Callable[[], Loaded], limits: ServerLimits, changed: Callable[[State], None]) -> None:
+        """Prepare the thread; it calls `load` when it starts, and `changed` with each new state."""
         self.failure: str | None = None
         self.totals = Totals()
         self.state = State.LOADING
@@ -116,11 +106,10 @@ class GenerationQueue:
         self._thread.start()
 
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
-        """Put completions into the queue, all or none of them.
+        """Put all completions into the queue, or none.
 
         Raises:
-            RequestRefusedError: The model is not there, too many wait already, or those that wait take longer than a
-                request may.
+            RequestRefusedError: The model is not loaded, too many completions wait, or they would wait too long.
         """
         with self._wake:
             if self.state is not State.READY:
@@ -137,12 +126,12 @@ class GenerationQueue:
             self._wake.notify()
 
     def count(self) -> tuple[int, int]:
-        """Return how many completions wait, and how many are being written."""
+        """Return the number of completions that wait, and that are being generated."""
         with self._wake:
             return len(self._waiting), len(self._running)
 
     def stop(self, within: float) -> None:
-        """Take no more, and end within so many seconds, in which running completions may go on."""
+        """Accept no more completions, and end after `within` seconds at the latest."""
         with self._wake:
             self._stop_at = min(self._stop_at, time.monotonic() + within)
             if self.state is not State.ENDED:
@@ -161,7 +150,7 @@ class GenerationQueue:
         finally:
             with self._wake:
                 if self.failure is None and self.state is not State.STOPPING:
-                    self.failure = "The thread that writes completions has died; its error stands above."
+                    self.failure = "The thread that writes completions has died; its error is above."
                 self.state = State.ENDED
                 left = [*self._waiting, *(slot.completion for slot in self._running)]
                 self._waiting, self._running = deque(), []
@@ -180,7 +169,7 @@ class GenerationQueue:
         while self._admit(engine, loaded):
             try:
                 engine.step()
-            except RuntimeError as error:  # memory that does not suffice, in most cases
+            except RuntimeError as error:  # out of memory, in most cases
                 engine.clear()
                 self._fail(error)
             for slot in [slot for slot in self._running if slot.end is not None]:
@@ -188,7 +177,7 @@ class GenerationQueue:
                 self._finish(slot)
 
     def _admit(self, engine: Engine[ServedSlot], loaded: Loaded) -> bool:
-        """Move completions that wait into free slots, or wait for some; return False when it is time to end."""
+        """Move waiting completions into free slots, and wait if there are none; return False at the end."""
         with self._wake:
             while not (self._waiting or self._running):
                 if self.state is State.STOPPING:
@@ -212,16 +201,16 @@ class GenerationQueue:
         return True
 
     def _finish(self, slot: ServedSlot) -> None:
-        """Tell the client how a completion ended."""
         if slot.end not in {"stop", "length", "late"}:
             return
-        request, result = slot.completion.request, slot.to_result()
+        result, threshold = slot.to_result(), slot.completion.request.threshold
         if result is None:
             slot.completion.listen(self._lateness())
             return
         if slot.is_held:
-            stands = not slot.has_to_stand or stands_at_cursor(request.text or "", result.text, request.suffix or "")
-            if withheld := _reason_against(result, request.threshold, stands=stands):
+            asked = slot.completion.request.asked
+            stands = not slot.has_to_stand or stands_at_cursor(asked.text or "", result.text, asked.suffix or "")
+            if withheld := _find_reason(result, threshold, stands=stands):
                 result = replace(result, text="", tokens=(), num_tokens=0, withheld=withheld)
             slot.completion.listen(Piece(result.text, result.tokens))
         weight = _NEWEST if self.totals.ended else 1.0
@@ -230,7 +219,6 @@ class GenerationQueue:
         slot.completion.listen(result)
 
     def _fail(self, error: RuntimeError) -> None:
-        """End the completions that the model cannot go on with."""
         why = RequestRefusedError(500, f"The model could not go on: {str(error)[:300]}.", code="generation_failed")
         failed = [slot for slot in self._running if slot.end is None]
         self._running = [slot for slot in self._running if slot.end is not None]
@@ -240,16 +228,15 @@ class GenerationQueue:
     def _lateness(self) -> Failed:
         advice = "Ask for fewer tokens, or serve with a longer --timeout."
         message = f"No whole completion within {self._limits.timeout:g} seconds. {advice}"
-        # A client that repeats the request by itself would wait as long again.
+        # A client that retries by itself would wait as long again.
         return Failed(RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"}))
 
 
-def _not_ready(what: str) -> RequestRefusedError:
-    return RequestRefusedError(503, f"The server {what}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
+def _not_ready(why: str) -> RequestRefusedError:
+    return RequestRefusedError(503, f"The server {why}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
-def _reason_against(result: GenerationResult, threshold: float | None, *, stands: bool) -> Withheld | None:
-    """Return why a piece at a cursor is not sent; None where it is."""
+def _find_reason(result: GenerationResult, threshold: float | None, *, stands: bool) -> Withheld | None:
     if not stands:
         return Withheld.DOES_NOT_STAND
     is_unsure = threshold is not None and result.likelihood is not None and result.likelihood < threshold

@@ -1,4 +1,4 @@
-"""The model to serve: the champion, the adapter of a run, or a merged model; checked before anything is loaded."""
+"""The model to serve: the champion, a candidate, the adapter of a run, or a merged model; checked before loading."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,14 +25,14 @@ from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import read_results, receipt_in
-from mens_pipeline.scratch.merge import is_scratch_model
+from mens_pipeline.scratch.run import is_scratch_model
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer, fits_dense
 
 ALIAS: Final = "mens"
-"""A name of every model that is served, so that clients need not change when another adapter is promoted."""
+"""A name of every served model, so that clients need not change when another adapter is promoted."""
 
 _SHOWN: Final = 12
 _SAID: Final = {
@@ -44,17 +44,17 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that may be loaded.
+    """A model that passed all checks.
 
     Attributes:
-        sha256: Of what was trained: the adapter, or all of a merged model, hexadecimal.
-        system_prompt: What it is told when a request says nothing else.
-        max_context: Tokens that it can hold, prompt and completion together.
-        candidate: What its gate said, of an adapter that was not promoted; every response says it.
-        infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None where no
-            evaluation says one.
-        infill_window: Tokens around a cursor that it is shown; None for a model that was not taught to complete there.
-        infill_order: Which side of a cursor it is shown first, as in its training; None with the window.
+        sha256: Of the adapter, or of all files of a merged model, hexadecimal.
+        system_prompt: Used unless a request has another one.
+        max_context: Tokens of prompt and completion together.
+        candidate: Verdict on an adapter that was not promoted; every response has it.
+        infill_window: Tokens around a cursor that it is shown; None if it was not taught to complete there.
+        infill_order: The side of a cursor that it is shown first; None with the window.
+        infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None if no
+            evaluation calibrated it.
     """
 
     name: str
@@ -72,20 +72,20 @@ class ServedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that requests may call it by."""
+        """Names that requests may use."""
         return tuple(dict.fromkeys((self.name, ALIAS)))
 
     @property
     def fingerprint(self) -> str:
-        """Short digest of everything that decides the completions."""
+        """Short digest of the weights."""
         return f"fp_{self.sha256[:_SHOWN]}"
 
 
 def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
-    """Return the adapter that is in use, as a model to serve.
+    """Find the adapter in use.
 
     Raises:
-        RefusedError: There is none, it has changed since its promotion or is not signed, or its base is gone.
+        RefusedError: There is none, it changed since its promotion, it is not signed, or its base is gone.
     """
     champion = champion_of(store)
     if champion is None:
@@ -103,10 +103,10 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
 
 
 def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
-    """Return the adapter that was evaluated last, promoted or not, as a model to serve.
+    """Find the adapter that was evaluated last, promoted or not.
 
     Raises:
-        RefusedError: None was evaluated, it has changed since, its verdict is not signed, or its base is gone.
+        RefusedError: None was evaluated, it changed since, its verdict is not signed, or its base is gone.
     """
     gate = store.latest(Kind.BENCHMARK_GATE)
     refs = [parent for parent in gate.parents if parent.kind == Kind.QLORA_ADAPTER] if gate is not None else []
@@ -122,12 +122,12 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
 
 
 def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = None) -> ServedModel:
-    """Return an adapter on its base, as a model to serve.
+    """Check an adapter and its base.
 
-    The results of its evaluation, beside it unless another folder is named, say when it is to be silent at a cursor.
+    The results of its evaluation, in its folder unless another is given, hold its threshold at a cursor.
 
     Raises:
-        RefusedError: The adapter is not what training writes, or its base is gone or is another one.
+        RefusedError: The adapter was not written by training, or its base is gone or another one.
     """
     manifest, base = adapter.manifest, adapter.manifest.base_model
     evaluated = evaluated_model("adapter", adapter, device)
@@ -144,12 +144,11 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
         num_parameters=base.num_parameters,
         infill_window=manifest.recipe.infill_window if manifest.is_taught else None,
         infill_order=manifest.infill_order if manifest.is_taught else None,
-        infill_threshold=_threshold_in(evaluation or adapter.path, adapter.digest),
+        infill_threshold=_read_threshold(evaluation or adapter.path, adapter.digest),
     )
 
 
-def _threshold_in(folder: Path, adapter_sha256: str) -> float | None:
-    """Return the threshold that an evaluation calibrated for an adapter; None where there is none of this adapter."""
+def _read_threshold(folder: Path, adapter_sha256: str) -> float | None:
     results = read_results(folder / RESULTS)
     if results is None or results.subject.adapter_sha256 != adapter_sha256 or results.infill is None:
         return None
@@ -163,12 +162,12 @@ def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
 
 
 def merged_model(folder: Path, device: Device) -> ServedModel:
-    """Return a plain folder of Hugging Face, with weights as safetensors, as a model to serve.
+    """Check a plain folder of Hugging Face with safetensors.
 
-    Its chat template is compared with ours, and never rendered: prompts are made here, as in training.
+    Its chat template is compared with ours and never rendered: prompts are built here, as in training.
 
     Raises:
-        RefusedError: It lacks a file, would run code of its own, or was trained on another form of conversations.
+        RefusedError: It lacks a file, would run its own code, or was trained with another chat template.
     """
     path = folder.resolve()
     architecture, sha256, num_parameters = _describe(path)
@@ -178,7 +177,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     is_plain = template == format_of(template).template()
     system_prompt = SYSTEM_PROMPT if is_plain else find_system_prompt(template or "")
     if system_prompt is None:
-        advice = "Serve a model that `mens merge` wrote; this server shows every model the form that ours learn."
+        advice = "Serve a model that `mens merge` wrote; this server builds prompts as in our training."
         raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
     return ServedModel(
         name=path.name,
@@ -201,9 +200,9 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
 
 
 def _describe(path: Path) -> tuple[str, str, int]:
-    """Return architecture, digest and number of parameters of a model.
+    """Return architecture, digest and number of parameters.
 
-    One that was made from scratch is no base to train on. With an adapter in its folder, another would be loaded.
+    `describe_base` refuses models from scratch, as bases; with an adapter in the folder, transformers loads another.
     """
     if is_scratch_model(path) and not (path / CONFIGURATION).exists():
         refuse_missing(path)
@@ -216,7 +215,7 @@ def _describe(path: Path) -> tuple[str, str, int]:
 def _max_context(path: Path) -> int:
     config = configuration_of(path)
     text = config.get("text_config", config)
-    length = text.get("max_position_embeddings", text.get("n_positions"))  # a GPT-2 says the latter
+    length = text.get("max_position_embeddings", text.get("n_positions"))  # of GPT-2
     if type(length) is not int or length < 1:
         advice = "Choose a model of another family."
         raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")

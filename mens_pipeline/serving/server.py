@@ -1,4 +1,4 @@
-"""The server: load the model, listen at an address, and end by signals."""
+"""The server: loads the model, listens at an address, and ends on a signal."""
 
 import asyncio
 import ipaddress
@@ -16,15 +16,16 @@ from pydantic import SecretStr
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.serving.access import LOCAL_NAMES, Access
 from mens_pipeline.serving.application import application
 from mens_pipeline.serving.completions import Defaults
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access, BoundedConnection, limit_error_log
-from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
+from mens_pipeline.serving.connections import BoundedConnection, limit_error_log
+from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline.serving.served_model import ServedModel
 
 
 def load(served: ServedModel, max_concurrent: int) -> Loaded:
-    """Load a model as for its evaluation, to write at most so many completions at once.
+    """Load a model as for its evaluation, to generate `max_concurrent` completions at once.
 
     Raises:
         RefusedError: Its files do not make a model.
@@ -38,9 +39,9 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.model import load_evaluated  # noqa: PLC0415 - likewise
 
-    # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
+    # Denormal numbers slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
-    # What libraries say about themselves stays out of the log of a server.
+    # Keep messages of libraries out of the log of a server.
     disable_progress_bar()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
@@ -56,17 +57,17 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
 
 
 _GRACE_SECONDS: Final = 20.0
-"""Seconds that unfinished completions may take when the server is asked to end."""
+"""Time for unfinished completions when the server is asked to end."""
 
 _CLOSING_SECONDS: Final = 5
 _KEEP_ALIVE_SECONDS: Final = 30
 _BACKLOG: Final = 128
-"""Connections that the system holds for the server; also how often a full table is met in a second."""
+"""Connections that the system queues; also how often a second a full table is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host and port of a server; port 0 means any free one, `is_local` that only this machine can reach it."""
+    """Host and port of a server; port 0: any free one, `is_local`: only this machine can reach it."""
 
     host: str
     port: int
@@ -78,7 +79,7 @@ class Address:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
 
 
-def address_of(host: str, port: int) -> Address:
+def resolve_address(host: str, port: int) -> Address:
     """Resolve a host name and port to an address.
 
     Raises:
@@ -106,22 +107,22 @@ def access_to(address: Address, token: SecretStr | None, variable: str) -> Acces
 
 
 class ModelServer:
-    """A model at an address; the address is taken at once, the model is loaded when it runs."""
+    """A model at an address: it binds the address at once, and loads the model when it runs."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a server is made of
         self,
         served: ServedModel,
         address: Address,
         access: Access,
-        limits: Limits,
+        limits: ServerLimits,
         defaults: Defaults,
         log_line: Callable[[str], None],
         accepted: AcceptedPieces | None = None,
     ) -> None:
-        """Take the address; accepted pieces become rows of that table, if there is one.
+        """Bind the address; accepted pieces become rows of the table `accepted`, if there is one.
 
         Raises:
-            ConfigurationError: The address cannot be had.
+            ConfigurationError: The address cannot be bound.
         """
         self._served = served
         self._defaults = defaults
@@ -133,7 +134,7 @@ class ModelServer:
         app = application(served, tokenizer, self._queue, limits, access, defaults, log_line, accepted)
         config = uvicorn.Config(
             app,
-            # What a client sends is read by the same code on every machine, whatever else is installed.
+            # The same parser on every machine, whatever else is installed.
             http=BoundedConnection,
             loop="asyncio",
             ws="none",
@@ -148,7 +149,7 @@ class ModelServer:
         self._server = _Server(config, self._queue, log_line)
 
     def run(self) -> None:
-        """Serve until a signal ends it; unfinished completions are written to their end first.
+        """Serve until a signal; unfinished completions may end first.
 
         Raises:
             RefusedError: The model cannot be loaded, or the server failed.
@@ -167,23 +168,22 @@ class ModelServer:
             if self._served.candidate is not None:
                 self._log_line(f"candidate: {self._served.candidate}; every response says so")
             if self._served.infill_window is not None:
-                self._log_line(f"at a cursor: {self._what_is_shown()}")
+                self._log_line(f"at a cursor: {self._describe_threshold()}")
             self._log_line(f"ready: {self._served.name} at {self.url}/v1")
         else:
             self.stop()
 
-    def _what_is_shown(self) -> str:
-        """Say which pieces at a cursor are sent."""
+    def _describe_threshold(self) -> str:
         threshold = self._served.infill_threshold
         if threshold is None:
-            return "no evaluation of this model says when it is unsure; every piece that stands is shown"
+            return "no evaluation of this model says when it is unsure; every piece that parses is shown"
         if self._defaults.show_all:
-            return "every piece that stands is shown (--show-all)"
+            return "every piece that parses is shown (--show-all)"
         return f"pieces below a mean log-probability of {threshold:.2f} are withheld; --show-all shows them"
 
 
 class _Server(uvicorn.Server):
-    """Stops the queue with itself; a first signal lets running completions end, a second one does not."""
+    """Stops the queue with the server; a first signal lets running completions end, a second one does not."""
 
     def __init__(self, config: uvicorn.Config, queue: GenerationQueue, log_line: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -195,12 +195,10 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002 - the form of a handler
-        """Take a signal: the first ends the server, the second does so at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running completions end, then close connections."""
         self._queue.stop(0 if self.force_exit else _GRACE_SECONDS)
         await super().shutdown(sockets)
 

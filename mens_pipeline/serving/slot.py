@@ -1,7 +1,7 @@
-"""One completion that is being written for a client: its pieces as they become certain, and where it is to end.
+"""One completion that is generated for a client: its pieces as they become certain, and where it ends.
 
-A small model that does not end its turn repeats itself up to the limit. What the parser constrains is ended when it has
-all that was asked for by name, or declares a thing again; and at the timeout what stands of it is sent.
+A small model that does not end its turn repeats itself up to the limit. A constrained completion ends when it has all
+that the prompt names, or declares something twice; at the timeout, its valid beginning is sent.
 """
 
 import re
@@ -12,16 +12,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from mens_pipeline.evaluation.judge import errors_beside
-from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
-from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
 from mens_pipeline.language import Mode, analyze, complete, name_of, tokenize
 from mens_pipeline.language.ast import Import
 from mens_pipeline.models.infill import split_word
-from mens_pipeline.serving.generation import GenerationResult, PendingCompletion, Piece, TextStream, Token
+from mens_pipeline.serving.generation import GenerationResult, PendingCompletion, Piece, ScoredToken, TextStream
 
 if TYPE_CHECKING:
     import torch
@@ -30,21 +28,19 @@ if TYPE_CHECKING:
 
 _ENDS: Final = frozenset("}\n")
 _ENTRY: Final = re.compile(r"^\}\s*\Z", re.MULTILINE)
-"""The end of a declaration, at the end of a text."""
 _NAME: Final = re.compile(r"`(\w+)`")
 
 
 @dataclass(eq=False, kw_only=True)
 class ServedSlot(Slot):
-    """A completion of a request, which passes on its text as it becomes certain.
+    """A completion of a request that sends its text as it becomes certain.
 
     Attributes:
-        decode: Tokens -> text.
         begun: When it took its slot, on the monotonic clock.
-        pieces: What has become certain of it, in order.
+        pieces: Its certain text, in order.
         unsent: Tokens since the last piece.
-        first_token: When it came, on the monotonic clock.
-        cut: Why it was ended from outside, where it was.
+        first_token: When the first token came, on the monotonic clock.
+        cut: Why the server ended it.
     """
 
     completion: PendingCompletion
@@ -52,38 +48,38 @@ class ServedSlot(Slot):
     stream: TextStream
     begun: float
     pieces: list[Piece] = field(default_factory=list)
-    unsent: list[Token] = field(default_factory=list)
+    unsent: list[ScoredToken] = field(default_factory=list)
     first_token: float = 0.0
     cut: Literal["repetition", "timeout"] | None = None
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether the client no longer waits for it."""
         return self.completion.is_cancelled
 
     @property
     def has_to_stand(self) -> bool:
-        """Whether it is a constrained piece at a cursor, which is sent only if it stands there."""
-        return self.completion.request.suffix is not None and self.constraint is not None
+        """Whether it is a constrained piece at a cursor, which is sent only if the file parses with it."""
+        return self.completion.request.asked.suffix is not None and self.constraint is not None
 
     @property
     def is_steered(self) -> bool:
-        """Whether it is to be a program that stands for itself, so that it may be ended where it is one."""
-        return self.completion.request.suffix is None and self.constraint is not None
+        """Whether it must be a whole program, so that it may end where it is one."""
+        return self.completion.request.asked.suffix is None and self.constraint is not None
 
     @property
     def prompt_text(self) -> str:
-        """The prompt of a conversation."""
-        turns = self.completion.request.turns
+        """The last message of a conversation."""
+        turns = self.completion.request.asked.turns
         return turns[-1].text if turns else ""
 
     @property
     def is_held(self) -> bool:
-        """Whether it may be withheld; until that is known, no piece is sent."""
+        """Whether it may be withheld, so that no piece is sent before its end."""
         return self.has_to_stand or self.completion.request.threshold is not None
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
-        """Write a token, and pass on the text that it makes certain; the one that ends the turn has none."""
+        """Add a token, and send the text that is now certain; the token that ends the turn has none."""
         if not self.tokens:
             self.first_token = time.monotonic()
         super().take(token, scores, stop)
@@ -96,12 +92,11 @@ class ServedSlot(Slot):
         if self.stream.is_stopped:
             self.end = "stop"
         if text or self.end is not None:
-            self._pass_on(text)
+            self._send(text)
         if self.end is None and self.is_steered and not _ENDS.isdisjoint(text):
             self._end_runaway()
 
-    def _pass_on(self, text: str) -> None:
-        """Make a piece of a text and the tokens since the last one, unless there is neither."""
+    def _send(self, text: str) -> None:
         if text or self.unsent:
             self.pieces.append(Piece(text, tuple(self.unsent)))
             self.unsent.clear()
@@ -109,30 +104,26 @@ class ServedSlot(Slot):
                 self.completion.listen(self.pieces[-1])
 
     def _end_runaway(self) -> None:
-        """End it where it declares a thing again, or has all that was asked for by name."""
         if _declares_twice(self.text):
             self.end, self.cut = "length", "repetition"
-        elif _ENTRY.search(self.text) and _names_in(self.prompt_text) and _is_complete(self.prompt_text, self.text):
+        elif _ENTRY.search(self.text) and _NAME.search(self.prompt_text) and _is_complete(self.prompt_text, self.text):
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:
-        """Note a token and the most likely ones at its position, where the request asks for them.
-
-        Tokens of a word that stands before the cursor are none of the piece.
-        """
-        num = self.completion.request.num_likeliest
+        """Record a token and its alternatives if the request asks for them; the word before the cursor is not sent."""
+        num = self.completion.request.asked.num_likeliest
         if num is not None and not self.stream.num_left_out:
             others = likeliest(scores, num) if num else ()
             texts = tuple((self.decode([other]), value) for other, value in others)
-            self.unsent.append(Token(self.decode([token]), log_probability(scores, token), texts))
+            self.unsent.append(ScoredToken(self.decode([token]), log_probability(scores, token), texts))
 
     @property
     def text(self) -> str:
-        """What is certain of it."""
+        """Its certain text."""
         return "".join(piece.text for piece in self.pieces)
 
     def to_result(self) -> GenerationResult | None:
-        """Return what came, closed where it is to be a program and is none yet; None where it came too late."""
+        """Return the result, with the brackets of an unfinished program closed; None if nothing can be sent in time."""
         closing: str | None = ""
         is_whole = self.end == "stop" or not self.is_steered
         if self.end == "late":
@@ -141,7 +132,7 @@ class ServedSlot(Slot):
             closing = complete(self.text, Mode.SOURCE, is_strict=True) if self.text.strip() else None
         if self.end == "late" and (is_whole or closing is None):
             return None
-        self._pass_on("")
+        self._send("")
         if closing:
             self.completion.listen(Piece(closing))
         return GenerationResult(
@@ -158,43 +149,38 @@ class ServedSlot(Slot):
         )
 
 
-def _names_in(asked: str) -> frozenset[str]:
-    return frozenset(_NAME.findall(asked))
-
-
 def _is_complete(asked: str, text: str) -> bool:
-    """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses."""
+    """Return whether a text is a program that has all names in backticks of a prompt, and defines all that it uses."""
     program = program_in(text)
     words = {token.text for token in tokenize(program)}
-    if not (_names_in(asked) <= words and is_program(text, Mode.SOURCE)):
+    if not (words.issuperset(_NAME.findall(asked)) and is_program(text, Mode.SOURCE)):
         return False
     return not errors_beside("", program, Mode.SOURCE, frozenset())
 
 
 def _declares_twice(text: str) -> bool:
-    """Return whether a program declares two things of one kind and name."""
     module = analyze(program_in(text)).module
-    some = [(type(one), name_of(one)) for one in (module.declarations if module is not None else ())]
-    named = [pair for pair in some if pair[1] is not None and pair[0] is not Import]
+    pairs = [(type(one), name_of(one)) for one in (module.declarations if module is not None else ())]
+    named = [pair for pair in pairs if pair[1] is not None and pair[0] is not Import]
     return len(set(named)) < len(named)
 
 
 def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
-    """Return a completion that has not begun; limits of tokens and time are those of the request."""
-    request = completion.request
-    room, is_constrained = request.max_tokens or 0, request.syntax is Syntax.CONSTRAINED
+    """Return a slot for a completion that has not begun."""
+    request, asked = completion.request, completion.request.asked
+    room, is_constrained = request.max_tokens, request.syntax is Syntax.CONSTRAINED
     constraint: Constraint | InsertConstraint | None = None
-    prefix, word = split_word(request.text or "") if request.suffix is not None else ("", "")
+    prefix, word = split_word(asked.text or "") if asked.suffix is not None else ("", "")
     if word:
         room += len(loaded.tokenizer.encode(word, add_special_tokens=False))
-    if is_constrained and request.suffix is not None:
-        around = (prefix, request.suffix)
+    if is_constrained and asked.suffix is not None:
+        around = (prefix, asked.suffix)
         constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, begun=word, is_typed=True)
     elif is_constrained:
         constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room, names=request.names)
     return ServedSlot(
         request.prompt,
-        Sampler(request.temperature or 0.0, request.top_p or 1.0, f"{request.seed}:{completion.number}"),
+        Sampler(request.temperature, request.top_p, f"{request.seed}:{completion.number}"),
         room,
         constraint,
         None if request.threshold is None and not request.is_chosen else 0.0,
@@ -202,6 +188,6 @@ def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
         BegunWord(loaded.tokenizer, word) if word else None,
         completion=completion,
         decode=loaded.decode,
-        stream=TextStream(loaded.decode, request.stop, num_left_out=len(word)),
+        stream=TextStream(loaded.decode, asked.stop, num_left_out=len(word)),
         begun=time.monotonic(),
     )

@@ -1,6 +1,6 @@
-"""What both trainers have: they follow a planned schedule, count tokens and check every gradient.
+"""Code of both trainers: they follow a planned schedule, count tokens and check every gradient.
 
-A callback writes telemetry, keeps to the time budget, takes requests to stop, and marks whole checkpoints.
+A callback writes telemetry, keeps the time budget, handles requests to stop, and marks complete checkpoints.
 """
 
 import math
@@ -21,22 +21,24 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ALONE, Team
 from mens_pipeline.jobs.progress import TelemetryLog
-from mens_pipeline.jobs.protocol import CHECKPOINTS, mark_complete
+from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, mark_complete, write_document
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import Encoded
 from mens_pipeline.training.qlora import begin_evaluation, keep_adapter_in_float32, take_over
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.step_plan import StepPlan
+from mens_pipeline.training.telemetry_log import compute_totals
 
 IGNORED: Final = -100
-"""The label of what is given, and of padding."""
+"""The label of prompts and padding."""
 
 _SMOOTHING: Final = 0.2
 
 
 class StopRequest:
-    """Whether this process was asked to stop: SIGTERM or SIGINT, once; a second one ends it at once.
+    """Whether SIGTERM or SIGINT asked this process to stop; a second signal ends it at once.
 
-    Ray trains in a thread, which gets no signals: there, a file asks.
+    Ray trains in a thread, which gets no signals; there, a file asks.
     """
 
     def __init__(self, mark: Path | None = None) -> None:
@@ -47,7 +49,7 @@ class StopRequest:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it was."""
+        """Whether a signal came, or the file exists."""
         return self._is_signalled or (self._mark is not None and self._mark.exists())
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
@@ -55,8 +57,8 @@ class StopRequest:
         signal.signal(number, signal.SIG_DFL)
 
 
-class Progress(TrainerCallback):  # type: ignore[misc]
-    """Writes a line for each step, measures it for the plan of steps, and ends the run when someone asks."""
+class RunMonitor(TrainerCallback):  # type: ignore[misc]
+    """Writes telemetry of each step, measures it for the step plan, and ends the run on request."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a run is watched with
         self,
@@ -67,12 +69,12 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         clock: Callable[[], float] = time.perf_counter,
         team: Team = ALONE,
     ) -> None:
-        """Watch a run of which earlier processes trained `seconds_before`."""
+        """Watch a run that earlier processes trained for `seconds_before`."""
         self.trainer: Any = None
         self.steps = steps
         self.is_stopped = False
         self._team = team
-        self._log = log
+        self.log = log
         self._stop = stop
         self._clock = clock
         self._lap = 0.0
@@ -85,34 +87,34 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._counts = (0, 0)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Set the number of steps to what earlier processes of this run decided."""
+        """Set the number of steps that earlier processes of this run decided."""
         state.max_steps = self.steps.num_steps
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the time; what lies between two steps, such as writing a checkpoint, is not training."""
+        """Start the clock; the time between two steps, such as that of writing a checkpoint, does not count."""
         self._since = self._clock()
         self._lap = 0.0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Plan the rest of the run again where its pace asks for it; end it with a checkpoint when someone asked."""
+        """Replan the rest of the run where its pace requires it; end the run with a checkpoint on request."""
         self._take_time()
         self._num_steps += 1
         self._agree(args.device.type)
         event = self.steps.measure(state.global_step, self._lap, self.seconds)
         if event is not None:
             state.max_steps = self.steps.num_steps
-            self._log.write("plan", event)
+            self.log.write("plan", event)
         if self.is_stopped:
             control.should_save = True
             control.should_training_stop = True
-        # What is not logged before a checkpoint, a resumed run would never log.
+        # A resumed run never logs steps before its checkpoint.
         if control.should_save or control.should_training_stop or state.global_step >= state.max_steps:
             control.should_log = True
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
     ) -> None:
-        """Write the line of all steps since the last one: one, unless `logging_steps` says more."""
+        """Write a line for the steps since the last line, `logging_steps` of them."""
         if "grad_norm" not in logs:
             return
         self._take_time()
@@ -121,7 +123,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._counts = self._seen
         rate = self._num_steps / lap
         self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
-        self._log.write(
+        self.log.write(
             "step",
             {
                 "step": state.global_step,
@@ -144,13 +146,13 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._num_steps = 0
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Mark the checkpoint as whole, once every process has written its part."""
+        """Mark the checkpoint as complete, once every process has written its part."""
         self._team.wait()
         if self._team.is_first:
             mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
     def _agree(self, device: str) -> None:
-        """Let all processes stop together, count together, and go by the clock of the first one."""
+        """Share requests to stop, counts, and the clock of the first process among all."""
         timed = (self._lap, self.seconds) if self._team.is_first else (0.0, 0.0)
         own = (self._stop.is_asked, self.trainer.num_tokens, self.trainer.num_supervised, *timed)
         asked, tokens, supervised, self._lap, self.seconds = self._team.sum_over_all(own, device)
@@ -158,7 +160,6 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._seen = (int(tokens), int(supervised))
 
     def _take_time(self) -> None:
-        """Count the time since it was taken last."""
         now = self._clock()
         self._lap += now - self._since
         self.seconds += now - self._since
@@ -167,7 +168,6 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 def _peak_memory_mb(device: str) -> float:
-    """Return megabytes that this run took at most: of the GPU if it trains on one, else of the process."""
     if device == "cuda":
         return float(torch.cuda.max_memory_allocated() / 2**20)
     # The system counts in kilobytes, macOS in bytes.
@@ -175,7 +175,7 @@ def _peak_memory_mb(device: str) -> float:
 
 
 def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
-    """Return the arguments of the library that both trainers get, of a job with a device, a precision and a recipe."""
+    """Return the library's arguments of both trainers, from a job with device, precision and recipe."""
     recipe = job.recipe
     return {
         "output_dir": str(job.run_dir / CHECKPOINTS),
@@ -201,42 +201,70 @@ def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
 
 
 class CommonTrainer:
-    """To stand before a Trainer among the bases of a class."""
+    """A mixin that goes before a Trainer among the bases of a class."""
 
     state: Any
     optimizer: Any
     model: Any
+    train: Any
     steps: StepPlan
+    monitor: RunMonitor
     num_tokens = 0
     num_supervised = 0
 
-    def begin(self, progress: Progress, continues: Continued | None) -> None:
-        """Take up a step plan, with an adapter in float32, which perhaps goes on from another one."""
-        progress.trainer, self.steps = self, progress.steps
+    def follow(self, monitor: RunMonitor) -> None:
+        """Follow the step plan of a monitor, and let it watch this trainer."""
+        self.monitor, self.steps, monitor.trainer = monitor, monitor.steps, self
+
+    def run(self, about: Mapping[str, Any], checkpoint: Path | None) -> bool:
+        """Train from a checkpoint, or from the start; return False where a request to stop ended it early."""
+        log = self.monitor.log
+        log.write("train_start", {**about, "resumed_from": checkpoint and checkpoint.name})
+        self.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        if self.monitor.is_stopped and self.state.global_step < self.steps.num_steps:
+            log.write("train_interrupted", {"step": self.state.global_step})
+            return False
+        return True
+
+    def write_result(self, run_dir: Path, values: Mapping[str, Any]) -> None:
+        """Write `result.json`: some values, with steps, seconds, loss and tokens of the whole run."""
+        result = {
+            **values,
+            "num_steps": self.state.global_step,
+            "plan": self.steps.account(),
+            "seconds": self.monitor.seconds,
+            **compute_totals(run_dir / TELEMETRY),
+        }
+        write_document(run_dir / RESULT, result)
+        self.monitor.log.write("train_complete", result)
+
+    def begin(self, monitor: RunMonitor, continues: Continued | None) -> None:
+        """Follow the step plan of a monitor, with the adapter in float32; `continues` loads an earlier adapter."""
+        self.follow(monitor)
         keep_adapter_in_float32(self.model)
         if continues is not None:
             take_over(self.model, continues)
 
     def create_optimizer(self, *arguments: Any) -> Any:
-        """Make the optimizer, unless there is one; copies of the adapter notice its steps."""
+        """Create the optimizer, whose steps invalidate copies of the adapter."""
         optimizer = super().create_optimizer(*arguments)  # type: ignore[misc]
         trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        # The fused AdamW of a CPU writes without telling autograd, whose versions such copies go by.
+        # The fused AdamW of a CPU does not raise the versions of autograd, by which copies notice a change.
         optimizer.register_step_post_hook(lambda *_: torch.autograd.graph.increment_version(trained))
         return optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
-        """Follow the schedule of the step plan, which may change on the way."""
+        """Follow the schedule of the step plan, which may change during the run."""
 
         def factor(step: int) -> float:
-            return self.steps.schedule.factor(step)  # of the schedule as it is then
+            return self.steps.schedule.factor(step)  # the schedule at that time
 
         self.lr_scheduler = LambdaLR(optimizer or self.optimizer, factor)
         self._created_lr_scheduler = True
         return self.lr_scheduler
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip as the library does; refuse (`RefusedError`) a norm that is zero or not finite."""
+        """Clip as the library does; raise RefusedError for a norm that is zero or not finite."""
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
         value = float(norm)
         if not math.isfinite(value) or value == 0.0:
@@ -246,10 +274,10 @@ class CommonTrainer:
 
 
 def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
-    """Build a micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
+    """Build a micro-batch of rows, padded on the right to the longest.
 
     Returns:
-        `input_ids`, `attention_mask`, `labels` (rows, length), int64; prompt and padding are -100 in the last.
+        `input_ids`, `attention_mask`, `labels` (rows, length), int64; labels of prompt and padding are -100.
     """
     ids = [torch.tensor(row.prompt + row.completion) for row in rows]
     labels = [torch.tensor([IGNORED] * len(row.prompt) + list(row.completion)) for row in rows]
@@ -265,10 +293,10 @@ def mean_loss(
     batches: Iterable[tuple[Mapping[str, Any], int]],
     team: Team = ALONE,
 ) -> float | None:
-    """Compute the mean loss of a labelled token; None without a batch. The model is left in evaluation mode.
+    """Compute the mean loss of a labelled token over the batches of all processes; None without a batch.
 
-    A batch is what `compute_loss` takes, on any device, with the number of its labelled tokens. Every process of a team
-    gives batches of its own, and gets the mean over those of all.
+    A batch is the input of `compute_loss`, on any device, with its number of labelled tokens. The model stays in
+    evaluation mode.
     """
     begin_evaluation(trainer.model)
     device = trainer.model.device

@@ -1,7 +1,7 @@
-"""Replacements for parts of a QLoRA model that are slow on a CPU. For a training process alone.
+"""Replacements for parts of a QLoRA model that are slow on a CPU. Only a training process imports this.
 
-They compute what they replace, in the same precision but in another order of operations; `docs/experiments.md` says
-what each is worth.
+They compute the same in the same precision, but in another order of operations; `docs/experiments.md` has the gain of
+each.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _ADAPTER: Final = "default"
 _ATTENTION: Final = "causal_products"
 _NOTHING_SHARED: Final = (0, 0)
 _CAUSAL_MODELS: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Model types whose attention is causal and nothing else, but for a window: no soft cap, no sinks."""
+"""Model types with plain causal attention, except for a window: no soft cap, no sinks."""
 _ATTENTIONS: Final = (LlamaAttention, MistralAttention, Qwen2Attention, Qwen3Attention)
 _NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
 
@@ -39,7 +39,7 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     """`x W' + b + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913, PLR0917 - what a layer consists of
+    def forward(  # noqa: PLR0913, PLR0917 - the parts of a layer
         context: Any,
         inputs: torch.Tensor,
         weight: torch.Tensor,
@@ -52,8 +52,8 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     ) -> torch.Tensor:
         """Compute the layer: (..., d_in) to (..., d_out).
 
-        A, (rank, d_in), and B, (d_out, rank), are float32 and given for their gradients alone; `low_down` is A and
-        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in), and `bias`, (d_out).
+        A, (rank, d_in), and B, (d_out, rank), in float32, only receive gradients. `low_down` is A and `low_up` is
+        `scale` times B, in the precision of the frozen `weight`, (d_out, d_in), and `bias`, (d_out).
         """
         flat = inputs.reshape(-1, inputs.shape[-1])
         inner = flat @ low_down.t()
@@ -65,7 +65,6 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Compute the gradients of `inputs`, `down` and `up`."""
         flat, inner, weight, low_down, low_up = context.saved_tensors
         outer = gradient.reshape(-1, gradient.shape[-1])
         inner_gradient = outer @ low_up
@@ -78,21 +77,20 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
-    """Cross entropy of a head that does not train, with the gradient of its inputs computed on the way forwards.
+    """Cross entropy of a frozen head, with the gradient of its inputs computed in the forward pass.
 
-    Logits of few positions are in memory at once and are overwritten by their own gradient: no tensor of all positions
-    and the whole vocabulary is written, kept, and read again.
+    Only the logits of a few positions are in memory at once, and their gradient overwrites them, so no tensor of all
+    positions and the whole vocabulary exists.
     """
 
     @staticmethod
     def forward(context: Any, hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
-        """Compute what `token_losses` returns."""
         losses = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
         gradients = torch.empty_like(hidden) if context.needs_input_grad[0] else None
         for start in range(0, len(hidden), SCORED_ON_CPU):
             part = slice(start, start + SCORED_ON_CPU)
             logits, tokens = head(hidden[part]), wanted[part, None]
-            # One pass over the vocabulary; the largest share, which cannot be 0, gives the logarithm of the sum.
+            # One pass over the vocabulary: the largest share, which is not 0, gives the logarithm of the sum.
             shares = logits.softmax(1, dtype=torch.float32)
             largest, where = logits.max(1, keepdim=True)
             distance = largest.float() - logits.gather(1, tokens).float()
@@ -107,13 +105,12 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Compute the gradient of `hidden`."""
         (gradients,) = context.saved_tensors
         return gradients * gradient[:, None].to(gradients.dtype), None, None
 
 
 class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
-    """Inputs over their root mean square, in float32, times a weight that does not train."""
+    """Inputs over their root mean square, in float32, times a frozen weight."""
 
     @staticmethod
     def forward(context: Any, inputs: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -125,7 +122,6 @@ class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Compute the gradient of `inputs`."""
         inputs, weight, scale = context.saved_tensors
         outer, normed = (gradient * weight).float(), inputs * scale
         along = (outer * normed).mean(-1, keepdim=True)
@@ -133,7 +129,7 @@ class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Rotation(torch.autograd.Function):  # type: ignore[misc]
-    """Rotary position embedding of queries or keys, both ways without tensors of zeros or halves put together."""
+    """Rotary position embedding without concatenated halves or tensors of zeros, forward and backward."""
 
     @staticmethod
     def forward(context: Any, states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -144,7 +140,6 @@ class _Rotation(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Rotate the gradient back."""
         cos, sin = context.saved_tensors
         return _rotate(gradient, cos, sin, -1), None, None
 
@@ -158,13 +153,13 @@ def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int
 
 
 def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
-    """Compute the negative log-likelihood of tokens under a head that does not train.
+    """Compute the negative log-likelihood of tokens under a frozen head.
 
     `hidden` are last hidden states, (positions, width); `wanted` the token that follows each, (positions), int64. The
     losses are (positions), float32.
 
     Source:
-        Gradients on the way forwards as in Liger Kernel, arXiv 2410.10989.
+        Gradients in the forward pass as in Liger Kernel, arXiv 2410.10989.
     """
     losses: torch.Tensor = _TokenLosses.apply(hidden, head, wanted)
     return losses
@@ -194,7 +189,7 @@ class _FusedLayer:
         return product
 
     def _in_low_precision(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the adapter in the precision that is computed in; converted once for each optimizer step."""
+        """Convert the adapter once for each optimizer step."""
         versions = (self._down._version, self._up._version)  # noqa: SLF001 - how autograd itself notices a change
         if self._low is None or versions != self._versions:
             down, up = self._down.detach(), self._up.detach() * self._scale
@@ -204,7 +199,7 @@ class _FusedLayer:
 
 
 def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
-    """Replace in place what can be computed faster on a CPU; return a line that says what was, and what was not."""
+    """Replace slow parts in place; return a line that lists the parts that were replaced and those that were not."""
     layers, against = fuse_adapters(model, dtype), use_causal_products(model)
     kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
     attention = "products" if against is None else f"transformers, for {against}"
@@ -215,11 +210,11 @@ def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
 def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]:
     """Give every adapted four-bit layer a dense copy of its weight and one fused operation.
 
-    The copy holds the values that bitsandbytes restores at every call; a layer of d_in to d_out takes
-    `d_in * d_out * itemsize` bytes more. The model is changed in place.
+    The copy holds the values that bitsandbytes restores at every call; it takes `d_in * d_out * itemsize` bytes. The
+    model changes in place.
 
     Returns:
-        The number of layers that were fused, by None, and of those that the libraries still compute, by the reason.
+        The number of fused layers, by None, and of those that the libraries still compute, by reason.
     """
     found: Counter[str | None] = Counter()
     for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:
@@ -231,7 +226,7 @@ def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]
 
 
 def _reason_to_keep(layer: Any) -> str | None:
-    """Return what an adapted layer has beyond a `_LoraProduct`; None for one that can be fused."""
+    """Return why a layer is more than a `_LoraProduct`; None for one that can be fused."""
     base = layer.get_base_layer()
     if type(layer) is not Linear4bit or type(base) is not four_bits.Linear4bit:
         return type(base).__name__
@@ -247,10 +242,10 @@ def _reason_to_keep(layer: Any) -> str | None:
 
 
 def use_causal_products(model: "PeftModel") -> str | None:
-    """Compute attention by batched products, where nothing but causality is masked; norms and rotations in one piece.
+    """Compute plain causal attention by batched products, and norms and rotations as one operation each.
 
-    PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of. A
-    model is changed in place if nothing speaks against it; the reason is returned.
+    PyTorch's kernel for short rows on a CPU takes several times as long as its three products. The model changes in
+    place, unless a reason against it is returned.
     """
     config = model.get_base_model().config
     found = {
@@ -282,7 +277,7 @@ def _attention_layer(
     position_embeddings: tuple[torch.Tensor, torch.Tensor],
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Do what the forward pass of one of `_ATTENTIONS` does without a cache; (rows, length, width) in and out."""
+    """Compute one of `_ATTENTIONS` without a cache; (rows, length, width) in and out."""
     shape = hidden_states.shape[:-1]
     query, key, value = (
         project(hidden_states).view(*shape, -1, module.head_dim)
@@ -298,15 +293,16 @@ def _attention_layer(
 
 
 def is_causal(base: Any) -> bool:
-    """Return whether `use_causal_products` changed a model, given without its adapter's wrapper."""
+    """Return whether `use_causal_products` changed a model, which comes without the wrapper of its adapter."""
     return bool(base.config._attn_implementation == _ATTENTION)  # noqa: SLF001 - where the library keeps it
 
 
 def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
-    """Compute the last hidden states of rows that begin with the same tokens, which are computed once for all.
+    """Compute the last hidden states of rows with a common beginning, which is computed once for all.
 
-    `ids` is (rows, length), int64; `shared` tokens, less than `length`, begin all rows. The model is the decoder of one
-    that `use_causal_products` changed. The result, (rows, length - shared, width), is of what differs.
+    `ids` is (rows, length), int64, and all rows begin with the same `shared` tokens, less than `length`. The model is
+    the decoder of one that `use_causal_products` changed. The result, (rows, length - shared, width), leaves the
+    common beginning out.
     """
     rows, length = ids.shape
     places = torch.arange(shared, length, device=ids.device)
@@ -320,7 +316,7 @@ def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
 
 
 def num_shared(ids: torch.Tensor) -> int:
-    """Count the tokens that all rows of `ids`, (rows, length), begin with, but for the last of a row."""
+    """Count the tokens that all rows of `ids`, (rows, length), begin with, at most `length - 1`."""
     differs = (ids[:, :-1] != ids[0, :-1]).any(0)
     return int(differs.int().argmax()) if bool(differs.any()) else 0
 
@@ -335,16 +331,16 @@ def _causal_attention(
     shared: tuple[int, int] = _NOTHING_SHARED,
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention of rows that are padded on the right, which a causal mask never lets a token see.
+    """Attend within rows that are padded on the right, which a causal mask hides from all other tokens.
 
     Shapes: query (rows, heads, length, width), key and value (rows, key heads, length, width); the result
-    (rows, length, heads, width). With `shared`, a number of tokens and of rows, all of one row: tokens that the rows
-    begin with, then each of them.
+    (rows, length, heads, width). With `shared`, numbers of tokens and rows, all rows come as one: first their common
+    tokens, then the rest of each.
     """
     query, (num_first, num_rows) = query * scaling, shared
     if not num_first:
         return _attend(query, key, value).transpose(1, 2).contiguous(), None
-    # Splits and squeezes: the gradient of a slice is a tensor of zeros that it is copied into.
+    # Split and squeeze, since the gradient of a slice is copied into a tensor of zeros.
     parts = [each.split([num_first, each.shape[2] - num_first], dim=2) for each in (query, key, value)]
     first = [before for before, _ in parts]
     rows = [
@@ -361,11 +357,11 @@ def _causal_attention(
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Attend to all keys up to the own one; the last query belongs to the last key.
 
-    Shapes: as in `_causal_attention`, with queries already scaled; the result is shaped like them.
+    Shapes are those of `_causal_attention`, with scaled queries; the result has the shape of the queries.
     """
     rows, heads, length, width = query.shape
     key_heads, num_keys = key.shape[1:3]
-    # Heads that share keys are stacked, so that one product serves them all and no key is repeated.
+    # Stack the heads that share keys: one product serves them all, and no key is repeated.
     stacked = query.reshape(rows, key_heads, -1, width)
     later = torch.full((length, num_keys), torch.finfo(query.dtype).min, dtype=query.dtype)
     scores = (stacked @ key.transpose(2, 3)).view(rows, heads, length, num_keys)

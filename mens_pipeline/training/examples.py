@@ -1,4 +1,4 @@
-"""The rows of an encoded train set that a recipe shows, and counts of those that do not train by reason."""
+"""The rows of an encoded train set that a recipe shows, and counts of dropped rows by reason."""
 
 import json
 from bisect import bisect_right
@@ -19,8 +19,7 @@ from mens_pipeline.models.chat import Encoded
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import replacing, write_digest
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.columns import Batches, Columns, Names, Rows
-from mens_pipeline.training.plan import Plan, is_validation_group, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, Columns, Names, Rows, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, why_not_whole
 
@@ -28,11 +27,11 @@ _HIGHEST: Final = 8.0
 _TRACES: Final = ("tool_trace", "trajectory")
 _FAILURES: Final = ("fail", "error", "repair")
 _PIECE: Final = 1 << 20
-"""Rows that are counted at once."""
+"""Rows to count at once."""
 
 
 def row_weight(category: str, task_family: str, rating: int, recipe: Recipe) -> float:
-    """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8."""
+    """Return the weight of a row in the loss: 1 without `trajectory_weighting`, else up to 8."""
     if not recipe.trajectory_weighting:
         return 1.0
     words = f"{category} {task_family}"
@@ -48,20 +47,20 @@ def row_weight(category: str, task_family: str, rating: int, recipe: Recipe) -> 
 
 @dataclass(frozen=True, slots=True)
 class Example(Encoded):
-    """One row as the model sees it; `weight` is what its loss is multiplied by."""
+    """One row as the model sees it; `weight` multiplies its loss."""
 
     weight: float = 1.0
 
 
 class ShownRows(Sequence[Example]):
-    """Rows of an encoded train set, each read from its shard when it is asked for.
+    """Rows of an encoded train set, read from their shards on access.
 
     Attributes:
-        lengths: Tokens of each.
+        lengths: Tokens of each row.
     """
 
     def __init__(self, shards: Sequence[Any], starts: Sequence[int], rows: Rows, lengths: Rows, recipe: Recipe) -> None:
-        """Take the shards, the first row of each, and which rows these are, by their place in the train set."""
+        """Take the shards, the index of the first row of each, and the indices of the rows in the train set."""
         self.lengths = lengths
         self._shards = shards
         self._starts = starts
@@ -69,7 +68,6 @@ class ShownRows(Sequence[Example]):
         self._recipe = recipe
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self._rows)
 
     @overload
@@ -79,7 +77,6 @@ class ShownRows(Sequence[Example]):
     def __getitem__(self, place: slice) -> list[Example]: ...
 
     def __getitem__(self, place: int | slice) -> Example | list[Example]:
-        """Return a row, or several."""
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         row = int(self._rows[place])
@@ -92,16 +89,16 @@ class ShownRows(Sequence[Example]):
 
 @dataclass(kw_only=True)
 class Examples(Account[NotShown]):
-    """The rows of a train set: those that train, those for validation, and those that are not shown.
+    """The rows of a train set that train, those for validation, and counts of dropped ones.
 
     Attributes:
         train: In the order of the train set.
-        columns: What the plan needs of them.
-        validation: Rows of other source files, for the loss on what is not trained.
-        prose_kinds: Kinds of which no row is in a lane of code.
-        too_long: Kind -> rows that are too long, and their tokens.
-        num_supervised: Tokens of the completions that train.
-        num_weighted: Rows that train whose weight is not 1.
+        columns: Their columns, for the plan.
+        validation: Rows of other source files, which measure the loss and do not train.
+        prose_kinds: Kinds without a row in a lane of code.
+        too_long: Kind -> number of rows that are too long, and their tokens.
+        num_supervised: Tokens of completions in `train`.
+        num_weighted: Rows of `train` whose weight is not 1.
     """
 
     train: ShownRows
@@ -113,14 +110,11 @@ class Examples(Account[NotShown]):
     num_weighted: int = 0
 
     def kinds(self, batches: Batches | None = None) -> dict[str, dict[str, float]]:
-        """Count what there is of each kind and what is shown of it, largest first.
-
-        Args:
-            batches: Micro-batches that are shown; None for none.
+        """Count rows and tokens of each kind, and those that `batches` show, largest first.
 
         Returns:
-            Kind -> counts, those of what is shown with repeats; `share` of all tokens shown, 0 to 1; `epochs`: how
-            often its tokens were shown.
+            Kind -> counts; shown ones include repeats. `share` is that of all tokens shown, 0 to 1; `epochs` is the
+            mean number of times that a token was shown.
         """
         rows, there = _count(self.columns, (slice(at, at + _PIECE) for at in range(0, len(self.columns), _PIECE)))
         shown_rows = np.empty(0, np.uint32) if batches is None else batches.all_rows
@@ -157,7 +151,6 @@ class Examples(Account[NotShown]):
 
 
 def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[str], Counter[str]]:
-    """Count rows and tokens of each kind."""
     rows, tokens = Counter[str](), Counter[str]()
     for piece in pieces:
         codes = columns.kinds.codes[piece]
@@ -168,14 +161,14 @@ def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[st
 
 
 def open_examples(job: TrainingJob) -> Examples:
-    """Open the rows of a job, which were encoded when it was prepared."""
+    """Open the rows of a job, which its preparation encoded."""
     recipe = job.recipe
     encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window, job.infill_order)
     return make_examples(Shards(encoding.paths(job.rows_path)), recipe)
 
 
 def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
-    """Find the rows of encoded shards that a recipe shows, and count those that are dropped by reason."""
+    """Find the rows of encoded shards that a recipe shows, and count dropped rows by reason."""
     seen = num_supervised = num_weighted = 0
     dropped, too_long = Counter[NotShown](), (Counter[str](), Counter[str]())
     kinds, categories = dict[str, int](), dict[str, int]()
@@ -224,14 +217,10 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
     )
 
 
-def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """Return the plan of `plan_run`, which takes a microsecond for each row of an epoch: made once, kept beside shards.
+def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
+    """Return the plan of `plan_run`, kept in the folder of the encoded train set and read by memory map.
 
-    Args:
-        folder: Of the encoded train set; the plan is read from there by memory map.
-        rows: Of the examples that train.
-        recipe: As for `plan_run`.
-        continues: Likewise.
+    Making it takes a microsecond for each row of an epoch.
     """
     import pyarrow as pa  # noqa: PLC0415 - a command that trains nothing loads without
 
@@ -258,12 +247,10 @@ def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Contin
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     about, column = json.loads(batch.schema.metadata[b"plan"]), batch["batches"]
     batches = Batches(column.values.to_numpy(), column.offsets.to_numpy())
-    return Plan(batches, about["num_steps"], tuple(about["num_skipped"]))
+    return BatchPlan(batches, about["num_steps"], tuple(about["num_skipped"]))
 
 
 class _Found(NamedTuple):
-    """Rows by their place in the train set, and their columns."""
-
     rows: Rows
     lengths: NDArray[np.uint32]
     difficulties: NDArray[np.uint8]
@@ -279,7 +266,7 @@ def _codes(shard: Any, name: str, words: dict[str, int]) -> NDArray[np.uint16]:
 
 
 def _is_any(shard: Any, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Return whether something holds of the word of each row; of no word nothing holds."""
+    """Return whether the word of each row satisfies `holds`; null does not."""
     words = shard[name].dictionary.to_pylist()
     table = np.array([*map(holds, words), False], bool)
     found: NDArray[np.bool_] = table[shard[name].indices.fill_null(len(words)).to_numpy()]
@@ -287,7 +274,6 @@ def _is_any(shard: Any, name: str, holds: Callable[[str], bool]) -> NDArray[np.b
 
 
 def _limits(shard: Any, lengths: NDArray[np.uint32], recipe: Recipe) -> Iterator[tuple[NotShown, NDArray[np.bool_]]]:
-    """Yield what leaves rows out, and of each row whether it passes."""
     yield NotShown.LOW_RATING, shard["rating"].to_numpy() >= recipe.min_rating
     if recipe.category_filter:
 
@@ -302,14 +288,12 @@ def _limits(shard: Any, lengths: NDArray[np.uint32], recipe: Recipe) -> Iterator
 
 
 def _is_measured(shard: Any, recipe: Recipe) -> NDArray[np.bool_]:
-    """Return whether each row measures, by its source file."""
     if not recipe.validation_split_ratio:
         return np.zeros(len(shard), bool)
     return _is_any(shard, "group", lambda group: is_validation_group(group, recipe.validation_split_ratio, recipe.seed))
 
 
 def _num_weighted(shard: Any, rows: NDArray[np.int64], recipe: Recipe) -> int:
-    """Count the rows whose weight is not 1."""
     families: dict[str, int] = {}
     categories: dict[str, int] = {}
     codes = [_codes(shard, "category", categories), _codes(shard, "task_family", families), shard["rating"].to_numpy()]
@@ -320,7 +304,7 @@ def _num_weighted(shard: Any, rows: NDArray[np.int64], recipe: Recipe) -> int:
 
 
 def format_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """Format `Examples.kinds` that have rows that are too long: `task 12 rows (7 % of its tokens)`; else nothing."""
+    """Format kinds with rows that are too long: `task 12 rows (7 % of its tokens)`; empty without such rows."""
 
     def share(counts: Mapping[str, float]) -> float:
         return counts["tokens_too_long"] / (counts["tokens_too_long"] + counts["tokens"])

@@ -1,48 +1,194 @@
-"""The order of a whole run, fixed before it begins: which rows stand in which micro-batch of which step.
+"""The order of a whole run, fixed before it begins: the rows of every micro-batch of every step.
 
-A run that knows its whole order can be taken up at any step and go on as if it had never stopped.
+A run with a fixed order can resume at any step as if it had never stopped. Rows and micro-batches are arrays of a few
+bytes each.
 """
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mens_pipeline.training.columns import Batches, Columns, Rows
+from mens_pipeline.jobs.agent import Team
 from mens_pipeline.training.recipe import CODE, FROM_USERS, Continued, Recipe
 
+Rows = NDArray[np.uint32]
+"""Rows by their index among those that train."""
+
 _WINDOW: Final = 256
-"""Rows among which micro-batches are formed: many enough to find rows of like length, and a small part of a run."""
+"""Rows to form micro-batches from: enough to find rows of similar length, and a small part of a run."""
 
 MOST_PASSES: Final = 4
-"""How often an epoch shows a kind at most; up to four passes repeated data is nearly as good as new (Muennighoff et al.
-2023, arXiv:2305.16264)."""
+"""Passes of an epoch over one kind; up to four, repeated data is nearly as good as new (Muennighoff et al. 2023,
+arXiv:2305.16264)."""
 
 _LEAST_REST: Final = 1e-6
-"""A smaller rest of shares is an error of rounding."""
+"""A smaller rest of the shares is a rounding error."""
 
 _PIECE: Final = 1 << 20
-"""Rows for which a computation needs more than a few bytes each at once."""
+"""Rows to compute with at once where each needs more than a few bytes."""
+
+_BATCHES_AT_ONCE: Final = 1 << 16
+"""Batches to compute with at once."""
 
 Category = TypeVar("Category", str, int)
+_Item = TypeVar("_Item")
 
 
-def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of the shown tokens that each kind gets.
+class Planned(Protocol):
+    """A row as the plan needs it; its length is in tokens."""
 
-    Of the shares that are `named`, at most 1 together, that of a kind that is not there goes to all others in
-    proportion. Kinds that are not named share the rest in proportion to their `tokens`. Where there is no rest, each of
-    them has the share of its tokens among all, which is cut from the named ones in proportion; completions that users
-    accepted have `MOST_PASSES` times that, up to the share of `CODE`, so that even a short run shows all of them.
+    @property
+    def kind(self) -> str:
+        """Its origin: `task`, `vox_codegen`, `template`."""
+
+    @property
+    def category(self) -> str:
+        """Its construct or task."""
+
+    @property
+    def difficulty(self) -> int:
+        """1 to 10."""
+
+    def __len__(self) -> int: ...
+
+
+class Names(NamedTuple):
+    """A column of words; `codes` are indices into `words`."""
+
+    codes: NDArray[np.uint16]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the plan needs of rows, nine bytes each; lengths in tokens, difficulties from 1 to 10."""
+
+    lengths: NDArray[np.uint32]
+    difficulties: NDArray[np.uint8]
+    kinds: Names
+    categories: Names
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+def build_columns(rows: Iterable[Planned]) -> Columns:
+    """Build the columns of rows that are in memory."""
+    lengths, difficulties, kinds, categories = array("I"), array("B"), array("H"), array("H")
+    words: tuple[dict[str, int], dict[str, int]] = {}, {}
+    for row in rows:
+        lengths.append(len(row))
+        difficulties.append(row.difficulty)
+        kinds.append(words[0].setdefault(row.kind, len(words[0])))
+        categories.append(words[1].setdefault(row.category, len(words[1])))
+    names = (
+        Names(np.array(codes, np.uint16), tuple(own)) for codes, own in zip((kinds, categories), words, strict=True)
+    )
+    return Columns(np.array(lengths, np.uint32), np.array(difficulties, np.uint8), *names)
+
+
+class Batches(Sequence[tuple[int, ...]]):
+    """Micro-batches in order, at four bytes a row and eight a batch."""
+
+    def __init__(self, rows: Rows, starts: NDArray[np.int64]) -> None:
+        """Take rows by their index in the columns; batch `i` is `rows[starts[i] : starts[i + 1]]`."""
+        self.rows = rows
+        self.starts = starts
+
+    @classmethod
+    def of(cls, rows: Rows, counts: NDArray[Any]) -> "Batches":
+        """Cut rows into batches; `counts` are the rows of each."""
+        return cls(rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "Batches": ...
+
+    def __getitem__(self, place: int | slice) -> "tuple[int, ...] | Batches":
+        if isinstance(place, slice):
+            first, end, _ = place.indices(len(self))
+            return Batches(self.rows, self.starts[first : max(first, end) + 1])
+        place = range(len(self))[place]
+        return tuple(self.rows[self.starts[place] : self.starts[place + 1]].tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batches) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def all_rows(self) -> Rows:
+        """Rows of all batches in order."""
+        return self.rows[self.starts[0] : self.starts[-1]]
+
+    def padded_tokens(self, lengths: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Compute the tokens of each batch, with padding, from the lengths of the rows."""
+        padded = np.diff(self.starts)
+        for first in range(0, len(self), _BATCHES_AT_ONCE):
+            starts = self.starts[first : first + _BATCHES_AT_ONCE + 1]
+            own = lengths[self.rows[starts[0] : starts[-1]]]
+            padded[first : first + _BATCHES_AT_ONCE] *= np.maximum.reduceat(own, starts[:-1] - starts[0])
+        return padded
+
+
+class Share(Sequence[_Item]):
+    """Micro-batches of one process: every n-th of each optimizer step, where n processes train together.
+
+    Every process gets the same number; where a step has none left for this one, it gets `empty`.
+    """
+
+    def __init__(self, batches: Sequence[_Item], accumulated: int, team: Team, empty: _Item) -> None:
+        """Take the micro-batches of all processes, `accumulated` for each step."""
+        self._batches = batches
+        self._accumulated = accumulated
+        self._team = team
+        self._empty = empty
+
+    def __len__(self) -> int:
+        steps, rest = divmod(len(self._batches), self._accumulated)
+        return steps * self._each + -(-rest // self._team.size)
+
+    @overload
+    def __getitem__(self, place: int) -> _Item: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[_Item]: ...
+
+    def __getitem__(self, place: int | slice) -> _Item | list[_Item]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        step, number = divmod(range(len(self))[place], self._each)
+        wanted = number * self._team.size + self._team.rank
+        found = step * self._accumulated + wanted
+        return self._batches[found] if wanted < self._accumulated and found < len(self._batches) else self._empty
+
+    @property
+    def _each(self) -> int:
+        return -(-self._accumulated // self._team.size)
+
+
+def compute_shares(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
+    """Compute the share of the shown tokens that each kind gets.
+
+    The shares that are `named` sum up to at most 1. Split the shares of missing kinds among the others, in proportion.
+    Kinds without a name split the rest in proportion to their `tokens`. Without a rest, each of them gets the share of
+    its tokens among all, taken from the named ones in proportion. Completions that users accepted get `MOST_PASSES`
+    times that, up to the share of `CODE`, so that even a short run shows all of them.
 
     Returns:
-        Kind -> share; 1 together, unless every kind that is there was given 0.
+        Kind -> share; the sum is 1, unless all kinds present were given 0.
     """
     others = {kind: count for kind, count in tokens.items() if kind not in named}
     wanted = {kind: named[kind] for kind in tokens if kind in named}
@@ -60,10 +206,10 @@ def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str
 
 
 class Dealer:
-    """Deals the rows of each kind pass by pass, each pass in a new order, and mixes the kinds by their shares."""
+    """Deals the rows of each kind in passes, each in a new order, and mixes the kinds by their shares."""
 
     def __init__(self, rows: Columns, weights: NDArray[np.float64], named: Mapping[str, float], seed: int) -> None:
-        """Take the rows, how often each comes in a pass (see `_weights`), and the shares as `shares_of` does."""
+        """Take the rows, their number in a pass (see `_weights`), and the shares as `compute_shares` does."""
         self._rows = rows
         self._weights = weights
         self._named = named
@@ -72,12 +218,11 @@ class Dealer:
         self._passes: dict[str, int] = {}
 
     def windows(self, rows: Rows, *, easy_first: bool) -> Iterator[Rows]:
-        """Yield the rows of an epoch in windows, in each of which every kind has its share of the tokens.
+        """Yield the rows of an epoch in windows; every kind has its share of the tokens in each.
 
-        An epoch has as many tokens as its rows have. A kind that runs out begins again until it was shown `MOST_PASSES`
-        times; then it is missing, and the epoch is so much shorter. What an epoch does not show comes in the next one.
-
-        Where easy rows come first, each epoch begins the passes of all kinds again.
+        An epoch has as many tokens as its rows. A kind that runs out starts again, up to `MOST_PASSES` times; after
+        that the epoch gets shorter. The next epoch begins with the rows that this one did not show; with `easy_first`,
+        each epoch starts the passes of all kinds again.
         """
         codes, words = self._rows.kinds.codes[rows], self._rows.kinds.words
         there = {words[code]: rows[codes == code] for code in sorted(_counts(codes), key=words.__getitem__)}
@@ -85,7 +230,7 @@ class Dealer:
         whole = sum(tokens.values())
         shown: list[Rows] = [np.empty(0, np.uint32)]
         places: list[NDArray[np.float64]] = [np.empty(0)]
-        for kind, share in shares_of(tokens, self._named).items():
+        for kind, share in compute_shares(tokens, self._named).items():
             if easy_first:
                 self._queues.pop(kind, None)
             quota = share * whole
@@ -94,7 +239,7 @@ class Dealer:
                 dealt = dealt[np.argsort(self._rows.difficulties[dealt], kind="stable")]
             if len(dealt):
                 shown.append(dealt)
-                places.append(_places_of(self._rows.lengths[dealt], quota))
+                places.append(_compute_places(self._rows.lengths[dealt], quota))
         order = np.concatenate(shown)[np.argsort(np.concatenate(places), kind="stable")]
         number = max(1, round(len(order) / _WINDOW))
         for window in range(number):
@@ -103,14 +248,14 @@ class Dealer:
                 yield own
 
     def _deal(self, kind: str, rows: Rows, tokens: float) -> Rows:
-        """Deal the next rows of a kind, as many as come nearest to a number of tokens."""
+        """Deal the next rows of a kind, up to the row nearest to a number of tokens."""
         queue = self._queues.get(kind, rows[:0])
         dealt: list[Rows] = []
         before = 0
         while True:
             if not len(queue):
                 queue = self._pass(kind, rows)
-            if not len(queue):  # of few rows, each of a weight below one, perhaps none was drawn
+            if not len(queue):  # a few rows with weights below one may all be left out
                 queue = rows
             lengths = self._rows.lengths[queue[:_PIECE]].astype(np.int64)
             until = before + np.cumsum(lengths)
@@ -130,8 +275,8 @@ class Dealer:
         return drawn[::-1]
 
 
-def _places_of(lengths: NDArray[np.uint32], quota: float) -> NDArray[np.float64]:
-    """Return where the middle of each row lies in a quota of tokens, from 0 to 1."""
+def _compute_places(lengths: NDArray[np.uint32], quota: float) -> NDArray[np.float64]:
+    """Compute the middle of each row in a quota of tokens, from 0 to 1."""
     places, before = np.empty(len(lengths)), 0
     for first in range(0, len(lengths), _PIECE):
         own = lengths[first : first + _PIECE].astype(np.int64)
@@ -142,7 +287,7 @@ def _places_of(lengths: NDArray[np.uint32], quota: float) -> NDArray[np.float64]
 
 
 def _draw(rows: Rows, columns: Columns, weights: NDArray[np.float64], random: Random) -> Rows:
-    """Return each row as often as its weight asks for: the whole part always, the rest by chance."""
+    """Repeat each row by its weight: the whole part always, the fraction by chance."""
     drawn = [rows[:0]]
     for own in _pieces(rows):
         asked = weights[columns.kinds.codes[own], columns.categories.codes[own]]
@@ -155,7 +300,7 @@ def _draw(rows: Rows, columns: Columns, weights: NDArray[np.float64], random: Ra
 
 
 def shuffle(rows: Rows, random: Random) -> None:
-    """Shuffle numbers in place as `random.shuffle` does, draw by draw, in half of its time."""
+    """Shuffle in place with the draws of `random.shuffle`, in half of its time."""
     buffer: Any = rows
     order, draw = memoryview(buffer), random.getrandbits
     for bits in range(len(order).bit_length(), 1, -1):  # of the numbers below `place + 1`
@@ -171,36 +316,36 @@ def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The micro-batches of a run in order.
 
     Attributes:
-        batches: Rows of each micro-batch, by their place in the columns.
-        num_steps: Optimizer steps; each takes `accumulation` micro-batches, the last perhaps fewer.
-        num_skipped: Epoch -> rows that the curriculum leaves out of it.
+        batches: Rows of each micro-batch, by their index in the columns.
+        num_steps: Optimizer steps of `accumulation` micro-batches; the last may have fewer.
+        num_skipped: Rows that the curriculum leaves out of each epoch.
     """
 
     batches: Batches
     num_steps: int
     num_skipped: tuple[int, ...]
 
-    def first(self, num_steps: int, accumulated: int) -> "Plan":
-        """Return the first steps of the plan."""
+    def first(self, num_steps: int, accumulated: int) -> "BatchPlan":
+        """Cut the plan after `num_steps`."""
         kept = self.batches[: num_steps * accumulated]
-        return Plan(kept, -(-len(kept) // accumulated), self.num_skipped)
+        return BatchPlan(kept, -(-len(kept) // accumulated), self.num_skipped)
 
 
 def step_tokens(batches: Batches, lengths: NDArray[np.uint32], accumulated: int) -> NDArray[np.int64]:
-    """Return tokens of each optimizer step of `accumulated` micro-batches, with padding."""
+    """Compute the tokens of each optimizer step of `accumulated` micro-batches, with padding."""
     padded = batches.padded_tokens(lengths)
     return np.add.reduceat(padded, np.arange(0, len(padded), accumulated)) if len(padded) else padded
 
 
-def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """Lay down the order of a run; the same arguments give the same order on every machine.
+def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
+    """Fix the order of a run; the same arguments give the same order on every machine.
 
-    A run that goes on after its end has the order as if it had never stopped. `max_steps` was for the run that ended;
-    this one is ended by its time, or after `MOST_PASSES` times its epochs.
+    A continued run has the order of one that never stopped. It ignores `max_steps`, which the earlier run used up, and
+    ends with its time, or after `MOST_PASSES` times its epochs.
     """
     num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.accumulation
     if continues is not None:
@@ -216,17 +361,17 @@ def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) 
             break
     counts = np.concatenate([np.diff(epoch.starts) for epoch in epochs])
     batches = Batches.of(np.concatenate([epoch.all_rows for epoch in epochs]), counts)
-    plan = Plan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
+    plan = BatchPlan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
     return plan if continues is not None or recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 
 
 def _epochs(rows: Columns, recipe: Recipe) -> Iterator[tuple[Batches, int]]:
-    """Yield the micro-batches of epoch after epoch without end, and how many rows the curriculum leaves out of each."""
+    """Yield the micro-batches of one epoch after another, and the number of rows that the curriculum leaves out."""
     weights = _weights(rows, recipe)
     dealer = Dealer(rows, weights, recipe.kind_shares, recipe.seed)
     for epoch in count():
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
-        easy = np.flatnonzero(rows.difficulties <= hardest_of(epoch, recipe)).astype(np.uint32)
+        easy = np.flatnonzero(rows.difficulties <= find_hardest(epoch, recipe)).astype(np.uint32)
         if recipe.kind_shares:
             windows = dealer.windows(easy, easy_first=recipe.curriculum)
         else:
@@ -240,15 +385,15 @@ def _epochs(rows: Columns, recipe: Recipe) -> Iterator[tuple[Batches, int]]:
 
 
 def is_validation_group(group: str | None, share: float, seed: int) -> bool:
-    """Return whether the rows of a source file measure; all of one file do the same, those without one train."""
+    """Return whether the rows of a source file measure the loss; rows without a file train."""
     if group is None:
         return False
     digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
-def hardest_of(epoch: int, recipe: Recipe) -> int:
-    """Return the highest difficulty an epoch (from 0) shows; of more stages than epochs, the first are left out."""
+def find_hardest(epoch: int, recipe: Recipe) -> int:
+    """Return the highest difficulty that an epoch (from 0) shows; with more stages than epochs, skip the first ones."""
     if not recipe.curriculum:
         return recipe.max_difficulty
     stages = recipe.curriculum_max_difficulty
@@ -257,10 +402,10 @@ def hardest_of(epoch: int, recipe: Recipe) -> int:
 
 
 def category_weights(counts: Mapping[Category, int], alpha: float) -> dict[Category, float]:
-    """Return how often a row of each category comes in an epoch, on average.
+    """Compute the mean number of times that an epoch shows a row of each category.
 
-    The share of a category is that of its rows, of which there are so many, to the power of alpha: with 1 the shares
-    stay as they are, with 0 they become equal. An epoch keeps its size.
+    The share of a category becomes proportional to its number of rows to the power of alpha: 1 keeps the shares, 0
+    makes them equal. An epoch keeps its size.
 
     Source:
         Exponential smoothing of shares, Conneau et al. 2020 (XLM-R), section 3.1.
@@ -271,10 +416,7 @@ def category_weights(counts: Mapping[Category, int], alpha: float) -> dict[Categ
 
 
 def _weights(rows: Columns, recipe: Recipe) -> NDArray[np.float64]:
-    """Return how often a row of each kind and category (kinds, categories) comes in a pass.
-
-    Where kinds have shares, a category is weighed among rows of its kind.
-    """
+    """Compute weights, of shape `(kinds, categories)`; where kinds have shares, within each kind."""
     kinds, categories = rows.kinds, rows.categories
     weights = np.ones((len(kinds.words), len(categories.words)))
     groups = [(slice(None), categories.codes)]
@@ -287,7 +429,7 @@ def _weights(rows: Columns, recipe: Recipe) -> NDArray[np.float64]:
 
 
 def _counts(codes: NDArray[np.uint16]) -> dict[int, int]:
-    """Return how many rows have each code, in the order in which they first come: sums of floats depend on it."""
+    """Count the rows of each code, in order of first appearance, on which float sums depend."""
     found: dict[int, int] = {}
     for piece in _pieces(codes):
         values, first, counts = np.unique(piece, return_index=True, return_counts=True)
@@ -298,10 +440,10 @@ def _counts(codes: NDArray[np.uint16]) -> dict[int, int]:
 
 
 def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tuple[Rows, NDArray[np.uint32]]:
-    """Cut an epoch or a window into micro-batches of like lengths, to pad little; easy ones first in a curriculum.
+    """Cut a window into micro-batches of similar lengths, to pad little; easy ones come first in a curriculum.
 
     Returns:
-        The rows in order, and how many each micro-batch has.
+        The rows in order, and the number of rows of each micro-batch.
     """
     window = window.copy()
     shuffle(window, random)
@@ -314,13 +456,12 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
     order = np.arange(len(counts), dtype=np.uint32)
     shuffle(order, random)
     starts, shuffled = np.cumsum(counts, dtype=np.uint32) - counts, counts[order]
-    # Modulo 2^32, where a batch moves to the front.
+    # Modulo 2^32 where a batch moves forward.
     moved = np.repeat(starts[order] - (np.cumsum(shuffled, dtype=np.uint32) - shuffled), shuffled)
     return window[moved + np.arange(len(window), dtype=np.uint32)], shuffled
 
 
 def _cut(lengths: NDArray[np.uint32], recipe: Recipe) -> NDArray[np.uint32]:
-    """Return how many rows each micro-batch has: no more, and with padding no more tokens, than the recipe allows."""
     counts = array("I")
     most_rows, most_tokens = recipe.rows_at_once, recipe.tokens_at_once or np.inf
     numbers, start = np.arange(1, most_rows + 1), 0

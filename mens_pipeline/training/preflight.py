@@ -15,60 +15,60 @@ from mens_pipeline.models.base import Base, configuration_of
 from mens_pipeline.models.card import format_never_shown
 from mens_pipeline.models.chat import Tokenizer, format_for
 from mens_pipeline.training.examples import Examples
-from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.plan import BatchPlan
 from mens_pipeline.training.recipe import Recipe
 
 SCHEMA: Final = "vox.mens.preflight.v0"
 _LINEAR: Final = "linear_attention"
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _NF4_BITS: Final = 4.5
-"""Bits of a quantised value with its share of the scales."""
+"""Bits of a quantised value, including its share of the scales."""
 
 _ADAM_BYTES: Final = 16
-"""Bytes of a trained value in float32: itself, its gradient, two moments."""
+"""Bytes of a trained value in float32: value, gradient, two moments."""
 
 _ACTIVATIONS: Final = 34
-"""Bytes that training keeps for a token, a layer and a unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
+"""Bytes of activations for a token, a layer and a unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
 
 _KEPT_ACTIVATIONS: Final = 2
-"""The same where activations are computed again: the input of each layer; one layer at a time needs all of them."""
+"""The same for a checkpointed layer, which keeps its input."""
 
 _LAYERS_ADAPTED: Final = 7
-"""Linear layers of a block: four of the attention, three of the network behind it."""
+"""Linear layers of a block: four in the attention, three in the feed-forward network."""
 
 _WIDTHS: Final = 3
-"""Width of a pair of adapter matrices in units of the model's: its input, and an output of up to twice that."""
+"""Width of a pair of adapter matrices over that of the model: one for its input, up to two for its output."""
 
 _SCALES: Final = (
     *("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"),
     "output_multiplier",
 )
-"""Fields by which families of models scale what their head gives; TRL's own loss knows them."""
+"""Fields by which families of models scale the outputs of their head; the loss of TRL knows them."""
 
 _SCORED_AT_ONCE: Final = 4096
-"""Positions whose logits are in memory at once, with their gradients, in float32."""
+"""Positions whose logits and gradients are in memory at once, in float32."""
 
 SCORED_ON_CPU: Final = 64
-"""The same on a CPU, where no kernel starts slowly: with a vocabulary of 49,152 the logits take 13 MB."""
+"""The same on a CPU, where kernels start at once: with a vocabulary of 49,152 the logits take 13 MB."""
 
 _TILE: Final = 32_768
-"""Tokens of the vocabulary that TRL's kernel scores at once on a GPU."""
+"""Tokens of the vocabulary that the kernel of TRL scores at once on a GPU."""
 
 _MOST_OF_MEMORY: Final = 0.85
-"""The part of a memory beyond which a run is likely not to fit: the estimate is rough, and others need some."""
+"""Share of the memory that an estimate may take: it is rough, and other programs need some."""
 
 BESIDE_GB: Final = 2.0
-"""Of a GPU that answers, beside the weights: its context, and keys, values, states and scores of a batch."""
+"""Memory of a GPU that generates, besides the weights: context, keys, values, states and scores of a batch."""
 
 _CHECKPOINT_COPIES: Final = 4
-"""Two checkpoints, one that is being written, and the adapter itself; each no larger than adapter and optimiser."""
+"""Two checkpoints, one being written, and the adapter itself, each up to the size of adapter and optimizer."""
 
 
 class MemoryEstimate(NamedTuple):
-    """Megabytes that a run needs at most, roughly.
+    """Estimated peak memory of a run in megabytes.
 
-    The base has embeddings and head, which are never quantised; the adapter has its optimizer; activations are of one
-    micro-batch, and logits of the scored positions.
+    The base includes embeddings and head, which are never quantised, and the adapter its optimizer; activations are
+    those of one micro-batch, logits those of the scored positions.
     """
 
     base: float
@@ -78,29 +78,29 @@ class MemoryEstimate(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum."""
         return sum(self)
 
     @property
     def checkpoints(self) -> float:
-        """On disk, for checkpoints and adapter."""
+        """Megabytes on disk for checkpoints and adapter."""
         return self.adapter * _CHECKPOINT_COPIES
 
 
 _FALLBACK: Final = 98
-"""Bytes for a unit of width of the values of linear attention, as transformers computes it without kernels."""
+"""Bytes for a unit of value width in linear attention without kernels."""
 
 _FUSED: Final = 28
-"""The same with flash-linear-attention: inputs, outputs, convolution, norm, and a state for 64 tokens. Estimated."""
+"""The same with flash-linear-attention, estimated: inputs, outputs, convolution, norm, and a state for 64 tokens."""
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input."""
+    """Estimate the bytes of activations of the largest layer for a token in 16 bits, without its input."""
     text = config.get("text_config", config)
     width, heads = int(text["hidden_size"]), int(text["num_attention_heads"])
     kinds = set(text.get("layer_types") or ["full_attention"])
     inner = int(text.get("intermediate_size") or 4 * width)
-    if experts := text.get("num_experts_per_tok"):  # of a mixture, those that a token sees
+    if experts := text.get("num_experts_per_tok"):  # a token sees only some experts
         inner = int(text.get("moe_intermediate_size") or inner) * int(experts)
     sizes: list[int] = []
     if _LINEAR in kinds:
@@ -113,7 +113,7 @@ def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
         normed = 4 * (queries + keys) if family.startswith("qwen3") else 0  # in float32
         gate = 4 * queries if family.startswith(("qwen3_5", "qwen3_next")) else 0
         sizes.append(6 * queries + 4 * keys + normed + gate)
-    # Adapters keep a copy of the inputs of attention and MLP each.
+    # Adapters keep copies of the inputs of attention and MLP.
     return 8 * inner + 18 * width + max(sizes)
 
 
@@ -122,14 +122,18 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the peak memory of a run from sizes alone.
 
-    The largest micro-batch has so many tokens at once, with padding; it is computed on `cuda`, `mps` or `cpu`, in
-    `float32` or `bfloat16`. A layer keeps so many bytes for a token as `layer_bytes` tells.
+    Args:
+        base: The base model.
+        recipe: The recipe.
+        tokens_at_once: Tokens of the largest micro-batch, with padding.
+        computed_on: `cuda`, `mps` or `cpu`, and `float32` or `bfloat16`.
+        layer: The result of `layer_bytes`.
     """
     device, dtype = computed_on
     is_packed = recipe.quantization != "bf16"
     bytes_of_value = 2 if dtype == "bfloat16" else 4
-    # The CPU has room to keep activations, and computing them again would cost a fourth of the speed. A GPU keeps the
-    # input of each layer that computes again, of one of these at a time all, and all of the others.
+    # A CPU keeps all activations, since checkpoints would cost a fourth of its speed. A GPU keeps the inputs of
+    # checkpointed layers, all activations of one of them at a time, and those of every other layer.
     every_n = 1 if recipe.checkpoint_every_n_layers is None else recipe.checkpoint_every_n_layers
     num_again = -(-base.num_layers // every_n) if every_n else 0
     kept = _KEPT_ACTIVATIONS * base.hidden_size * num_again + layer * (base.num_layers - num_again + min(1, num_again))
@@ -141,7 +145,7 @@ def estimate_memory(
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_parameters - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
-    # `fuse_adapters` keeps a dense copy of every quantised layer there.
+    # There, `fuse_adapters` keeps a dense copy of every quantised layer.
     copied = bytes_of_value if device == "cpu" else 0
     held = _NF4_BITS / 8 + copied if is_packed else bytes_of_value
     mega = 2**20
@@ -156,10 +160,10 @@ def estimate_memory(
 def choose_quantization(
     recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int
 ) -> Literal["nf4", "bf16"]:
-    """Return how a base is held: as the recipe says, else in bf16 where a GPU has room to train and to answer with it.
+    """Return how to hold a base: by the recipe, else in bf16 where a GPU has room to train and to generate with it.
 
     Raises:
-        RefusedError: It is to be held in bf16 on a GPU that does not compute in it.
+        RefusedError: The recipe says bf16, and the GPU does not compute in it.
     """
     if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
         raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")
@@ -175,13 +179,13 @@ def choose_quantization(
 
 
 def fits_dense(device: Device, num_parameters: int, dtype: str) -> bool:
-    """Return whether so many parameters fit a device beside a batch of completions; a CPU always has room."""
+    """Return whether weights and a batch of completions fit a device; a CPU always has room."""
     weights = num_parameters * (2 if dtype == "bfloat16" else 4) / 2**30
     return device.kind != "cuda" or device.memory_gb is None or weights + BESIDE_GB <= device.memory_gb
 
 
 def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
-    """Return the id that ends a turn; refuse a tokenizer where a control token of its chat format is not one token."""
+    """Return the id that ends a turn; refuse a tokenizer that splits a control token of its chat format."""
     chat = format_for(tokenizer)
     ids = {text: tokenizer.encode(text, add_special_tokens=False) for text in chat.markers}
     for text, found in ids.items():
@@ -193,7 +197,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
 
 
 def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]) -> None:
-    """Refuse too few rows."""
+    """Refuse a train set with too few rows that train."""
     if examples.num_lost:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
@@ -209,7 +213,7 @@ def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]
 
 
 def check_logits(base: Base, device: str) -> None:
-    """Refuse a model that scales its logits for a CPU, where the loss takes them as the head gives them."""
+    """Refuse a model that scales its logits on a CPU, where our loss ignores the scale."""
     config = configuration_of(base.path)
     text = config.get("text_config", config)
     scaled = [field for field in _SCALES if text.get(field) not in {None, 1}]
@@ -219,23 +223,23 @@ def check_logits(base: Base, device: str) -> None:
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
-    """Refuse a folder, which need not be there yet, without room for checkpoints and adapter."""
+    """Refuse a folder, which may not exist yet, without room for checkpoints and adapter."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(there).free / 2**20
     if free < needed_mb:
         raise RefusedError(f"{folder}: {free:.0f} MB are free, {needed_mb:.0f} MB are needed. Make room, or move it.")
 
 
-def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
+def preflight_document(  # noqa: PLR0913, PLR0917 - everything that was checked
     contract_digest: str,
     base: Base,
     device: Device,
     recipe: Recipe,
     examples: Examples,
-    plan: Plan,
+    plan: BatchPlan,
     memory: MemoryEstimate,
 ) -> dict[str, Any]:
-    """`training-preflight.json`: upstream's schema with what was looked at."""
+    """Build `training-preflight.json`, in the schema of upstream."""
     notes = []
     available = 1024 * (installed_memory_gb() if device.memory_gb is None else device.memory_gb)
     if memory.total > _MOST_OF_MEMORY * available:
@@ -268,12 +272,12 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
 
 
 def installed_memory_gb() -> float:
-    """Return gigabytes of memory that this machine has for its CPUs."""
+    """Return the main memory of this machine in gigabytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 def kernels_found() -> dict[str, bool]:
-    """Return whether each kernel package, and the C compiler that Triton calls at run time, is there."""
+    """Return whether each kernel package, and the C compiler for Triton, is installed."""
     compiler = own_environment().get("CC")
     return {
         "flash_linear_attention": find_spec("fla") is not None,
@@ -283,7 +287,7 @@ def kernels_found() -> dict[str, bool]:
 
 
 def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
-    """List what a base needs on a GPU and is not installed, a sentence each."""
+    """List missing packages that a base needs on a GPU, a sentence each."""
     notes = []
     if not found["c_compiler"]:
         notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")

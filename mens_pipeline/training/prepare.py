@@ -1,4 +1,4 @@
-"""Makes a job of a recipe and a train set in a folder of its own, once all that it needs was checked."""
+"""Check everything that a run needs, and write its job into a folder."""
 
 import json
 import os
@@ -9,12 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.overlap import trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT, trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
-from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of
+from mens_pipeline.jobs.protocol import JOB, as_document, read_result
 from mens_pipeline.models.adapter import refuse_links
 from mens_pipeline.models.base import Base, FileTokenizer, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
@@ -23,7 +22,7 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
 from mens_pipeline.training.examples import make_examples, plan_examples
-from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.plan import BatchPlan
 from mens_pipeline.training.preflight import (
     check_disk,
     check_examples,
@@ -37,20 +36,20 @@ from mens_pipeline.training.preflight import (
     preflight_document,
 )
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued, Recipe, TrainingJob
+from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, CommonJob, Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, encode_train_set
 
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
-"""Whose versions are recorded, and decide what a run gives."""
+"""Libraries whose versions decide the result of a run."""
 
 _NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
-"""Fields that do not change the adapter, or are decided by the hash of the base."""
+"""Fields that do not change the adapter, or that the hash of the base replaces."""
 
 _OF_THE_BEGINNING: Final = ("adapter_sha256", "num_batches")
-"""Fields that decide how a run goes on."""
+"""Fields of an earlier run that decide the next one."""
 
 
-def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
+def build_contract(  # noqa: PLR0913, PLR0917 - all that decides a run
     recipe: Recipe,
     train_sha256: str,
     base: Base,
@@ -58,8 +57,8 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
     system: str,
     continues: Continued | None = None,
 ) -> dict[str, Any]:
-    """Return all that decides what a run gives, in JSON types; `computed_on` is the device and its precision."""
-    # It changes bits how many processes share a step: the order of sums does, and dropout by each. Two sum alike.
+    """Return everything that decides the result of a run, in JSON types; `computed_on` is device and precision."""
+    # The number of processes changes the order of sums, and so bits, and dropout. Two plain sums are equal.
     alone = recipe.model_copy(update={"devices": 1}).accumulation
     is_plain_sum = alone == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
     is_split_felt = recipe.devices > 1 and not is_plain_sum
@@ -78,16 +77,16 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of the libraries that decide what a run gives."""
+    """Return the versions of `LIBRARIES`."""
     return {name: version(name) for name in LIBRARIES}
 
 
-SomeJob = TypeVar("SomeJob", bound=Job)
+SomeJob = TypeVar("SomeJob", bound=CommonJob)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Generic[SomeJob]):
-    """A run, of either lane, that may begin, or whose folder holds its result already."""
+    """A checked run of either lane; `is_done` where its folder already holds its result."""
 
     job: SomeJob
     preflight: dict[str, Any]
@@ -97,7 +96,7 @@ class Prepared(Generic[SomeJob]):
     @property
     def job_path(self) -> Path:
         """The document that the process reads."""
-        return self.job.run_dir / JOB
+        return self.job.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +119,22 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedRun:
-    """Look at everything a run needs, and write its job, its contract and its preflight.
+    """Check everything that a run needs, and write its job, contract and preflight.
 
     Args:
         resolved: The recipe.
         train_path: The train set.
-        folder: Where everything of the run goes, perhaps by the hash of its contract; made when it is not there.
-        device: What it trains on.
-        cache: Where converted base models and locks are kept.
-        min_rows: Rows without which training does not begin.
+        folder: Folder of the run, or a function from the hash of its contract to the folder.
+        device: Where it trains.
+        cache: Folder of converted base models and locks.
+        min_rows: Smallest number of rows that train.
         log_line: Takes lines for people.
-        continues: The run that this one goes on from, with the same rows.
-        is_new: Whether a run in the folder gives way, once everything else is right.
-        is_trial: Whether to look only: nothing is written, and nothing gives way.
+        continues: The run to continue, on the same rows.
+        is_new: Whether to replace a run in the folder, once all checks have passed.
+        is_trial: Whether to check only and write nothing.
 
     Raises:
-        RefusedError: Something is wrong, or the folder holds another run.
+        RefusedError: A check failed, or the folder holds another run.
         SourceNotFoundError: There is no train set.
     """
     recipe = resolved.recipe
@@ -162,17 +161,16 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
-    contract = contract_of(recipe, train_sha256, base, (device.kind, dtype), SYSTEM_PROMPT, continues)
+    contract = build_contract(recipe, train_sha256, base, (device.kind, dtype), SYSTEM_PROMPT, continues)
     digest = key_of(contract)
-    run_dir = claim_folder(folder, digest, is_new=is_new)
-    check_disk(run_dir, memory.checkpoints)
+    run_dir = claim_folder(folder, digest, memory.checkpoints, is_new=is_new)
     preflight = preflight_document(digest, base, device, recipe, examples, plan, memory) | resolved.as_json()
     if device.kind == "cuda":
         preflight["kernels"] = found_kernels
         preflight["notes"] += kernel_notes(configuration, found_kernels)
     heldout = train_path.with_name(HELDOUT)
     if heldout.is_file() and (found := _trained_heldout(heldout, train_path, rows_path)) is not None:
-        # The adapter may still be evaluated by a benchmark; on these pairs evaluation refuses it.
+        # A benchmark may still evaluate the adapter; on these pairs evaluation refuses it.
         preflight["notes"].append(found)
     job = TrainingJob(
         recipe=recipe,
@@ -190,12 +188,11 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues=continues,
         lock_path=device.lock_in(cache).resolve(),
     )
-    is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
+    is_done = not is_trial and lay_out(job, contract, preflight, is_new=is_new)
     return PreparedRun(job, preflight, contract, is_done, base)
 
 
-def _check_plan(plan: Plan, num_rows: int, min_rows: int, recipe: Recipe) -> None:
-    """Refuse a plan that shows too few of its rows, or none at all."""
+def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -> None:
     num_shown = num_rows - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."
@@ -209,7 +206,7 @@ def _check_plan(plan: Plan, num_rows: int, min_rows: int, recipe: Recipe) -> Non
 def _with_quantization(
     resolved: ResolvedRecipe, base: Base, tokens_at_once: int, device: Device, layer: int
 ) -> ResolvedRecipe:
-    """Return a recipe that says how the base is held, where need be by the device; refuse what it cannot do."""
+    """Fill in how the base is held; refuse what the device cannot do."""
     recipe = resolved.recipe
     chosen = choose_quantization(recipe, base, tokens_at_once, device, layer)
     if recipe.quantization is not None:
@@ -219,8 +216,8 @@ def _with_quantization(
 
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
-    """Return what `trained_heldout` finds; it reads all rows, so it is kept beside them for these two files."""
-    code = code_version("mens_pipeline.corpus.curate.overlap:trained_heldout")
+    """Return the finding of `trained_heldout`, which reads all rows, and keep it with the encoded rows."""
+    code = code_version("mens_pipeline.corpus.curate.heldout_split:trained_heldout")
     files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
     kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
     if not kept.is_file():
@@ -230,17 +227,17 @@ def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | 
 
 
 def by_id(digest: str) -> Path:
-    """Return the folder of a run that was given none: another contract never gets the same."""
+    """Return the default folder of a run, by its contract."""
     return Path("runs") / digest[:12]
 
 
 def work_folder(store: ArtifactStore, kind: str, digest: str) -> Path:
-    """Return the folder that a run of the graph works in: the same for the same contract, so that a retry goes on."""
+    """Return the folder of a run in the graph, the same for the same contract, so that a retry resumes."""
     return store.root / kind / f".work-{digest}"
 
 
 def point_latest(run_dir: Path) -> None:
-    """Let `latest` beside a run name it; refuse (`RefusedError`) where a folder has this name."""
+    """Point the link `latest` next to a run at it; raise RefusedError where a folder has that name."""
     latest = run_dir.with_name("latest")
     if latest.is_dir() and not latest.is_symlink():
         raise RefusedError(f"{latest}: a folder, and the name of the run that was begun last. Give it another name.")
@@ -249,31 +246,36 @@ def point_latest(run_dir: Path) -> None:
     temporary.replace(latest)
 
 
-def claim_folder(folder: Path | Callable[[str], Path], digest: str, *, is_new: bool) -> Path:
-    """Return the folder of a run, perhaps by its contract; refuse one that holds a link, or another run that stays."""
+def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: float, *, is_new: bool) -> Path:
+    """Return the folder of a run, perhaps by the digest of its contract.
+
+    Raises:
+        RefusedError: It holds a link, or another run that stays, or lacks room for so many megabytes.
+    """
     run_dir = folder if isinstance(folder, Path) else folder(digest)
-    if run_dir.is_symlink():  # `runs/latest`: the run that it names, which a new one may take the place of
+    if run_dir.is_symlink():  # `runs/latest`: a new run may replace the one that it names
         run_dir = run_dir.resolve()
     refuse_links(run_dir)
     path = run_dir / CONTRACT
-    if is_new or not path.is_file():
-        return run_dir
-    advice = "Name another --output-dir, or begin again with --force-restart."
-    try:
-        found = str(json.loads(path.read_text(encoding="utf-8"))["digest"])
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise RefusedError(f"{path}: does not say which run this is ({type(error).__name__}). {advice}") from error
-    if found != digest:
-        which = f"contract {found[:12]}, this one is {digest[:12]}"
-        raise RefusedError(f"{run_dir}: holds another run ({which}). {advice}")
+    if path.is_file() and not is_new:
+        advice = "Name another --output-dir, or begin again with --force-restart."
+        try:
+            found = str(json.loads(path.read_text(encoding="utf-8"))["digest"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise RefusedError(f"{path}: does not say which run this is ({type(error).__name__}). {advice}") from error
+        if found != digest:
+            which = f"contract {found[:12]}, this one is {digest[:12]}"
+            raise RefusedError(f"{run_dir}: holds another run ({which}). {advice}")
+    check_disk(run_dir, needed_mb)
     return run_dir
 
 
-def lay_out(run_dir: Path, job: Job, contract: dict[str, Any], preflight: dict[str, Any], *, is_new: bool) -> bool:
-    """Write the job of a training process, and what was looked at before; return whether the run is complete."""
+def lay_out(job: CommonJob, contract: dict[str, Any], preflight: dict[str, Any], *, is_new: bool) -> bool:
+    """Write the job of a training process, its contract and its preflight; return whether the run is complete."""
+    run_dir = job.run_dir
     if is_new and (run_dir / JOB).is_file():
         shutil.rmtree(run_dir)
-    write_text(run_dir / CONTRACT, as_document(contract))
+    write_text(run_dir / CONTRACT, as_document({"digest": job.contract_digest, **contract}))
     write_text(run_dir / PREFLIGHT, as_document(preflight))
     write_text(run_dir / JOB, job.model_dump_json(indent=2) + "\n")
-    return result_of(run_dir) is not None
+    return read_result(run_dir) is not None

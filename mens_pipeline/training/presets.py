@@ -1,5 +1,6 @@
-"""Presets and domains, and how a recipe comes together: flag before environment before preset before domain."""
+"""Presets, domains and named recipes, and how they make a recipe: flags win over environment, preset and domain."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,12 +19,12 @@ AUTO: Final = "auto"
 _ABOUT: Final = "about"
 _MIN_VRAM: Final = "min_vram_gb"
 _VRAM_SLACK: Final = 1.0
-"""Gigabytes that a GPU may report less than it is sold with."""
+"""Gigabytes by which a GPU may report less memory than it is sold with."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A preset or a domain: fields of the recipe, and how large a GPU has to be for `auto`; None is for never."""
+class Preset:
+    """A preset or a domain: fields of the recipe, and the GPU memory from which `auto` takes it; None for never."""
 
     about: str
     values: dict[str, Any]
@@ -32,7 +33,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRecipe:
-    """A recipe, the preset and domain that it was made with, and where each value comes from.
+    """A recipe with its preset and domain, and the origin of each value.
 
     Attributes:
         origins: Field -> `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or
@@ -45,7 +46,7 @@ class ResolvedRecipe:
     domain: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as manifest and preflight have it."""
+        """Return the fields of manifest and preflight."""
         return {
             "recipe": self.recipe.model_dump(mode="json"),
             "recipe_origins": self.origins,
@@ -54,15 +55,15 @@ class ResolvedRecipe:
         }
 
 
-def load_named(path: Path) -> dict[str, Named]:
-    """Return all presets or domains of a file; one message (`ConfigurationError`) names all its errors."""
+def load_named(path: Path) -> dict[str, Preset]:
+    """Load all presets or domains of a file; raise ConfigurationError with all errors in it."""
     content = load_yaml(path)
     if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
         raise ConfigurationError(f"{path}: not a mapping of names to settings. Correct the file.")
-    named = {str(name): _to_named(values) for name, values in content.items()}
+    named = {str(name): _to_preset(values) for name, values in content.items()}
     errors = [f"{name}.{error}" for name, entry in named.items() for error in recipe_errors(entry.values)]
     errors += [
-        f"{name}.{_MIN_VRAM}: {entry.min_vram_gb!r} is no number of gigabytes"
+        f"{name}.{_MIN_VRAM}: {entry.min_vram_gb!r} is not a number of gigabytes"
         for name, entry in named.items()
         if not isinstance(entry.min_vram_gb, int | float | None)
     ]
@@ -72,7 +73,7 @@ def load_named(path: Path) -> dict[str, Named]:
 
 
 def recipe_errors(values: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
+    """List the errors of some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
     try:
         Recipe.model_validate(values)
     except ValidationError as error:
@@ -81,15 +82,15 @@ def recipe_errors(values: Mapping[str, Any]) -> list[str]:
         return []
     wrong = {str(item["loc"][0]) for item in found if item["loc"]}
     sentences = [_sentence(item) for item in found]
-    if wrong:  # how fields fit together is looked at only where each is right by itself
+    if wrong:  # pydantic checks how fields fit together only where each of them is right
         others = recipe_errors({field: value for field, value in values.items() if field not in wrong})
         sentences += [other for other in others if not any(field in other for field in wrong)]
     return sentences
 
 
 def resolve_recipe(  # noqa: PLR0913 - where values can come from
-    presets: Mapping[str, Named],
-    domains: Mapping[str, Named],
+    presets: Mapping[str, Preset],
+    domains: Mapping[str, Preset],
     *,
     preset: str | None,
     domain: str | None,
@@ -99,13 +100,13 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     flag_names: Mapping[str, str] = MappingProxyType({}),
     named: tuple[str, Mapping[str, Any]] = ("none", MappingProxyType({})),
 ) -> ResolvedRecipe:
-    """Build a recipe: flag before environment before named recipe before preset before domain before default.
+    """Build a recipe; flags win over environment, named recipe, preset, domain and defaults, in this order.
 
-    The preset `auto` takes the largest that fits a GPU of `vram_gb` gigabytes. The environment is field -> text, of the
-    MENS_TRAIN_* variables; flags are field -> value, and `flag_names` what the user typed for them: `--rank`.
+    The preset `auto` takes the largest one for a GPU of `vram_gb` gigabytes. `environment` maps fields to the texts of
+    the MENS_TRAIN_* variables, `flags` map fields to values, and `flag_names` to the options that were typed: `--rank`.
 
     Raises:
-        ConfigurationError: A name is unknown, or values do not hold together; all errors are named.
+        ConfigurationError: A name is unknown, or values are wrong; the message lists all errors.
     """
     if preset == AUTO:
         preset = pick_preset(presets, vram_gb)
@@ -122,14 +123,14 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
         values |= given
         origins |= dict.fromkeys(given, origin)
     origins |= {field: flag_names[field] for field in flags if field in flag_names}
-    errors = [f"{error} ({origins.get(_field_of(error), 'recipe')})" for error in recipe_errors(values)]
+    errors = [f"{error} ({origins.get(re.split('[:.]', error)[0], 'recipe')})" for error in recipe_errors(values)]
     if errors:
         raise ConfigurationError(f"recipe: {'; '.join(errors)}. Correct these values.")
     return ResolvedRecipe(Recipe.model_validate(values), origins, preset, domain)
 
 
-def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
-    """Choose the largest preset that fits (else `ConfigurationError`); `cpu_demo` without a GPU."""
+def pick_preset(presets: Mapping[str, Preset], vram_gb: float | None) -> str:
+    """Choose the largest preset that fits, or `cpu_demo` without a GPU; raise ConfigurationError where none fits."""
     if vram_gb is None:
         return "cpu_demo"
     sizes = [(entry.min_vram_gb, name) for name, entry in presets.items() if entry.min_vram_gb is not None]
@@ -139,14 +140,9 @@ def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
     return max(fitting)[1]
 
 
-def _to_named(values: Mapping[str, Any]) -> Named:
+def _to_preset(values: Mapping[str, Any]) -> Preset:
     recipe = {str(key): value for key, value in values.items() if key not in {_ABOUT, _MIN_VRAM}}
-    return Named(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
-
-
-def _field_of(error: str) -> str:
-    """Return the field that an error begins with, without the place in a list."""
-    return error.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
+    return Preset(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
 
 
 def _sentence(item: Any) -> str:
@@ -159,14 +155,14 @@ def _sentence(item: Any) -> str:
 
 
 DEFAULT: Final = "default"
-"""The recipe that is used when none is chosen."""
+"""The recipe of runs that choose none."""
 
 RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-"""A name that fits a tag, a file name and a command line."""
+"""A name for tags, files and command lines."""
 
 
 class NamedRecipe(Strict):
-    """One recipe that may be compared with others."""
+    """A recipe to compare with others."""
 
     about: str = Field(min_length=1, description="What is tried, in a sentence.")
     preset: str = Field(default=AUTO, description="Of config/presets.yaml; `auto` picks by memory.")
@@ -185,13 +181,13 @@ class NamedRecipe(Strict):
         return self
 
     def values(self) -> dict[str, Any]:
-        """Return the fields of a training recipe that it sets."""
+        """Return the fields of a `Recipe` that it sets."""
         base = {"model_name_or_path": self.base, "model_revision": self.revision}
         return {**self.overrides, **{field: value for field, value in base.items() if value is not None}}
 
 
 class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
-    """All of them by name; `default` is one."""
+    """Named recipes, among them `default`."""
 
     @model_validator(mode="after")
     def _has_a_default(self) -> Self:
@@ -201,15 +197,15 @@ class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
 
 
 def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
-    """Return the named recipes of a file; one message (`ConfigurationError`) names all its errors."""
+    """Load the named recipes of a file; raise ConfigurationError with all errors in it."""
     return load_model(path, NamedRecipes).root
 
 
-Entry = TypeVar("Entry")
+AnyPreset = TypeVar("AnyPreset")
 
 
-def look_up(entries: Mapping[str, Entry], name: str, what: str) -> Entry:
-    """Return an entry by its name (else `ConfigurationError`); `what` it is: a preset, a domain or a recipe."""
+def look_up(entries: Mapping[str, AnyPreset], name: str, what: str) -> AnyPreset:
+    """Return a preset, domain or recipe, as `what` says, by its name; raise ConfigurationError for an unknown one."""
     if name not in entries:
         advice = did_you_mean(name, entries) or f"There are {', '.join(sorted(entries))}."
         raise ConfigurationError(f"{what} {name}: not in config/{what}s.yaml. {advice}")

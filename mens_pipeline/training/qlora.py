@@ -1,4 +1,4 @@
-"""A base model, in four bits or whole, with an adapter on it, ready to train. For a training process alone."""
+"""A base model, in four bits or whole, with an adapter to train. Only a training process imports this."""
 
 import hashlib
 from pathlib import Path
@@ -17,17 +17,19 @@ _HEAD: Final = "lm_head"
 
 
 class Checksums(NamedTuple):
-    """SHA-256 of all values that must not change, and of each adapter matrix by its name; hexadecimal."""
+    """SHA-256 of all frozen values, and of each adapter matrix by its name; hexadecimal."""
 
     frozen_sha256: str
     trained_sha256: dict[str, str]
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base, in NF4 but for its head unless the recipe says bf16.
+    """Load the base, in NF4 except for its head, or whole where the recipe says bf16.
 
-    Refuse (`RefusedError`) one without any layer that can be quantised. Where several processes train, the device is
-    the number of a GPU.
+    Where several processes train, the device is the number of a GPU.
+
+    Raises:
+        RefusedError: No layer can be quantised.
     """
     from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -54,7 +56,7 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
 
 
 def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
-    """Build the LoRA configuration of a recipe; refuse (`RefusedError`) named layers that are not in the base."""
+    """Build the LoRA configuration of a recipe; raise RefusedError for named layers that the base lacks."""
     from peft import LoraConfig
 
     targets = recipe.target_modules
@@ -75,7 +77,7 @@ def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
 
 
 def keep_adapter_in_float32(model: "PeftModel") -> None:
-    """Give the adapter matrices back the precision that TRL takes from them: small updates are lost in bfloat16."""
+    """Restore float32, which TRL lowers, in the adapter matrices: bfloat16 loses small updates."""
     import torch
 
     for parameter in model.parameters():
@@ -84,7 +86,7 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 
 def begin_evaluation(model: "torch.nn.Module") -> None:
-    """Set a model to evaluation mode, but for its four-bit layers: bitsandbytes would pack their weights for a CPU."""
+    """Set a model to evaluation mode, except four-bit layers, whose weights bitsandbytes would pack for a CPU."""
     from bitsandbytes.nn import Linear4bit
 
     for module in model.eval().modules():
@@ -92,9 +94,10 @@ def begin_evaluation(model: "torch.nn.Module") -> None:
 
 
 def take_over(model: "PeftModel", before: Continued) -> None:
-    """Give a new adapter the values of the one that training goes on from; the optimizer begins again.
+    """Copy the adapter of an earlier run into a new one; the optimizer starts again.
 
-    Refuse (`RefusedError`) another adapter than the run ended with, and one that does not fit.
+    Raises:
+        RefusedError: The adapter changed since that run, or does not fit.
     """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
@@ -115,18 +118,18 @@ def checksums(model: "PeftModel") -> Checksums:
     trained: dict[str, str] = {}
     for name, parameter in sorted(model.named_parameters()):
         if parameter.requires_grad:
-            trained[name] = hashlib.sha256(_bytes_of(parameter.data)).hexdigest()
+            trained[name] = hashlib.sha256(_read_bytes(parameter.data)).hexdigest()
             continue
         frozen.update(name.encode())
-        frozen.update(_bytes_of(parameter.data))
+        frozen.update(_read_bytes(parameter.data))
         state = getattr(parameter, "quant_state", None)
         if state is not None:
             for part in (state.absmax, state.code, getattr(state.state2, "absmax", None)):
-                frozen.update(b"" if part is None else _bytes_of(part))
+                frozen.update(b"" if part is None else _read_bytes(part))
     return Checksums(frozen.hexdigest(), trained)
 
 
-def _bytes_of(tensor: Any) -> bytes:
+def _read_bytes(tensor: Any) -> bytes:
     import torch
 
     return bytes(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())

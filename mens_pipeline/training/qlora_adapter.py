@@ -1,19 +1,28 @@
-"""A trained adapter as an artifact with its manifest and card: trained once for one contract, and perhaps further.
+"""A trained adapter as an artifact with manifest and card, made once for a contract; a later run may continue it.
 
-A run that goes on has the same rows and rates, from the adapter it had, up and down once more.
+A continued run has the same rows and starts its schedule again, from the adapter that the first one ended with.
 """
 
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import ExitCode, as_document
-from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, METHOD, SCHEMA_VERSION, TELEMETRY, TrainingManifest
-from mens_pipeline.models.base import template_in
+from mens_pipeline.models.adapter import (
+    ADAPTER,
+    CARD,
+    MANIFEST,
+    METHOD,
+    SCHEMA_VERSION,
+    TELEMETRY,
+    TrainingManifest,
+)
+from mens_pipeline.models.base import Recorded, template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.storage.files import copy_folder
@@ -27,9 +36,11 @@ from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _ORIGIN: Final = "more"
 
+SomeRun = TypeVar("SomeRun", bound=Prepared[Any])
+
 
 class TrainingParams(Params):
-    """A run by its contract, which has the hashes of all that it rests on; where it lies, and what ends it."""
+    """A run by its contract, which has the hashes of all its inputs; its folder, and a function that finishes it."""
 
     contract: dict[str, Any]
     run_dir: Helper[Path]
@@ -38,7 +49,7 @@ class TrainingParams(Params):
 
 
 def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
-    """Finish a run, and copy its model and documents; the manifest of the training goes to that of the artifact."""
+    """Finish a run, and copy its model and documents; its manifest becomes part of that of the artifact."""
     manifest = params.finish()
     copy_folder(params.run_dir / params.model, folder / params.model)
     for name in (CONTRACT, PREFLIGHT, MANIFEST, TELEMETRY):
@@ -49,7 +60,7 @@ def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
 STAGE: Final = Stage(Kind.QLORA_ADAPTER, ("mens_pipeline.training.train",), write_trained_model)
 
 
-def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recorded with
+def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its record
     run: PreparedRun,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
@@ -58,29 +69,27 @@ def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recor
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train an adapter, unless the very same was trained before; with `again`, what is there stays until it is trained.
+    """Train an adapter, unless the store has one of the same contract; `again` replaces that one.
 
     Returns:
-        The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
+        The adapter, and whether it was reused. Its folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
         contract, preflight and manifest.
 
     Raises:
-        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
+        RefusedError: Training did not reach its end; its checkpoints stay in the work folder.
     """
-
-    def finish() -> dict[str, Any]:
-        return finish_run(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run), backend).as_json()
-
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
-    return build_trained_model(STAGE, run, store, finish, model=ADAPTER, rests_on=rests_on, again=again)
+    finish = partial(finish_run, run, vcs_sha, backend=backend)
+    return build_trained_model(STAGE, run, store, launch, finish, model=ADAPTER, rests_on=rests_on, again=again)
 
 
 def build_trained_model(  # noqa: PLR0913 - what a model is made of
     stage: Stage[TrainingParams],
-    run: Prepared[Any],
+    run: SomeRun,
     store: ArtifactStore,
-    finish: Callable[[], dict[str, Any]],
+    launch: Callable[[SomeRun], int],
+    finish: Callable[[int], Recorded],
     *,
     model: str,
     rests_on: Sequence[Path],
@@ -88,18 +97,23 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
 ) -> tuple[Artifact, bool]:
     """Build the artifact of a run of either lane, with its folder `model`, and say whether it was reused.
 
-    `finish` ends the run and returns its manifest. With `again`, what is there stays until it is trained.
+    `launch` runs the process of a run and returns its exit code, with which `finish` returns the manifest. With
+    `again`, an artifact that exists stays until the new one is trained.
     """
-    # The contract has the digests: the same rows from another mix train nothing again.
+
+    def end() -> dict[str, Any]:
+        return finish(ExitCode.DONE if run.is_done else launch(run)).as_json()
+
+    # The contract has the digests, so the same rows from another mix train nothing again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
-    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=finish, origins=origins)
+    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
     made, reused = stage.build(store, params, force=again)
     shutil.rmtree(run_dir, ignore_errors=True)
     return made, reused
 
 
 def finish_run(run: PreparedRun, vcs_sha: str | None, code: int, backend: str | None = None) -> TrainingManifest:
-    """Write manifest and card of a run beside its adapter; refuse (`RefusedError`) one that is not complete."""
+    """Write manifest and card of a run; raise RefusedError for an incomplete one."""
     run_dir = run.job.run_dir
     manifest = training_manifest(run, result_after(run_dir, code), vcs_sha, backend)
     (run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
@@ -148,7 +162,7 @@ def training_manifest(
 
 
 def continue_from(run: Path) -> Continued:
-    """Return where a run stands; refuse (`RefusedError`) one that is not complete."""
+    """Return the state of a run to continue; raise RefusedError for an incomplete one."""
     manifest = TrainingManifest.read(run / MANIFEST)
     result, before = manifest.result, manifest.continues
     runs = (result,) if before is None else (result, before)
@@ -163,6 +177,6 @@ def continue_from(run: Path) -> Continued:
 
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
-    """Return the recipe of what comes after a run: its time is `minutes`, and steps are no longer limited."""
+    """Return the recipe of a continued run: `minutes` limit it, and steps no longer do."""
     recipe = resolved.recipe.model_copy(update={"max_minutes": minutes, "max_steps": None})
     return replace(resolved, recipe=recipe, origins={**resolved.origins, "max_minutes": _ORIGIN, "max_steps": _ORIGIN})

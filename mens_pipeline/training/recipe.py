@@ -1,4 +1,4 @@
-"""All that decides a training run: its recipe, with the names of TRL and PEFT, and its job for a process."""
+"""The recipe of a training run, with the names of TRL and PEFT, and its job for a process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +21,16 @@ FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
 CODE: Final = "vox_codegen"
 """The kind of programs of a workspace."""
 _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
-"""Variables by which accelerate is told to cut a model up -> what it then does it with."""
+"""Variables of accelerate that shard a model -> the library that does it."""
 
 _SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
 _ROUNDING: Final = 1e-9
 _ACCUMULATED: Final = 4
-"""Micro-batches of a step of which nothing is said."""
+"""Default number of micro-batches of a step."""
 
 
 class Recipe(BaseModel):
-    """One run; lengths count tokens, times minutes, sizes rows."""
+    """Settings of one run; lengths are in tokens, times in minutes, sizes in rows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
@@ -53,12 +53,14 @@ class Recipe(BaseModel):
     )
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="What is computed in, with nf4; auto: bfloat16 where the device does so natively.",
+        description="Dtype of computations with nf4; auto: bfloat16 where the device has it natively.",
     )
     bnb_4bit_use_double_quant: bool = Field(default=True, description="Whether the scales are quantised as well.")
 
     max_length: int = Field(default=512, ge=16, le=131_072, description="Tokens of a row; longer rows do not train.")
-    per_device_train_batch_size: int = Field(default=4, ge=1, le=1024, description="Rows of a micro-batch at most.")
+    per_device_train_batch_size: int = Field(
+        default=4, ge=1, le=1024, description="Limit of the rows of a micro-batch."
+    )
     tokens_per_step: int | None = Field(
         default=None, ge=16, description="Tokens of an optimizer step with their padding, whatever it is trained on."
     )
@@ -74,19 +76,21 @@ class Recipe(BaseModel):
         description="Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4.",
     )
     num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Optimizer steps at most.")
-    max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
+    max_steps: int | None = Field(default=None, ge=1, description="Limit of optimizer steps.")
+    max_minutes: float | None = Field(
+        default=None, gt=0, description="Limit of training time in minutes, without loading."
+    )
 
     devices: int = Field(default=1, ge=1, le=64, description="GPUs, or processes on a CPU, that share each step.")
 
-    learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Of AdamW, at its highest.")
+    learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Peak of the rate of AdamW.")
     lora_plus_ratio: float = Field(
         default=1.0, ge=1, le=64, description="Learning rate of the B matrices over that of the A matrices (LoRA+)."
     )
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = Field(
         default="cosine", description="How the rate falls after the warmup."
     )
-    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate; a tenth of all at most.")
+    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate, up to a tenth of all.")
     weight_decay: float = Field(default=0.01, ge=0, le=1, description="Of AdamW.")
     max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
 
@@ -99,8 +103,8 @@ class Recipe(BaseModel):
     )
     token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={},
-        description="Kind (task_family) -> its share of the tokens shown, 1 together at most; others share the rest, "
-        "or have that of their tokens among all where there is none.",
+        description="Kind (task_family) -> its share of the tokens shown, up to 1 in total; others split the rest, or "
+        "keep the share of their tokens where there is no rest.",
     )
     infill_share: float | None = Field(
         default=None,
@@ -108,9 +112,7 @@ class Recipe(BaseModel):
         lt=1,
         description="Share of the tokens shown that complete code at a cursor; the others keep their proportions.",
     )
-    infill_window: int = Field(
-        default=192, ge=16, le=131_072, description="Tokens before and behind a cursor that the model is shown."
-    )
+    infill_window: int = Field(default=192, ge=16, le=131_072, description="Tokens to show before and after a cursor.")
     curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
     curriculum_max_difficulty: tuple[int, ...] = Field(
         default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."
@@ -128,7 +130,7 @@ class Recipe(BaseModel):
         default=None,
         ge=0,
         le=1024,
-        description="One layer of so many computes its activations again to save memory; 0: none; unset: all on a GPU.",
+        description="Recompute the activations of one layer in this many to save memory; 0: none; unset: all on a GPU.",
     )
     save_steps: int = Field(default=50, ge=1, description="Steps between checkpoints.")
     logging_steps: int = Field(default=1, ge=1, description="Steps between lines of telemetry.")
@@ -145,7 +147,6 @@ class Recipe(BaseModel):
     @field_validator("token_shares", mode="before")
     @classmethod
     def _shares_from_text(cls, value: object) -> object:
-        """Parse shares written as `task=0.4,raw=0.1`."""
         if isinstance(value, str):
             return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value
@@ -153,7 +154,6 @@ class Recipe(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_sharding(cls, values: object) -> object:
-        """Refuse fields of other trainers that cut a model up: four bits cannot be sharded."""
         if not isinstance(values, dict):
             return values
         for field, name in _SHARDED.items():
@@ -163,23 +163,23 @@ class Recipe(BaseModel):
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches of a step, of all devices together; each device has at least one."""
+        """Micro-batches of a step over all devices, at least one for each."""
         return max(self.devices, self._step[0])
 
     @property
     def tokens_at_once(self) -> int | None:
-        """Tokens of a micro-batch with their padding at most, but for a longer row: an even part of its step."""
+        """Limit of the padded tokens of a micro-batch, an even part of its step; a longer row is one by itself."""
         tokens = self._step[1]
         return None if tokens is None else -(-tokens // self.accumulation)
 
     @property
     def rows_at_once(self) -> int:
-        """Rows of a micro-batch at most."""
+        """Limit of the rows of a micro-batch."""
         return max(1, self.per_device_train_batch_size * self._step[0] // self.accumulation)
 
     @property
     def _step(self) -> tuple[int, int | None]:
-        """Micro-batches of a step on one device, and its tokens where they are limited."""
+        """Micro-batches of a step on one device, and its limit of tokens, if any."""
         number, most, tokens = self.gradient_accumulation_steps, self.max_tokens_per_batch, self.tokens_per_step
         if number is None and tokens is not None:
             return -(-tokens // (most or tokens)), tokens
@@ -188,7 +188,7 @@ class Recipe(BaseModel):
 
     @property
     def kind_shares(self) -> dict[str, float]:
-        """Share of the tokens shown of each kind that has one: `token_shares`, with that of infill rows."""
+        """Shares of the shown tokens by kind: `token_shares` and that of infill rows."""
         if self.infill_share is None:
             return self.token_shares
         others = {kind: share * (1 - self.infill_share) for kind, share in self.token_shares.items() if kind != INFILL}
@@ -218,14 +218,13 @@ def _parts(text: str) -> list[str]:
 
 
 def refuse_sharding(environment: Mapping[str, str]) -> None:
-    """Refuse (`RefusedError`) settings of accelerate that shard the base over several devices."""
+    """Raise RefusedError for variables of accelerate that shard the base over several devices."""
     for variable, name in _SHARDED_BY.items():
         if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
             raise RefusedError(f"{variable}: {_why_not_sharded(name)} Unset it, and use --devices N.")
 
 
 def _why_not_sharded(name: str) -> str:
-    """Return why a base in four bits is not cut up over several devices."""
     return (
         f"{name} cannot train a base in four bits: packed weights are left whole on every device, so no memory is "
         "saved, and where they are stored as bfloat16, copying them may change their bits. Each device has to hold the "
@@ -234,7 +233,7 @@ def _why_not_sharded(name: str) -> str:
 
 
 class Continued(Strict):
-    """Adapter and state of a run that is continued after its end."""
+    """Adapter and state of a complete run that another one continues."""
 
     adapter: Path = Field(description="The weights that it ended with.")
     adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
@@ -244,19 +243,24 @@ class Continued(Strict):
     infill_order: Order = Field(description="Which side of a cursor it was shown first.")
 
 
-class TrainingJob(Job):
+class CommonJob(Job):
+    """Fields of a run of either lane."""
+
+    train_path: Path = Field(description="The train set, JSON lines.")
+    device: str = Field(description="cuda, mps or cpu.")
+    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
+    system_prompt: str = Field(description="The system prompt.")
+    contract_digest: str = Field(description="Hash of everything that decides the run.")
+
+
+class TrainingJob(CommonJob):
     """One run, fully decided."""
 
     kind: Literal["train"] = "train"
     recipe: Recipe
-    train_path: Path = Field(description="The train set, JSON lines.")
     rows_path: Path = Field(description="The folder of its rows as ids, in Arrow shards.")
     base_path: Path = Field(description="The folder of the base model.")
-    base_name: str = Field(description="What the base model is called wherever the adapter goes.")
+    base_name: str = Field(description="Name of the base model in the files of the adapter.")
     base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
-    device: str = Field(description="cuda, mps or cpu.")
-    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
-    system_prompt: str = Field(description="What the model is told before every prompt.")
     infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
-    contract_digest: str = Field(description="What the run is, as a hash.")
-    continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")
+    continues: Continued | None = Field(default=None, description="The run that this one continues, if any.")

@@ -1,28 +1,36 @@
-"""TRL's trainer with a fixed order, row weights, and a loss that scores labelled positions alone."""
+"""TRL's trainer with a fixed order, row weights and a loss of labelled positions alone, and a check of that loss."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
 from accelerate.data_loader import prepare_data_loader
 from peft.optimizers import create_loraplus_optimizer
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import Team
-from mens_pipeline.training.columns import Batches, Share
 from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example, ShownRows
+from mens_pipeline.training.plan import Batches, Share
+from mens_pipeline.training.qlora import begin_evaluation
 
 _FEW: Final = 2
-"""Rows that the loss before the first step is of: two of different lengths take a base of 0.5B seconds."""
+"""Rows to compute the first loss on: two of different lengths take a base of 0.5B seconds."""
+
+_MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2}
+"""Precision -> allowed difference in nats from another order of operations."""
+_MOST_OF_CHANCE: Final = 1.1
+"""Random weights start up to a tenth above the loss of a uniform guess, ln(vocabulary)."""
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
-    """Build a micro-batch as `pad_rows` does; without any row it is two positions that neither count nor teach.
+    """Build a micro-batch as `pad_rows` does; without rows, two positions with gradients of zero.
 
     Returns:
         Also `weights` (rows), float32, and `counts`: tokens without padding, and labelled positions.
@@ -31,21 +39,20 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
         return _nothing(pad_token_id)
     batch = pad_rows(examples, pad_token_id)
     batch["weights"] = torch.tensor([example.weight for example in examples])
-    # Counted here: on a GPU, asking what is in a tensor waits for all that was begun before.
+    # Counted here, since reading a tensor from a GPU waits for all its work.
     batch["counts"] = (sum(map(len, examples)), int((batch["labels"][:, 1:] != IGNORED).sum()))
     return batch
 
 
 def _nothing(pad_token_id: int) -> dict[str, Any]:
-    """Return a batch with gradients of zero, for a process that has no micro-batch of the step left."""
     ids = torch.full((1, 2), pad_token_id)
     labels = torch.full((1, 2), IGNORED)
     mask = torch.ones((1, 2), dtype=torch.long)
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "weights": torch.ones(1), "counts": (0, 0)}
 
 
-def _parts_of(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """Cut the rows of a micro-batch into parts of about the same number; all counts go with the first."""
+def _split_batch(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """Split a micro-batch into parts of about the same number of rows; the first one has all counts."""
     num_rows = len(batch["input_ids"])
     if number == 1 or num_rows == 1:
         return [batch]
@@ -81,7 +88,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self.num_parts = 0 if self.args.device.type == "cuda" else 1
 
     def create_optimizer(self, *arguments: Any) -> Any:
-        """Make the optimizer, with a higher rate for the B matrices where the recipe asks for it.
+        """Create the optimizer, with a higher rate for the B matrices where the recipe says so.
 
         Source:
             LoRA+, arXiv 2402.12354.
@@ -98,7 +105,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return super().create_optimizer(*arguments)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the micro-batches of the plan, in its order; where several processes train, those of this one."""
+        """Return the micro-batches of this process in the order of the plan."""
         pad = self.processing_class.pad_token_id
         loader: DataLoader[Any] = DataLoader(
             self._examples,
@@ -107,13 +114,13 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         )
         if self._team.size == 1:
             return self.accelerator.prepare(loader)
-        # The plan is dealt out already: accelerate would deal it out once more.
+        # `Share` splits the plan already; accelerate would split it once more.
         return prepare_data_loader(
             loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
         )
 
     def few_rows(self) -> dict[str, Any]:
-        """Return the shortest row of each of the first micro-batches, as one on the device; their weights are 1."""
+        """Return the shortest row of each of the first micro-batches as one batch on the device, with weights of 1."""
         batches = self._batches[:_FEW]
         rows = [self._examples[min(batch, key=self._examples.lengths.__getitem__)] for batch in batches]
         found = collate(rows, self.processing_class.pad_token_id)
@@ -122,10 +129,10 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return {name: value.to(device) if torch.is_tensor(value) else value for name, value in found.items()}
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
-        """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU."""
+        """Add the gradients of a micro-batch, in as many parts as the memory of the GPU needs."""
         if not self.num_parts:
             self.num_parts = self._fitting_parts(model)
-        parts = _parts_of(inputs, self.num_parts)
+        parts = _split_batch(inputs, self.num_parts)
         total: Any = 0.0
         for number, part in enumerate(parts, start=1):
             # Processes sum their gradients once, after the last part, however many rows each of them has.
@@ -139,7 +146,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         rows = [self._examples[row] for row in largest]
         batch, counted = collate(rows, self.processing_class.pad_token_id), (self.num_tokens, self.num_supervised)
         parts = 1
-        while not self._fits(model, _parts_of(batch, parts)[0]):
+        while not self._fits(model, _split_batch(batch, parts)[0]):
             if parts >= len(rows):
                 found = f"a row of {max(map(len, rows))} tokens does not fit into the memory of the GPU"
                 raise RefusedError(f"{found}. Lower max_length, or choose a smaller base or a larger GPU.")
@@ -186,11 +193,11 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             mask = labels != IGNORED
             total = (self._label_losses(model, inputs, mask, labels) * each[mask]).sum()
         else:
-            # Zero where there is no label; picking those that have one would wait for the device.
+            # Zero without a label; selecting the labelled positions would wait for the device.
             total = -(model(**inputs, use_cache=False, fused_lm_head=True).log_probs * each).sum()
         loss = total / (num_supervised if num_items_in_batch is None else num_items_in_batch)
         if num_items_in_batch is not None and self._team.size > 1:
-            loss *= self._team.size  # gradients of processes are averaged, and they are to be summed
+            loss *= self._team.size  # the library averages the gradients of processes; we need their sum
         return (loss, {}) if return_outputs else loss
 
     def _label_losses(
@@ -200,7 +207,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         own = self.model
         if model is own:
             return labelled_losses(own.get_base_model(), inputs, mask, labels)
-        # What sums the gradients of all processes must see the call, and calls `forward` of the model.
+        # The wrapper that sums gradients of all processes has to see the call, and calls `forward` of the model.
         forward = own.forward
 
         def compute_losses() -> torch.Tensor:
@@ -213,16 +220,63 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
 
 def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Compute the losses of labelled positions, float32, by their order in `mask`; with a base that has an adapter.
+    """Compute the losses of labelled positions, float32, in the order of `mask`.
 
-    `inputs` is a micro-batch; `mask` and `labels`, (rows, length - 1), begin with the second token.
+    `base` has an adapter, `inputs` is a micro-batch; `mask` and `labels`, (rows, length - 1), start with the second
+    token.
     """
-    # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
+    # No attention mask: rows are padded on the right, which labelled positions of a causal model do not see.
     ids = inputs["input_ids"]
-    # Not beyond the first label: the state before it is needed for each row.
+    # Up to the first label, since each row needs the state before it.
     shared = min(num_shared(ids), int(mask.any(0).int().argmax())) if is_causal(base) else 0
     if shared:
         hidden, mask, labels = hidden_states(base.base_model, ids, shared), mask[:, shared:], labels[:, shared:]
     else:
         hidden = base.base_model(input_ids=ids, use_cache=False).last_hidden_state
     return token_losses(hidden[:, :-1][mask], base.get_output_embeddings(), labels[mask])
+
+
+def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
+    """Compute the mean loss of a labelled token of a few rows by PEFT and transformers alone, in nats.
+
+    The adapter is left out where it is new and changes nothing. Call this before `replace_slow_parts`.
+    """
+    batch, model = trainer.few_rows(), trainer.model
+    labels = batch["labels"][:, 1:]
+    is_wanted = labels != IGNORED
+    with _without_chance(trainer), model.disable_adapter() if is_new else nullcontext():
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        logits = model(**inputs, use_cache=False).logits[:, :-1][is_wanted]
+    return float(cross_entropy(logits.float(), labels[is_wanted]))
+
+
+def refuse_other_loss(trainer: PlannedTrainer, expected: float, base: str, dtype: str) -> None:
+    """Check that training starts with the loss of `plain_loss`, and that this is not worse than chance.
+
+    Raises:
+        RefusedError: The losses differ, or the base has learnt nothing.
+    """
+    vocabulary = trainer.model.config.get_text_config().vocab_size
+    if not expected <= _MOST_OF_CHANCE * math.log(vocabulary):
+        guess = f"a uniform guess among {vocabulary:,} tokens has {math.log(vocabulary):.2f}"
+        advice = "Fetch the base again, with its own tokenizer, or choose another one."
+        raise RefusedError(f"{base}: its loss on the first rows is {expected:.2f}, {guess}. {advice}")
+    with _without_chance(trainer):
+        found = float(trainer.compute_loss(trainer.model, trainer.few_rows()))
+    if not abs(found - expected) <= _MOST_ROUNDED[dtype]:
+        advice = "Report this with telemetry.jsonl and the config.json of the base."
+        theirs = f"that of PEFT and transformers {expected:.4f}"
+        raise RefusedError(f"{base}: the first loss of training is {found:.4f}, {theirs} on the same rows. {advice}")
+
+
+@contextmanager
+def _without_chance(trainer: PlannedTrainer) -> Iterator[None]:
+    """Turn dropout and gradients off for the block."""
+    modes = {module: module.training for module in trainer.model.modules()}
+    begin_evaluation(trainer.model)
+    try:
+        with torch.no_grad(), trainer.compute_loss_context_manager():
+            yield
+    finally:
+        for module, is_training in modes.items():
+            module.training = is_training

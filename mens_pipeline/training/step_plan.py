@@ -1,4 +1,4 @@
-"""Number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
+"""The number of optimizer steps within a time budget: measured, decided, recorded, and restored on resume."""
 
 import json
 import math
@@ -16,19 +16,19 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import newest_checkpoint, write_document
 
 _WARMUP_SHARE: Final = 10
-"""The warmup takes at most this part of the steps that are left when their number is decided."""
+"""The warmup takes up to a tenth of the steps that are left when their number is decided."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StepDecision:
     """A new number of steps.
 
     Attributes:
-        step: Optimizer steps that were done when it was made; it holds from the next one on.
+        step: Optimizer steps done at that time; the decision holds from the next one on.
         num_steps: Steps of the whole run.
-        seconds_per_step: As measured on the latest steps.
-        seconds: Of training until then.
-        reason: For people.
+        seconds_per_step: Measured on the latest steps.
+        seconds: Time trained until then.
+        reason: A text for people.
     """
 
     step: int
@@ -40,35 +40,31 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The learning rate as a share of its highest value: up in the warmup, then down to 0 at the end of the last step.
+    """The learning rate as a share of its peak: up in the warmup, then down to 0 at the end of the last step.
 
-    Without a decision this is the schedule of the same name in transformers, but for its warmup, whose first step has a
-    rate above 0. A decision keeps the rate that is reached and lets what is left of the decline end where the run now
-    ends; so the rate is continuous, never rises after the warmup, and a linear one is linear between decisions.
+    Without a decision this is the schedule of the same name in transformers, except that the first step of the warmup
+    has a rate above 0. A decision keeps the current rate and stretches the rest of the decline to the new end of the
+    run. So the rate is continuous, never rises after the warmup, and a linear one is linear between decisions.
 
     Attributes:
         target_steps: Steps without any decision.
-        warmup_steps: Steps until the highest rate, if they are not more than a tenth of all.
+        warmup_steps: Steps until the peak, limited to a tenth of all.
         kind: `linear`, `cosine` or `constant_with_warmup`, which does not decline.
-        decisions: In order.
+        decisions: Decisions in order.
     """
 
     target_steps: int
     warmup_steps: int
     kind: str
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[StepDecision, ...] = ()
 
     @property
     def num_steps(self) -> int:
-        """Steps of the whole run as decided last."""
+        """Steps of the whole run by the last decision."""
         return self.decisions[-1].num_steps if self.decisions else self.target_steps
 
     def factor(self, step: int) -> float:
-        """Return the rate of the step that comes after `step` others, as a share of the highest one, 0 to 1.
-
-        Args:
-            step: From 0; 0 is also what it is after the last step.
-        """
+        """Return the rate after `step` steps as a share of the peak, 0 to 1; 0 after the last step."""
         full = min(self.warmup_steps, self.target_steps // _WARMUP_SHARE) + 1
         warmup = begin = full - 1
         left, end = 1.0, self.target_steps
@@ -87,68 +83,66 @@ class Schedule:
         return (warmup + 1) / full * self._decline(left * max(0, end - step) / (end - begin))
 
     def _decline(self, left: float) -> float:
-        """Return the rate when this share of the decline is still to come."""
         if self.kind == "cosine":
             return 0.5 * (1 - math.cos(math.pi * left))
         return left if self.kind == "linear" else 1.0
 
 
 FILE: Final = "steps.json"
-"""In the folder of a run: the decisions on the number of its steps."""
+"""File of a run with the decisions on its number of steps."""
 
 _STATE: Final = "trainer_state.json"
-"""In a checkpoint, by transformers."""
+"""File of transformers in a checkpoint."""
 
 _MEASURED: Final = 5
-"""Steps that are measured before the first decision, fewer when a tenth of the budget is gone."""
+"""Steps to measure before the first decision, fewer once a tenth of the budget is used."""
 
 _EARLY: Final = 0.1
 _LATEST: Final = 12
-"""Steps whose mean tells how long the next ones take; the slowest and the fastest of them are left out."""
+"""Latest steps, whose mean without the slowest and the fastest predicts the next ones."""
 
 _TOLERANCE: Final = 0.03
-"""Share of the budget by which the end may be off before the number of steps is decided again."""
+"""Share of the budget by which the end may miss it before a new decision."""
 
 _LANDING: Final = 0.02
-"""Share of the steps done that may still come when the budget is used up, so that the rate never ends with a cut."""
+"""Share of the steps done that are added when the budget is used up, so that the rate declines to its end."""
 
 
 class Pace:
     """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
 
     def __init__(self, tokens: ArrayLike) -> None:
-        """Take the number of tokens of each step in order, with padding; at least 1."""
+        """Take the padded tokens of each step in order, at least 1 each."""
         self._before = np.concatenate(([0], np.cumsum(tokens, dtype=np.int64)))
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self.num_measured = 0
 
     def add(self, step: int, seconds: float) -> None:
-        """Take in a step, from 1. The first one also pays for what is done once, and counts until there is a second."""
+        """Measure a step, from 1. The first one includes one-time costs and counts until there is a second."""
         if self.num_measured == 1:
             self._latest.clear()
         self.num_measured += 1
         self._latest.append(float(seconds / (self._before[step] - self._before[step - 1])))
 
     def seconds(self, first: int, last: int) -> float:
-        """Return the seconds that the steps after `first` will take, up to and with `last`."""
+        """Predict the seconds of the steps after `first` up to and including `last`."""
         return float(self._rate() * (self._before[last] - self._before[first]))
 
-    def fitting(self, first: int, most: int, seconds: float) -> int:
-        """Return the number of steps in all, of which those after `first` fit into a time."""
+    def find_last(self, first: int, most: int, seconds: float) -> int:
+        """Return the last step, up to `most`, that ends within some seconds after `first`."""
         until = float(self._before[first] + seconds / self._rate())
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
     def _rate(self) -> float:
-        """Return seconds of a token."""
         rates = sorted(self._latest)
         return fmean(rates[1:-1] or rates)
 
 
 class StepPlan:
-    """The number of optimizer steps of a run, with its schedule, kept within the time budget.
+    """The number of optimizer steps of a run, with its schedule, within the time budget.
 
-    The budget decides how many steps there are, never more than the recipe asks for; it does not cut. Without a budget
-    nothing depends on time. Each decision is in the file before it takes effect.
+    The budget lowers the number of steps instead of cutting the run off; without one, nothing depends on time. Each
+    decision is in the file before it takes effect.
     """
 
     def __init__(  # noqa: PLR0913 - all that a plan rests on
@@ -161,15 +155,15 @@ class StepPlan:
         *,
         is_recorded: bool = True,
     ) -> None:
-        """Take up the decisions that were made up to where the run is taken up; later ones are taken back.
+        """Restore the decisions made up to `resumed_at`, and take later ones back.
 
         Args:
-            path: Where decisions are recorded.
+            path: File of the decisions.
             schedule: The schedule without decisions.
-            tokens: Of each step of the target in order, with padding.
-            max_seconds: Seconds of training at most, of all processes of the run; None for no budget.
+            tokens: Padded tokens of each step of the target, in order.
+            max_seconds: Budget of training time over all processes of the run; None for no budget.
             resumed_at: Steps that are done.
-            is_recorded: Whether decisions are written; of several processes that make the same ones, one writes.
+            is_recorded: Whether to write decisions; one of several processes that make the same ones does.
         """
         self._path = path
         self._is_recorded = is_recorded
@@ -179,31 +173,31 @@ class StepPlan:
         self._resumed_at = resumed_at
         self.schedule = schedule
         if path.is_file():
-            found = [Decision(**values) for values in json.loads(path.read_text(encoding="utf-8"))["decisions"]]
+            found = [StepDecision(**values) for values in json.loads(path.read_text(encoding="utf-8"))["decisions"]]
             self._record(tuple(decision for decision in found if decision.step <= resumed_at))
 
     @property
     def num_steps(self) -> int:
-        """Steps of the whole run as decided last."""
+        """Steps of the whole run by the last decision."""
         return self.schedule.num_steps
 
     @property
     def is_over(self) -> bool:
-        """Whether the run was ended after its last step, and before its result was written."""
+        """Whether it resumes after its last step, whose result was not written."""
         return self._resumed_at >= self.num_steps
 
     def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
-        """Take in a step, and decide whether the number of steps has to change.
+        """Measure a step of `lap` seconds, and decide whether the number of steps has to change.
 
-        The seconds so far are of all processes of the run.
+        `seconds` is the training time so far, of all processes of the run.
 
         Returns:
-            What is logged about a decision, or about the first estimate of this process; None otherwise.
+            An event to log for a decision, or for the first estimate of this process; None otherwise.
         """
         self._pace.add(step, lap)
         if step >= self.num_steps or not self._is_measured(seconds):
             return None
-        decision = self._decision(step, seconds)
+        decision = self._decide(step, seconds)
         if decision is not None:
             self._record((*self.schedule.decisions, decision))
         elif self._is_announced:
@@ -222,7 +216,7 @@ class StepPlan:
         }
 
     def account(self) -> dict[str, Any]:
-        """Return the plan and the decisions about it, in JSON types."""
+        """Return target, budget and decisions in JSON types."""
         return {
             "target_steps": self.schedule.target_steps,
             "budget_seconds": self._max_seconds,
@@ -233,8 +227,8 @@ class StepPlan:
         is_early = self._max_seconds is not None and seconds >= _EARLY * self._max_seconds
         return is_early or self._pace.num_measured >= _MEASURED
 
-    def _decision(self, step: int, seconds: float) -> Decision | None:
-        """Return a number of steps that ends within the budget, if the present one is off beyond the tolerance."""
+    def _decide(self, step: int, seconds: float) -> StepDecision | None:
+        """Choose a number of steps that ends within the budget, if the present one misses it beyond the tolerance."""
         if self._max_seconds is None:
             return None
         planned, target = self.num_steps, self.schedule.target_steps
@@ -245,16 +239,16 @@ class StepPlan:
         if not (is_late or has_room):
             return None
         landing = max(1, int(_LANDING * step))
-        fitting = self._pace.fitting(step, target, self._max_seconds - seconds)
-        num_steps = min(target, max(step + landing, fitting))
+        last = self._pace.find_last(step, target, self._max_seconds - seconds)
+        num_steps = min(target, max(step + landing, last))
         if num_steps == planned or (is_late and num_steps > planned):
             return None
         each = (end - seconds) / (planned - step)
         would = f"{planned} steps would take {end / 60:.1f} of {self._max_seconds / 60:.1f} min"
-        return Decision(step, num_steps, each, seconds, f"{would}, at {each:.2f} s a step")
+        return StepDecision(step, num_steps, each, seconds, f"{would}, at {each:.2f} s a step")
 
-    def _record(self, decisions: tuple[Decision, ...]) -> None:
-        """Write decisions, and only then let them take effect."""
+    def _record(self, decisions: tuple[StepDecision, ...]) -> None:
+        """Write decisions before they take effect."""
         document = {
             "target_steps": self.schedule.target_steps,
             "decisions": [asdict(decision) for decision in decisions],
@@ -267,10 +261,10 @@ class StepPlan:
 def take_up(
     run_dir: Path, schedule: Schedule, tokens: ArrayLike, max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
-    """Restore the step plan of a run where its newest checkpoint is.
+    """Restore the step plan of a run at its newest checkpoint.
 
     Raises:
-        RefusedError: The checkpoint was written under other decisions than those on record.
+        RefusedError: The recorded decisions are not those of the checkpoint.
     """
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes

@@ -1,4 +1,4 @@
-"""Reads `telemetry.jsonl`, the log of a training: its steps, their totals, and its loss as a curve."""
+"""Read `telemetry.jsonl`, the log of a training: steps, totals, and the loss as a curve."""
 
 import json
 from array import array
@@ -15,14 +15,16 @@ _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 _FEW_MINUTES: Final = 5
 _MOST_STEPS: Final = 2**63
 _MOST_LOSSES: Final = 200_000
-"""Of a curve, an even number: more than its pixels, and some megabytes."""
+"""Points of a curve, an even number: more than its pixels, and some megabytes."""
 
 
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield each step of a run once, in order; steps that a resumed run took back are left out, redone ones count.
+    """Yield the payload of each step once, in order; a resumed run replaces the steps after its checkpoint.
 
-    It remembers where the line of each step begins: a long run has more lines than memory. Refuse (`RefusedError`)
-    lines that are no event.
+    It keeps the offset of each step rather than its line, since a long run has more lines than memory.
+
+    Raises:
+        RefusedError: A line is not an event.
     """
     numbers, starts = array("q"), array("q")
     for start, event in _events(path):
@@ -44,7 +46,7 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def losses_of(path: Path) -> dict[int, float]:
-    """Return step -> loss for curves; of a long run the mean of as many neighbours each, by the last of them."""
+    """Return step -> loss for curves; in a long run, means of equally many neighbours, by the last of them."""
     losses: dict[int, float] = {}
     together: dict[int, float] = {}
     every = 1
@@ -63,7 +65,7 @@ def losses_of(path: Path) -> dict[int, float]:
 
 
 def seconds_trained(path: Path) -> float:
-    """Return seconds that the processes of a run have trained, with what was taken back."""
+    """Return the seconds that all processes of a run have trained, including steps taken back."""
     if not path.is_file():
         return 0.0
     try:
@@ -72,8 +74,8 @@ def seconds_trained(path: Path) -> float:
         raise RefusedError(f"{path}: a step does not say after how many seconds. {_ADVICE}") from error
 
 
-def totals_of(path: Path) -> dict[str, Any]:
-    """Sum up a run of at least one step over all its processes: mean `train_loss`, and `trained_tokens`."""
+def compute_totals(path: Path) -> dict[str, Any]:
+    """Return mean `train_loss` and `trained_tokens` of a run of at least one step, over all its processes."""
     loss, num_steps, num_tokens = 0.0, 0, 0
     for step in steps_of(path):
         loss += step["loss"] * step["num_updates"]
@@ -83,7 +85,7 @@ def totals_of(path: Path) -> dict[str, Any]:
 
 
 def step_of(checkpoint: str | None) -> int:
-    """Return the step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none."""
+    """Return the step of a checkpoint: 40 for `checkpoint-40`, 0 for none."""
     return 0 if checkpoint is None else int(checkpoint.rsplit("-", 1)[1])
 
 
@@ -97,13 +99,12 @@ def format_plan(plan: Mapping[str, Any]) -> str:
 
 
 def _minutes(seconds: float) -> str:
-    """Format whole minutes, or tenths of one where there are few."""
     minutes = seconds / 60
     return f"{minutes:.1f}" if minutes < _FEW_MINUTES else f"{minutes:.0f}"
 
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each event of whole lines, and the byte that its line begins with."""
+    """Yield the offset and the event of each whole line."""
     start = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -122,7 +123,6 @@ def _event(line: bytes, place: str) -> dict[str, Any]:
 
 
 def _check(kind: str, payload: dict[str, Any]) -> None:
-    """Raise unless an event has what is read of it."""
     if kind == "train_start":
         step_of(payload["resumed_from"])
     elif kind == "step":

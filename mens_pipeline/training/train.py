@@ -1,21 +1,21 @@
-"""One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack.
+"""One training run from a job to a saved adapter. Only a training process imports this.
 
-Before the first step (`train`): the rows that the recipe shows are found among those that were encoded (`examples`),
-the order of all micro-batches is planned (`plan`), the base is loaded, in four bits or whole, with an adapter on it
-(`qlora`), and a step plan says how many steps fit the time (`step_plan`). In each step
+Before the first step, `train` finds the rows that the recipe shows (`examples`), plans the order of all micro-batches
+(`plan`), loads the base, in four bits or whole, with an adapter (`qlora`), and computes how many steps fit the time
+(`step_plan`). In each step
 
-1. the loader gives the next micro-batches of the plan, padded (`sft.collate`); of several processes each takes a share;
-2. of each, the model computes the log-likelihood of the labelled tokens, those of the response, times the weight of
-   their row; the loss is the mean over all labelled tokens of the step (`PlannedTrainer.compute_loss`);
-3. gradients of the adapter add up over the micro-batches, on a GPU in parts that fit its memory (`training_step`); the
-   processes sum theirs;
-4. the norm of the gradient is clipped, and refused where it is zero or not finite (`common_trainer`);
-5. AdamW updates the adapter in float32, with the rate that `step_plan.Schedule` has for this step;
-6. all processes agree on tokens, seconds and whether somebody asked to stop; the rest of the run is planned again where
-   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`common_trainer.Progress`).
+1. the loader pads the next micro-batches of the plan (`sft.collate`), of which each process takes its share;
+2. the model computes the log-likelihood of the tokens of the response, times the weight of their row; the loss is the
+   mean over all labelled tokens of the step (`PlannedTrainer.compute_loss`);
+3. the gradients of the adapter add up over the micro-batches, on a GPU in parts that fit its memory (`training_step`),
+   and over the processes;
+4. the trainer clips the norm of the gradient, and refuses one that is zero or not finite (`common_trainer`);
+5. AdamW updates the adapter in float32, with the rate of `step_plan.Schedule`;
+6. all processes share counts, seconds and requests to stop. `common_trainer.RunMonitor` replans the rest of the run
+   where its pace requires it, writes telemetry, and marks a checkpoint when one is due.
 
-After the last step the base is compared with what it was, the loss on rows of other files is measured, and the adapter
-is saved with tokenizer, template and system prompt.
+After the last step, `train` checks that the base has not changed, measures the loss on rows of other files, and saves
+the adapter with tokenizer, template and system prompt.
 """
 
 import json
@@ -34,44 +34,43 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ALONE, ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
-from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import STOP, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
-from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
+from mens_pipeline.training.common_trainer import RunMonitor, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
-from mens_pipeline.training.first_loss import plain_loss, refuse_other_loss
-from mens_pipeline.training.plan import Plan, step_tokens
+from mens_pipeline.training.plan import BatchPlan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
-from mens_pipeline.training.sft import PlannedTrainer, collate
+from mens_pipeline.training.sft import PlannedTrainer, collate, plain_loss, refuse_other_loss
 from mens_pipeline.training.step_plan import Schedule, take_up
-from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
+from mens_pipeline.training.telemetry_log import seconds_trained
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
-"""In the adapter's folder: the text before every prompt."""
+"""File of an adapter with its system prompt."""
 
 _VALIDATED_AT_ONCE: Final = 4
 
 
 def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> bool:
-    """Train, from the newest checkpoint on if there is one.
+    """Train, from the newest checkpoint if there is one.
 
     Returns:
-        Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
-        its newest checkpoint is.
+        Whether the run is complete and wrote `adapter/` and `result.json`; False where it stopped on request, after a
+        checkpoint.
 
     Raises:
-        RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
+        RefusedError: The run is impossible, or failed in a way that training on would not mend.
     """
     recipe = job.recipe
     team = own_team(own_environment())
     refuse_sharding(own_environment())
     stop = StopRequest(job.run_dir / STOP if ON_RAY in own_environment() else None)
     set_seed(recipe.seed)
-    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
+    # Denormal numbers slow a CPU down a hundredfold and teach nothing.
     torch.set_flush_denormal(True)
-    tokenizer = tokenizer_of(job.base_path)
+    tokenizer = load_tokenizer(job.base_path)
     examples = open_examples(job)
     target = plan_examples(job.rows_path, examples.columns, recipe, job.continues)
     if not target.batches:
@@ -83,16 +82,11 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
-    trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
+    monitor = RunMonitor(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
+    trainer = _trainer(job, tokenizer, examples.train, plan, monitor, team)
     before = checksums(trainer.model)
-    log.write(
-        "train_start",
-        {**examples.account(), **_about(job, target, trainer), "resumed_from": checkpoint and checkpoint.name},
-    )
-    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-    if progress.is_stopped and trainer.state.global_step < steps.num_steps:
-        log.write("train_interrupted", {"step": trainer.state.global_step})
+    about = {**examples.account(), **_describe(job, target, trainer)}
+    if not trainer.run(about, checkpoint):
         return False
     validation = validation_loss(trainer, examples.validation, team)
     if not team.is_first:
@@ -100,25 +94,13 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     after = checksums(trainer.model)
     _save(job, trainer, tokenizer)
     shown = target.first(trainer.state.global_step, accumulated)
-    result = {
-        **examples.account(),
-        "kinds": examples.kinds(shown.batches),
-        **_about(job, target, trainer),
-        **_changes(before, after),
-        "num_steps": trainer.state.global_step,
-        "num_batches": len(shown.batches),
-        "plan": steps.account(),
-        "validation_loss": validation,
-        "seconds": progress.seconds,
-        **totals_of(job.run_dir / TELEMETRY),
-    }
-    write_document(job.run_dir / RESULT, result)
-    log.write("train_complete", result)
+    counts = {"kinds": examples.kinds(shown.batches), "num_batches": len(shown.batches), "validation_loss": validation}
+    trainer.write_result(job.run_dir, {**about, **counts, **_changes(before, after)})
     return True
 
 
-def tokenizer_of(path: Path) -> Any:
-    """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked."""
+def load_tokenizer(path: Path) -> Any:
+    """Load the tokenizer of a base; without a padding token, it pads with the end of a turn."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = format_for(tokenizer).end
@@ -130,7 +112,7 @@ def validation_loss(
     examples: Sequence[Example],
     team: Team = ALONE,
 ) -> float | None:
-    """Compute the mean loss of a token on rows that did not train, each process of a share; None without such rows."""
+    """Compute the mean loss of a token on rows that did not train, shared by all processes; None without such rows."""
     starts = range(team.rank * _VALIDATED_AT_ONCE, len(examples), team.size * _VALIDATED_AT_ONCE)
     parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in starts)
     batches = (collate(rows, trainer.processing_class.pad_token_id) for rows in parts)
@@ -138,34 +120,34 @@ def validation_loss(
     return mean_loss(trainer, plain, team)
 
 
-def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
+def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     job: TrainingJob,
     tokenizer: Any,
     examples: ShownRows,
-    plan: Plan,
-    progress: Progress,
+    plan: BatchPlan,
+    monitor: RunMonitor,
     team: Team = ALONE,
 ) -> PlannedTrainer:
     recipe = job.recipe
     dtype = getattr(torch, job.compute_dtype)
-    # accelerate asks of a base in four bits that it lies on the very GPU of its process.
+    # accelerate requires a base in four bits on the GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
-    rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer starts with no less; the plan decides what is shown
+    rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer requires a row; the plan decides the rows to show
     trainer = PlannedTrainer(
         model=model,
-        args=SFTConfig(**arguments_of(job, plan, team)),
+        args=SFTConfig(**build_arguments(job, plan, team)),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
         data_collator=partial(collate, pad_token_id=tokenizer.pad_token_id),
-        callbacks=[progress],
+        callbacks=[monitor],
         batches=plan.batches,
         examples=examples,
         accumulated=recipe.accumulation,
         team=team,
     )
-    trainer.begin(progress, job.continues)
+    trainer.begin(monitor, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
     trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
@@ -174,7 +156,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     return trainer
 
 
-def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
+def build_arguments(job: TrainingJob, plan: BatchPlan, team: Team) -> dict[str, Any]:
     """Return the arguments of TRL's trainer."""
     recipe = job.recipe
     every_n = recipe.checkpoint_every_n_layers
@@ -191,7 +173,7 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
         "activation_checkpointing_kwargs": {"use_reentrant": False, "every_n_layers": every_n} if every_n else None,
         "save_total_limit": 2,
         "logging_steps": recipe.logging_steps,
-        # Every matrix of the adapter takes part in every step; to look for others costs a pass over all of it.
+        # Every step uses every matrix of the adapter; searching for others would cost a pass over all of it.
         "ddp_find_unused_parameters": False,
         "ddp_broadcast_buffers": False,
         "packing": False,
@@ -200,7 +182,7 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
     }
 
 
-def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, Any]:
+def _describe(job: TrainingJob, plan: BatchPlan, trainer: PlannedTrainer) -> dict[str, Any]:
     config = trainer.model.config.get_text_config()
     trained = sum(parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad)
     return {
@@ -218,7 +200,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
 
 
 def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
-    """Count the adapter matrices that training changed; refuse no change, and any change of the base."""
+    """Count the adapter matrices that training changed; refuse a run without any, and a changed base."""
     changed = [name for name, digest in after.trained_sha256.items() if digest != before.trained_sha256[name]]
     if before.frozen_sha256 != after.frozen_sha256:
         raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")
@@ -232,11 +214,10 @@ def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
 
 
 def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
-    """Save the adapter as PEFT writes it, with the tokenizer and the template it was trained with."""
     folder = job.run_dir / ADAPTER
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
-        # The library keeps a set, which it writes in another order each time.
+        # The library writes a set, in another order each time.
         config.target_modules = sorted(config.target_modules)
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
     tokenizer.chat_template = format_for(tokenizer).template()

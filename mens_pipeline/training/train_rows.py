@@ -1,7 +1,7 @@
-"""A train set encoded once, in Arrow shards of a cache, which are read by memory map.
+"""A train set encoded once into Arrow shards of a cache, which are read by memory map.
 
-A shard holds the rows of so many bytes of the train set, so that shards are made apart: by several processes, and again
-where one is damaged. Beside each stands its SHA-256.
+A shard holds the rows of a range of bytes of the train set, so that several processes can make shards independently,
+and a damaged one is made again alone. Each shard has a file with its SHA-256.
 """
 
 import os
@@ -30,26 +30,26 @@ from mens_pipeline.storage.jsonl import open_part, replacing, write_digest
 from mens_pipeline.storage.store import digest_of, key_of
 
 FOLDER: Final = "train_rows"
-"""In the cache: a folder for each encoded train set."""
+"""Folder of the cache, with a folder for each encoded train set."""
 
 SHARD_BYTES: Final = 64 * 1024 * 1024
-"""Of a train set, in one shard: about 50,000 rows, of which some 300 MB of memory are used while they are encoded."""
+"""Bytes of the train set in one shard: about 50,000 rows, which take about 300 MB of memory to encode."""
 
 OBSERVED: Final = "observed"
-"""The kind of rows that ask for a function of the workspace, with examples of what it was observed to do."""
+"""The kind of rows that ask for a function of the workspace, with examples of its observed behaviour."""
 
 _KEPT_SECONDS: Final = 30 * 86_400
-"""For which an encoded train set stays that no run used."""
+"""Time until an unused encoded train set is removed."""
 
 _AT_ONCE: Final = 256
-"""Shards that are open at once: a process may open 1,024 files."""
+"""Shards to keep open: a process may open 1,024 files."""
 
 _SMALL_ID: Final = 2**16
 _WORDS: Final = ("category", "lane", "task_family", "kind", "group")
 
 
-def kind_of(pair: TrainingPair) -> str:
-    """Return the kind of row that a pair is, for the shares of tokens."""
+def find_kind(pair: TrainingPair) -> str:
+    """Return the kind of a pair, to which `token_shares` applies."""
     return OBSERVED if pair.task_family == "vox_codegen" and pair.tests is not None else pair.task_family
 
 
@@ -60,9 +60,9 @@ class Encoding:
     Attributes:
         train_path: The train set, JSON lines.
         base_path: The folder of the base, with its tokenizer.
-        system: What the model is told before every prompt.
-        infill_window: Tokens before and behind a cursor that it is shown.
-        infill_order: Which side of a cursor it is shown first.
+        system: The system prompt.
+        infill_window: Tokens to show before and after a cursor.
+        infill_order: The side of a cursor to show first.
         shard_bytes: Bytes of the train set in a shard.
     """
 
@@ -74,7 +74,7 @@ class Encoding:
     shard_bytes: int = SHARD_BYTES
 
     def key(self, train_sha256: str) -> str:
-        """Return a hash of all that decides the shards, for a train set with such a hash."""
+        """Hash everything that decides the shards, with the SHA-256 of the train set."""
         return key_of(
             {
                 "train_sha256": train_sha256,
@@ -89,7 +89,7 @@ class Encoding:
         )
 
     def paths(self, folder: Path) -> list[Path]:
-        """Return the paths of all shards in a folder."""
+        """List the paths of all shards in a folder."""
         number = max(1, -(-self.train_path.stat().st_size // self.shard_bytes))
         return [folder / f"{shard:05d}.arrow" for shard in range(number)]
 
@@ -101,17 +101,17 @@ def encode_train_set(
     log_line: Callable[[str], None] = lambda _line: None,
     workers: int | None = None,
 ) -> Path:
-    """Return the folder of the shards of a train set; make those that are missing or damaged, and say which these are.
+    """Make the missing and damaged shards of a train set, and return their folder.
 
     Args:
-        encoding: What decides the ids.
-        train_sha256: Of the train set, hexadecimal.
-        cache: Where encoded train sets are kept; those that were not used for a month are removed.
+        encoding: The inputs that decide the ids.
+        train_sha256: SHA-256 of the train set, hexadecimal.
+        cache: Folder of encoded train sets; those that were unused for a month are removed.
         log_line: Takes lines for people.
-        workers: Processes that encode; None for one for each processor.
+        workers: Processes that encode; one for each processor by default.
 
     Raises:
-        RefusedError: A line is no pair, or a row does not end its turn once, at its end.
+        RefusedError: A line is not a pair, or a row does not end its turn exactly once, at its end.
     """
     folder = cache / FOLDER / encoding.key(train_sha256)
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def encode_train_set(
             if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
                 rmtree(other, ignore_errors=True)
     paths = encoding.paths(folder)
-    with ThreadPoolExecutor() as threads:  # a hash is computed without the lock of the interpreter
+    with ThreadPoolExecutor() as threads:  # hashing releases the lock of the interpreter
         found = list(threads.map(why_not_whole, paths))
     for path, why in zip(paths, found, strict=True):
         if why is not None and path.exists():
@@ -137,7 +137,7 @@ def encode_train_set(
 
 
 def why_not_whole(path: Path) -> str | None:
-    """Return what is wrong with a shard; None where it is whole."""
+    """Return the damage of a shard; None where it is whole."""
     digest = path.with_name(f"{path.name}.sha256")
     if not path.is_file() or not digest.is_file():
         return "a shard without its SHA-256"
@@ -152,7 +152,6 @@ def _write_shards(jobs: list[tuple[Encoding, Path, int]]) -> list[None]:
 
 
 def _write_shard(encoding: Encoding, path: Path, number: int) -> None:
-    """Write a shard and its hash."""
     import pyarrow as pa  # noqa: PLC0415 - a command that encodes nothing loads without
 
     start = number * encoding.shard_bytes
@@ -166,7 +165,7 @@ def _write_shard(encoding: Encoding, path: Path, number: int) -> None:
                 encoding.infill_order,
             )
         except RefusedError:
-            for _ in read_pairs(encoding.train_path):  # a part does not know the number of its first line
+            for _ in read_pairs(encoding.train_path):  # fails with the line number, which a part does not know
                 pass
             raise
     with replacing(path) as target, pa.ipc.new_file(target, batch.schema) as writer:
@@ -185,11 +184,11 @@ def encode_pairs(
     """Encode rows.
 
     Returns:
-        A record batch of Arrow: the ids of `prompt` and `completion`, `rating`, `difficulty`, and words by dictionary:
-        `category`, `lane`, `task_family`, `kind`, and `group`, the source file, null for a row without one.
+        A record batch of Arrow: the ids of `prompt` and `completion`, `rating`, `difficulty`, and as dictionaries
+        `category`, `lane`, `task_family`, `kind`, and `group`, the source file, which may be null.
 
     Raises:
-        RefusedError: A row does not end its turn once, at its end.
+        RefusedError: A row does not end its turn exactly once, at its end.
     """
     import pyarrow as pa  # noqa: PLC0415 - a command that encodes nothing loads without
 
@@ -205,7 +204,7 @@ def encode_pairs(
         completions.append(encoded.completion)
         numbers[0].append(pair.rating)
         numbers[1].append(pair.difficulty)
-        values = (pair.category, str(pair.lane), pair.task_family, kind_of(pair), group_of(pair))
+        values = (pair.category, str(pair.lane), pair.task_family, find_kind(pair), group_of(pair))
         for name, value in zip(_WORDS, values, strict=True):
             words[name].append(value)
     columns = {
@@ -226,7 +225,7 @@ def _encode(pair: TrainingPair, tokenizer: Tokenizer, system: str, infill_window
 
 
 class _Ids:
-    """Lists of ids, one behind the other; two bytes an id where the vocabulary is small enough."""
+    """Concatenated lists of ids; two bytes an id where the vocabulary is small enough."""
 
     def __init__(self) -> None:
         self._ids = array("I")
@@ -246,23 +245,21 @@ class _Ids:
 
 
 class Shards(Sequence[Any]):
-    """The shards of a train set in order, each a record batch of Arrow that lies in its file."""
+    """The shards of a train set in order, each a memory-mapped record batch of Arrow."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Take the files of all shards; they are opened when they are asked for, and only some stay open."""
+        """Take the paths; shards open on access, and only the latest ones stay open."""
         self._paths = paths
         self._opened = lru_cache(maxsize=_AT_ONCE)(self._open)
 
     def __len__(self) -> int:
-        """Return the number of shards."""
         return len(self._paths)
 
     def __getitem__(self, number: Any) -> Any:
-        """Return a shard; refuse (`RefusedError`) a file that cannot be read."""
+        """Return a shard; raise RefusedError for an unreadable file."""
         return self._opened(number)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the shards, of which none stays open."""
         return map(self._open, range(len(self)))
 
     def _open(self, number: int) -> Any:

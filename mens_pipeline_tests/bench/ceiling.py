@@ -19,7 +19,7 @@ from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.scores import scores_of_model
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax, as_served
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax, as_served
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
@@ -63,10 +63,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as folder:
         conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), Path(folder) / "lock")
         requests = [task.request for task in tasks]
-        work = Path(folder) / "work"
-        prepared = prepare_generation(options.model, adapter, requests, conditions, work, system_prompt=system)
-        generate(prepared.job)
-        written = tuple(read_models(prepared.job.run_dir / COMPLETIONS, Completion))
+        asked = prepare_generation(options.model, adapter, requests, conditions, system_prompt=system)
+        job = GenerationJob(generations={"asked": asked}, run_dir=Path(folder), lock_path=conditions.lock_path)
+        generate(job)
+        written = tuple(read_models(job.completions("asked"), Completion))
     seconds = time.monotonic() - begin
     served = as_served(written)
     evaluated = score_completions(tasks, served)

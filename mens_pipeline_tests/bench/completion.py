@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import httpx
 
-from mens_pipeline.inference.insert_constraint import stands_at_cursor
+from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.infill import encode_infill_prompt

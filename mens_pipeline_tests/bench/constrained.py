@@ -23,7 +23,8 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.dense_model import speed_up
-from mens_pipeline.inference.generate import Row, complete_rows, new_row, stop_tokens
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_slots, new_slot, stop_tokens
 from mens_pipeline.inference.generation import Decoding, EvaluatedModel, Syntax, is_program
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
@@ -121,7 +122,7 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
         )
         tasks = {(task.id, sample): task for sample, (task, most) in enumerate(planned) if most == budget}
         rows = [
-            new_row(
+            new_slot(
                 task.id,
                 sample,
                 encode_prompt(tokenizer, system_prompt, task.prompt),
@@ -130,12 +131,12 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
             )
             for (_, sample), task in tasks.items()
         ]
-        complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+        complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
         drawn += [_completion(row, tasks[row.name, row.sample], budget, tokenizer) for row in rows]
     return drawn
 
 
-def _completion(row: Row, task: Task, budget: int, tokenizer: Any) -> Completion:
+def _completion(row: Slot, task: Task, budget: int, tokenizer: Any) -> Completion:
     text = tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True)
     return Completion(
         source=f"{task.suite}/humaneval_vox" if "/hev_" in task.id else str(task.suite),

@@ -9,7 +9,6 @@ the plain way out, which takes longest.
 """
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Slot
-from mens_pipeline.inference.generate import complete_rows, new_row, stop_tokens
-from mens_pipeline.inference.generation import Decoding, GenerationJob
+from mens_pipeline.inference.generate import complete_slots, new_slot, stop_tokens
+from mens_pipeline.inference.generation import Decoding, EvaluatedModel
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -186,22 +185,16 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
 
     # As many rows at a time as fit, by the longest one.
     decoding = Decoding(max_new_tokens=limit, batch_tokens=max(256, batch * (max(map(len, prompts)) + limit)))
-    with tempfile.TemporaryDirectory() as folder:
-        job = GenerationJob(
-            base_path=base,
-            adapter_path=adapter,
-            quantization="nf4",
-            double_quant=True,
-            trained_in=dtype,
-            device=device,
-            compute_dtype=dtype,
-            system_prompt=SYSTEM_PROMPT,
-            decoding=decoding,
-            requests=(),
-            run_dir=Path(folder),
-            lock_path=Path(folder) / "lock",
-        )
-        model = load_evaluated(job)
+    evaluated = EvaluatedModel(
+        base_path=base,
+        adapter_path=adapter,
+        quantization="nf4",
+        double_quant=True,
+        trained_in=dtype,
+        device=device,
+        compute_dtype=dtype,
+    )
+    model = load_evaluated(evaluated)
     num_weights = sum(module.weight.numel() for module in model.modules() if isinstance(module, torch.nn.Linear))
     model = speed_up(model, batch)
     stop = stop_tokens(tokenizer, model)
@@ -209,14 +202,14 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
     def constraint() -> Constraint | None:
         return Constraint(tokenizer, stop, Mode.SOURCE, limit) if is_constrained else None
 
-    rows = [new_row(str(number), 0, prompt, decoding, constraint()) for number, prompt in enumerate(prompts)]
+    rows = [new_slot(str(number), 0, prompt, decoding, constraint()) for number, prompt in enumerate(prompts)]
     choosing: list[float] = []
     begin = time.monotonic()
     with (
         patch.object(Sampler, "choose_each", _time_choices(Sampler.choose_each, choosing)),
         patch.object(Slot, "choose", _time_choice(Slot.choose, choosing)),
     ):
-        complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+        complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     seconds = time.monotonic() - begin
     gflop = 2 * num_weights * sum(len(row.tokens) for row in rows) / 1e9
     return Outcome([row.tokens for row in rows], seconds, tuple(choosing), gflop)

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, infill_decoding, infill_suite, score_suite
 from mens_pipeline.evaluation.results import InsertScore
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, EvaluationConfig, Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
@@ -89,11 +90,10 @@ def complete_requests(model: str, adapter: Adapter, requests: Sequence[Any], dec
 
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as folder:
         conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), Path(folder) / "lock")
-        prepared = prepare_generation(
-            "base" if model == "base" else "adapter", adapter, requests, conditions, Path(folder) / "work"
-        )
-        generate(prepared.job)
-        return list(read_models(prepared.job.run_dir / COMPLETIONS, Completion))
+        asked = prepare_generation("base" if model == "base" else "adapter", adapter, requests, conditions)
+        job = GenerationJob(generations={"asked": asked}, run_dir=Path(folder), lock_path=conditions.lock_path)
+        generate(job)
+        return list(read_models(job.completions("asked"), Completion))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
-from mens_pipeline.inference.probe import Probe, Rates
+from mens_pipeline.inference.probe import Rates, SpeedProbe
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
-from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.jobs.protocol import Job, write_job
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL
@@ -74,7 +74,7 @@ def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple
         run = prepare_run(
             recipe, options.train, Path(folder) / "run", device, cache=load_settings().cache_root, min_rows=1
         )
-        rates = Probe(Path(folder) / "probe", device, run_job).measure(run)
+        rates = SpeedProbe(Path(folder) / "probe", device, run_job).measure(run)
         tokens = sum(kind["tokens_shown"] for kind in run.preflight["kinds"].values())
         training = Rows(run.preflight["num_steps"], tokens).seconds(rates, None)
         took = _seconds(run.job, run.job_path)
@@ -87,9 +87,11 @@ def _complete(options: argparse.Namespace, run: PreparedRun, rates: Rates, folde
     device = resolve_device(DeviceChoice.CPU)
     held, dtype = held_on(device, run.base.num_parameters, "float32")
     pairs = [pair for pair, _ in zip(read_pairs(options.train), range(options.prompts), strict=False)]
-    job = GenerationJob(
+    asked = Generation(
         base_path=run.job.base_path,
         adapter_path=None,
+        base_sha256=run.base.sha256,
+        adapter_sha256=None,
         quantization="nf4",
         double_quant=True,
         trained_in="float32",
@@ -99,16 +101,12 @@ def _complete(options: argparse.Namespace, run: PreparedRun, rates: Rates, folde
         system_prompt=SYSTEM_PROMPT,
         decoding=Decoding(max_new_tokens=_WRITTEN),
         requests=tuple(Request(task=str(row), prompt=pair.prompt) for row, pair in enumerate(pairs)),
-        run_dir=folder,
-        lock_path=run.job.lock_path,
     )
-    folder.mkdir()
-    path = folder / JOB
-    path.write_text(job.model_dump_json(), encoding="utf-8")
+    job = GenerationJob(generations={"prompts": asked}, run_dir=folder, lock_path=run.job.lock_path)
     tokenizer = FileTokenizer(run.base.path)
     read = sum(len(encode_prompt(tokenizer, SYSTEM_PROMPT, pair.prompt)) for pair in pairs)
     planned = rates.generate_start + rates.completion(read, len(pairs) * _WRITTEN)
-    return planned, _seconds(job, path)
+    return planned, _seconds(job, write_job(job))
 
 
 def _seconds(job: Job, path: Path) -> float:

@@ -41,7 +41,7 @@ from mens_pipeline.models.chat import TEMPLATE
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.serving import server
 from mens_pipeline.serving.completions import Defaults
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import merged_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
@@ -286,8 +286,8 @@ def _serve(folder: Path, port: int, times: Path, *, is_before: bool) -> None:
         return lambda *args, **kwargs: clock.measured("choosing", function, *args, **kwargs)
 
     signal.signal(signal.SIGUSR1, lambda *_: times.write_text(json.dumps(clock.parts)) and None)
-    limits = Limits(max(_CLIENTS), 1_000_000, 600.0, 1_024)
-    address = server.address_of("127.0.0.1", port)
+    limits = ServerLimits(max(_CLIENTS), 1_000_000, 600.0, 1_024)
+    address = server.resolve_address("127.0.0.1", port)
     with ExitStack() as stack:
         stack.enter_context(patch.object(server, "load", load_timed))
         stack.enter_context(patch.object(Sampler, "choose", timed(Sampler.choose)))

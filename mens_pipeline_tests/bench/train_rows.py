@@ -15,15 +15,14 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.infill import SUFFIX_FIRST
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.columns import Share
 from mens_pipeline.training.examples import open_examples, plan_examples
-from mens_pipeline.training.plan import step_tokens
+from mens_pipeline.training.plan import Share, step_tokens
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.train_rows import FOLDER, SHARD_BYTES, Encoding, encode_train_set
 from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, measure_time, memory_mb
-from mens_pipeline_tests.training.runs import resolved
+from mens_pipeline_tests.training.runs import resolve_fast
 from mens_pipeline_tests.training.small_folder import write_folder
 
 _FIELDS: Final[dict[str, Any]] = {
@@ -121,7 +120,7 @@ def _prepare(folder: Path, base: Path) -> Measured:
     lines: list[str] = []
     with measure_time(found, "CPU seconds"):
         prepare_run(
-            resolved(base, **_FIELDS),
+            resolve_fast(base, **_FIELDS),
             folder / "train.jsonl",
             folder / "run",
             resolve_device(DeviceChoice.CPU),

@@ -25,8 +25,7 @@ from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PRESETS, load_settings
-from mens_pipeline.training.columns import Batches
-from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.plan import Batches, plan_run
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.step_plan import Schedule, take_up
@@ -298,10 +297,10 @@ def _random_batches(num_rows: int, seed: int, most: int) -> Batches:
 
 def without_budget(folder: Path, num_steps: int) -> Any:
     """Make the callback of a run that takes all of its steps."""
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
-    return Progress(TelemetryLog(folder / TELEMETRY), StopRequest(), steps)
+    return RunMonitor(TelemetryLog(folder / TELEMETRY), StopRequest(), steps)
 
 
 def _take_out(module: Any, variant: str) -> None:

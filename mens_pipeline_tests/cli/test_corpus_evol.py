@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
-from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.evolution.operators import REWRITER, Request
-from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
+from mens_pipeline.corpus.evolution.operators import REWRITER, ModelRequest
+from mens_pipeline.corpus.schema.records import SourceKind, parsed_code, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -39,10 +38,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _as_request(content: dict[str, Any]) -> Request:
+def _as_request(content: dict[str, Any]) -> ModelRequest:
     """What a server was asked, as the generator of the tests takes it; its seed stands for its key."""
     system, user = (message["content"] for message in content["messages"])
-    return Request(f"{content['seed']:08x}" * 8, system, user)
+    return ModelRequest(f"{content['seed']:08x}" * 8, system, user)
 
 
 @pytest.mark.seed_row(11, 33)
@@ -97,7 +96,7 @@ def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert len(server.requests) == 1 + 2 * _NUM_SEEDS
     assert len(rows) + len(reasons) == _NUM_SEEDS
-    assert {"rejected", "bad_reply"} < set(reasons) <= {"rejected", "bad_reply", "same_as_parent", "not_as_asked"}
+    assert {"rejected", "bad_reply"} < set(reasons) <= {"rejected", "bad_reply", "repeated", "not_as_asked"}
     assert rows
     assert all(row.lineage and row.lineage.generator_digest == server.url for row in rows)
     assert {row.source.kind for row in rows if row.source} == {SourceKind.EVOLVED}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.orchestration.estimate import Dial, Rows, Suite, SuiteSize
 from mens_pipeline.orchestration.forecast import Counts, PlannedStage, Planner, RunPlan
 from mens_pipeline_tests.cli.invoking import run_main

@@ -165,12 +165,12 @@ def test_the_form_for_powershell_is_documented_once() -> None:
     pages = [PROJECT_ROOT / "README.md", *(PROJECT_ROOT / "docs").glob("*.md")]
     details = {page.name for page in pages if "$env:" in page.read_text(encoding="utf-8")}
 
-    assert details == {"upstream-commands.md"}
+    assert details == {"upstream.md"}
 
 
 @pytest.mark.seed_row(47)
 def test_history_is_mentioned_as_such() -> None:
     """What upstream itself has left behind has no counterpart, and the page says so."""
-    page = (PROJECT_ROOT / "docs" / "upstream-commands.md").read_text(encoding="utf-8")
+    page = (PROJECT_ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
 
     assert re.search(r"`scripts/datagen.py` and `mens/training/train.py` are history .* no counterpart", page)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -11,13 +12,19 @@ from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 
 def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
     """A database with one table, which the first statement of the schema makes."""
-    connection = sqlite3.connect(path)
-    connection.executescript(schema)
     table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
-    for row in rows:
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(schema)
+        for row in rows:
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
+    return path
+
+
+def run_script(path: Path, *statements: str) -> Path:
+    """Run statements on a database, which is made where it is missing."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
     return path
 
 

@@ -84,7 +84,7 @@ def test_the_parse_rate_is_that_of_golden_programs(workspace: Path, tmp_path: Pa
     def rate() -> tuple[float | None, int]:
         files = sorted(path for path in workspace.rglob("*.vox"))
         contents = [(path.relative_to(workspace).as_posix(), path.read_bytes()) for path in files]
-        snapshot, _ = SNAPSHOT_STAGE.build(store, SnapshotParams.of(workspace, contents=lambda: contents))
+        snapshot, _ = SNAPSHOT_STAGE.build(store, SnapshotParams.pin(workspace, contents=lambda: contents))
         report = source_report_in(snapshot)
         return report.parse_rate, len(report.rejected)
 

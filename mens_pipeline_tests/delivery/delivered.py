@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mens_pipeline.delivery.merge import PreparedMerge, choose_prompts, merge_source, prepare_merge
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
 from mens_pipeline_tests.jobs.processes import do_here
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import pairs, prepare_fast
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
+    from mens_pipeline.delivery.agreement import Dtype
+    from mens_pipeline.jobs.device import Device
     from mens_pipeline.storage.remote import Remote
 
 HELDOUT = "heldout.jsonl"
@@ -32,7 +37,7 @@ def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = 
     """
     base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
-    run = prepared(base, folder, number=8, **fields)
+    run = prepare_fast(base, folder, number=8, **fields)
     code = do_here(run.job_path)
     finish_run(run, "0123abcd", code)
     return folder / "run"
@@ -46,3 +51,20 @@ def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) ->
     gate = scored(run, store, evaluated(run, store, heldout_sha256=heldout))
     promote(gate, run, store, replace(PRESENT, heldout=heldout), now=NOW)
     return run, store
+
+
+def prepare(  # noqa: PLR0913 - what a merge is told
+    run: Path | None,
+    store: ArtifactStore,
+    device: "Device",
+    max_tokens: int = 32,
+    *,
+    dtype: "Dtype | None" = None,
+    heldout: Path | None = None,
+    number: int = 4,
+) -> PreparedMerge:
+    """Prepare to merge the adapter of a run, or the champion, and to compare it by held-out prompts."""
+    source = merge_source(run, store)
+    conditions = Conditions(Decoding(max_new_tokens=max_tokens), device, store.root / "lock")
+    prompts = choose_prompts(source, heldout, store, lambda _text: True, number)
+    return prepare_merge(source, prompts, conditions, dtype, store.root / "work")

@@ -4,38 +4,45 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.agreement import STRICT, Demand, agreement_of, reasons_against, spread
-from mens_pipeline.delivery.merge_job import Comparison, Written
+from mens_pipeline.delivery.agreement import (
+    STRICT,
+    Demand,
+    PromptComparison,
+    Written,
+    compute_agreement,
+    reasons_against,
+    spread,
+)
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 
 _TASKS = [task(number) for number in range(10)]
 _BY_ID = {found.id: found for found in _TASKS}
 
 
-def _written(text: str = GOOD, tokens: range = range(100)) -> Written:
+def _complete(text: str = GOOD, tokens: range = range(100)) -> Written:
     return Written(tokens=tuple(tokens), text=text, stopped=True)
 
 
-def _same(number: int, **changes: Any) -> Comparison:
+def _same(number: int, **changes: Any) -> PromptComparison:
     values: dict[str, Any] = {
         "task": _TASKS[number].id,
         "same_prompt": True,
-        "reference": _written(),
-        "candidate": _written(),
+        "reference": _complete(),
+        "candidate": _complete(),
         "num_led": 100,
         **changes,
     }
-    return Comparison(**values)
+    return PromptComparison(**values)
 
 
-def _reasons(*changed: Comparison, demand: Demand = STRICT) -> tuple[str, ...]:
+def _reasons(*changed: PromptComparison, demand: Demand = STRICT) -> tuple[str, ...]:
     rest = [_same(number) for number in range(len(changed), 10)]
-    return reasons_against(agreement_of([*changed, *rest], _BY_ID, 0.0), demand)
+    return reasons_against(compute_agreement([*changed, *rest], _BY_ID, 0.0), demand)
 
 
 def test_the_same_words_are_the_same_model() -> None:
     """Nothing is said against it; tokens, answers and verdicts are counted."""
-    found = agreement_of([_same(number) for number in range(10)], _BY_ID, 1e-5)
+    found = compute_agreement([_same(number) for number in range(10)], _BY_ID, 1e-5)
 
     assert reasons_against(found, STRICT) == ()
     assert (found.num_prompts, found.num_tokens, found.num_same_completions) == (10, 1000, 10)
@@ -45,7 +52,7 @@ def test_the_same_words_are_the_same_model() -> None:
 
 def test_one_token_in_a_thousand_may_differ() -> None:
     """The last one of an answer; two may not."""
-    last = _written(tokens=range(99))
+    last = _complete(tokens=range(99))
 
     assert _reasons(_same(0, candidate=last)) == ()
     (reason,) = _reasons(_same(0, candidate=last), _same(1, candidate=last))
@@ -55,23 +62,23 @@ def test_one_token_in_a_thousand_may_differ() -> None:
 
 def test_an_answer_that_turns_counts_from_there_on() -> None:
     """Tokens are the same at the same place, or not; a longer answer is not the same."""
-    turned = _written(tokens=range(1, 101))
-    longer = _written(tokens=range(200))
+    turned = _complete(tokens=range(1, 101))
+    longer = _complete(tokens=range(200))
 
-    assert agreement_of([_same(0, candidate=turned)], _BY_ID, 0.0).num_same_tokens == 0
-    assert agreement_of([_same(0, candidate=longer)], _BY_ID, 0.0).token_agreement == 0.5
+    assert compute_agreement([_same(0, candidate=turned)], _BY_ID, 0.0).num_same_tokens == 0
+    assert compute_agreement([_same(0, candidate=longer)], _BY_ID, 0.0).token_agreement == 0.5
 
 
 def test_led_along_each_token_is_asked_for() -> None:
     """What free writing hides behind one early turn."""
     (reason,) = _reasons(_same(0, num_led=98))
 
-    assert reason.startswith("Teacher-forced along what is expected, 998/1000 (99.80 %) of the tokens are the same")
+    assert reason.startswith("Teacher-forced along the reference, 998/1000 (99.80 %) of the tokens are the same")
 
 
 def test_one_program_that_no_longer_parses_is_too_many() -> None:
     """Of ten, that is ten points; allowed are 0.2."""
-    (reason,) = _reasons(_same(0, candidate=_written(BROKEN)))
+    (reason,) = _reasons(_same(0, candidate=_complete(BROKEN)))
 
     assert reason.startswith("Parse rate 9/10 (90.0 %), before 10/10 (100.0 %)")
     assert "0.2 points" in reason
@@ -79,7 +86,7 @@ def test_one_program_that_no_longer_parses_is_too_many() -> None:
 
 def test_one_more_program_that_parses_is_too_many_as_well() -> None:
     """Another model is another model, also a better one."""
-    assert len(_reasons(_same(0, reference=_written(BROKEN)))) == 1
+    assert len(_reasons(_same(0, reference=_complete(BROKEN)))) == 1
 
 
 def test_a_request_that_became_other_tokens_is_told() -> None:
@@ -91,7 +98,7 @@ def test_a_request_that_became_other_tokens_is_told() -> None:
 
 def test_nothing_compared_is_nothing_proven() -> None:
     """Not a single demand is met by no requests."""
-    reasons = reasons_against(agreement_of([], {}, 0.0), STRICT)
+    reasons = reasons_against(compute_agreement([], {}, 0.0), STRICT)
 
     assert reasons[0] == "Nothing was compared."
     assert len(reasons) == 4

@@ -6,15 +6,15 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.merged_model import report_in
+from mens_pipeline.delivery.merge import report_in
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.serving.running import Running, running
 
 pytestmark = pytest.mark.slow
 
-_LIMITS = Limits(2, 20_000, 60.0, 400)
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _REQUESTS = ("Write a Vox function `f9`.", "Write a table `Book` with a title.")
 
 

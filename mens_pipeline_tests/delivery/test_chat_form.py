@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.delivery.gguf_model import modelfile
+from mens_pipeline.delivery.gguf import format_modelfile
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.chat import (
     CHATML,
@@ -19,7 +19,7 @@ from mens_pipeline.models.chat import (
 )
 
 
-def _rendered(system: str, *messages: tuple[str, str]) -> str:
+def _render(system: str, *messages: tuple[str, str]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False).from_string(  # noqa: S701
         CHATML.template(system)
     )
@@ -30,7 +30,7 @@ def _rendered(system: str, *messages: tuple[str, str]) -> str:
 @pytest.mark.parametrize("system", ["You write Vox.", 'It\'s "Vox",\nand C:\\vox\\new.', "{{ not }} {% code %}"])
 def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
     """The text that the model was trained with, to the letter."""
-    assert _rendered(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
+    assert _render(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
 
 
 @given(st.text())
@@ -49,12 +49,12 @@ def test_another_template_tells_none(template: str) -> None:
 
 def test_a_system_prompt_of_the_client_is_kept() -> None:
     """And none is put before it."""
-    assert _rendered("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
+    assert _render("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
 
 
 def test_a_conversation_goes_on() -> None:
     """Turns in order, and the beginning of the answer."""
-    text = _rendered("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
+    text = _render("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
 
     assert text == (
         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
@@ -64,7 +64,7 @@ def test_a_conversation_goes_on() -> None:
 
 def test_ollama_is_told_all_it_needs() -> None:
     """File, form, system prompt, stop tokens, and greedy answers as they were judged."""
-    assert modelfile("vox-f16.gguf", "You write Vox.", 8192) == (
+    assert format_modelfile("vox-f16.gguf", "You write Vox.", 8192) == (
         "FROM ./vox-f16.gguf\n"
         'TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}'
         "{{ if .Prompt }}<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ end }}"
@@ -82,8 +82,8 @@ def test_ollama_is_told_all_it_needs() -> None:
 def test_a_system_prompt_writes_no_instruction(system: str) -> None:
     """The file knows no way to escape what ends its place."""
     with pytest.raises(RefusedError, match=r"three double quotes in a row, or ends with one\. Merge without --gguf"):
-        modelfile("vox-f16.gguf", system, 8192)
-    assert 'SYSTEM """say "x" and ""y"""' in modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)
+        format_modelfile("vox-f16.gguf", system, 8192)
+    assert 'SYSTEM """say "x" and ""y"""' in format_modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_system_prompt_writes_no_instruction(system: str) -> None:
 )
 def test_ollama_asks_in_the_format_of_the_base(chat: ChatFormat, template: str, stops: tuple[str, ...]) -> None:
     """System texts stand where the base has them, and nothing goes on behind the end of a turn."""
-    text = modelfile("vox.gguf", "s", 8192, chat)
+    text = format_modelfile("vox.gguf", "s", 8192, chat)
 
     assert f'TEMPLATE """{template}"""\n' in text
     assert "".join(f'PARAMETER stop "{stop}"\n' for stop in stops) in text

@@ -63,7 +63,7 @@ def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
     assert "@test" not in (folder / "prompts.jsonl").read_text()
     assert benchmark.digest in (folder / "README.md").read_text()
     compile((folder / "vox_tasks.py").read_text(), "vox_tasks.py", "exec")
-    with pytest.raises(ConfigurationError, match="is there already"):
+    with pytest.raises(ConfigurationError, match="exists already"):
         write_environment(benchmark, framework, folder)
 
 
@@ -111,13 +111,11 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
     replies = {task.spec.description: task.solution for task in benchmark.tasks}
     replies[wrong.spec.description] = wrong.wrong[0]
 
-    def completed(content: dict[str, Any], _number: int) -> Served:
+    def complete(content: dict[str, Any], _number: int) -> Served:
         said = content["messages"][-1]["content"]
-        return _completed(
-            replies[said if isinstance(said, str) else said[0]["text"]], is_streamed=content.get("stream")
-        )
+        return _complete(replies[said if isinstance(said, str) else said[0]["text"]], is_streamed=content.get("stream"))
 
-    with serving(completed) as server:
+    with serving(complete) as server:
         environment = {
             **os.environ, "PYTHONPATH": f".:{PROJECT_ROOT}", "HERE_API_KEY": "none", "HERE_BASE_URL": server.url,
             "VOX_JUDGE": _JUDGE,
@@ -128,10 +126,10 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
         )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert _passed(framework, folder) == {task.id: float(task is not wrong) for task in benchmark.tasks[:3]}
+    assert _read_passes(framework, folder) == {task.id: float(task is not wrong) for task in benchmark.tasks[:3]}
 
 
-def _completed(text: str, *, is_streamed: bool | None) -> Served:
+def _complete(text: str, *, is_streamed: bool | None) -> Served:
     """A completion in OpenAI's format, whole or as a stream of events."""
     whole = completion(text)
     whole.body["model"] = "some"
@@ -143,7 +141,7 @@ def _completed(text: str, *, is_streamed: bool | None) -> Served:
     return Served(body=body, headers={"Content-Type": "text/event-stream"})
 
 
-def _passed(framework: str, folder: Path) -> dict[str, float]:
+def _read_passes(framework: str, folder: Path) -> dict[str, float]:
     if framework == "inspect":
         (log,) = (folder / "logs").glob("*.json")
         samples = json.loads(log.read_text())["samples"]

@@ -1,6 +1,7 @@
 """A GGUF file is the merged model, or is not written."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +10,29 @@ import pytest
 from gguf import GGUFReader
 from pydantic import ValidationError
 
-from mens_pipeline.delivery.agreement import MergeManifest
-from mens_pipeline.delivery.gguf_model import (
+from mens_pipeline.delivery.agreement import COMPARISONS, GgufJob, GgufType, PromptComparison
+from mens_pipeline.delivery.gguf import (
     DEMANDS,
     GGUF_REPORT,
     GgufReport,
     build_gguf_model,
+    find_splitter,
     gguf_report_in,
     refuse_unsupported,
-    splitter_of,
 )
-from mens_pipeline.delivery.merge_job import COMPARISONS, Comparison, GgufJob, GgufType
-from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import PreparedMerge, build_merged_model, prepare_merge
+from mens_pipeline.delivery.merge import (
+    MergeManifest,
+    PreparedMerge,
+    build_merged_model,
+)
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.models.infill import encode_infill_prompt
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.delivery.delivered import prepare
 from mens_pipeline_tests.inference.llama_server import llama_server
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.serving.talkative import write_talkative
@@ -41,6 +43,7 @@ _CONFIG: dict[str, Any] = {
     "hidden_act": "silu",
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
 }
+_Merged = tuple[Artifact, PreparedMerge, ArtifactStore]
 _DIGITS = {"type": "Digits", "individual_digits": True}
 
 
@@ -60,11 +63,11 @@ def _sequence(*steps: dict[str, Any]) -> dict[str, Any]:
 def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
     """The same model is split otherwise from the Hub than from the package; each gets its own name."""
     of_package = _folder(tmp_path)
-    assert splitter_of(of_package) == "gpt-2"
+    assert find_splitter(of_package) == "gpt-2"
     refuse_unsupported(of_package)
 
     bytes_only = json.loads((of_package / "tokenizer.json").read_text())["pre_tokenizer"]
-    assert splitter_of(_folder(tmp_path, _sequence(_DIGITS, bytes_only))) == "smollm"
+    assert find_splitter(_folder(tmp_path, _sequence(_DIGITS, bytes_only))) == "smollm"
 
 
 @pytest.mark.threat("M6")
@@ -116,7 +119,7 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path, config: dict[st
 def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[str, Any], message: str) -> None:
     """It would load, and read every request wrongly."""
     with pytest.raises(RefusedError, match=rf"{message}.*convert_hf_to_gguf\.py"):
-        splitter_of(_folder(tmp_path, tokenizer))
+        find_splitter(_folder(tmp_path, tokenizer))
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -148,22 +151,16 @@ def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, PreparedMerge, ArtifactStore]:
+def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Merged:
     """A merged model, and what it was merged by."""
-    folder = tmp_path_factory.mktemp("gguf")
-    store = ArtifactStore(folder / "store")
-    source = merge_source(trained, store)
-    conditions = Conditions(Decoding(max_new_tokens=40), resolve_device(DeviceChoice.CPU), folder / "lock")
-    prompts = prompts_of(source, None, store, lambda _text: True, 4)
-    prepared = prepare_merge(source, prompts, conditions, "bfloat16", store.root / "work")
+    store = ArtifactStore(tmp_path_factory.mktemp("gguf") / "store")
+    prepared = prepare(trained, store, resolve_device(DeviceChoice.CPU), 40, dtype="bfloat16")
     return build_merged_model(prepared, store, do_here)[0], prepared, store
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_type", ["f32", "f16", "q8_0"])
-def test_what_is_read_back_is_the_merged_model(
-    merged: tuple[Artifact, PreparedMerge, ArtifactStore], file_type: GgufType
-) -> None:
+def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufType) -> None:
     """Another program's reader gets the same tokens from it, all of them where nothing is rounded."""
     model, prepared, store = merged
     gguf, reused = build_gguf_model(model, prepared, file_type, store, do_here)
@@ -181,25 +178,19 @@ def test_what_is_read_back_is_the_merged_model(
 
 
 @pytest.mark.slow
-def test_another_model_is_not_kept(merged: tuple[Artifact, PreparedMerge, ArtifactStore]) -> None:
+def test_another_model_is_not_kept(merged: _Merged) -> None:
     """The process came to its end, and what it wrote says otherwise than the merged model."""
     model, prepared, store = merged
 
     def launch(job_path: Path) -> int:
         code = do_here(job_path)
         path = job_path.with_name(COMPARISONS)
-        led = [found.model_copy(update={"num_led": 0}) for found in read_models(path, Comparison)]
+        led = [found.model_copy(update={"num_led": 0}) for found in read_models(path, PromptComparison)]
         write_jsonl(path, led)
         return code
 
     before = {path.parent for path in store.root.rglob(GGUF_REPORT)}
-    fewer = type(prepared)(
-        prepared.job,
-        prepared.job_path,
-        prepared.source,
-        type(prepared.prompts)(prepared.prompts.tasks[:1], prepared.prompts.heldout_sha256),
-        prepared.inputs,
-    )
-    with pytest.raises(RefusedError, match=r"not the merged model\. Teacher-forced along what is expected, 0/"):
+    fewer = replace(prepared, prompts=replace(prepared.prompts, tasks=prepared.prompts.tasks[:1]))
+    with pytest.raises(RefusedError, match=r"not the merged model\. Teacher-forced along the reference, 0/"):
         build_gguf_model(model, fewer, "f32", store, launch)
     assert {path.parent for path in store.root.rglob(GGUF_REPORT)} == before

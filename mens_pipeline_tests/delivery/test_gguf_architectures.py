@@ -7,12 +7,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from mens_pipeline.delivery import gguf_model
-from mens_pipeline.delivery.gguf_file import export, open_gguf, write_gguf
-from mens_pipeline.delivery.gguf_model import refuse_unsupported, splitter_of
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, Comparison, GgufJob
+from mens_pipeline.delivery import gguf
+from mens_pipeline.delivery.agreement import COMPARISONS, FIGURES, GgufJob, PromptComparison
+from mens_pipeline.delivery.gguf import LlamaCpp, export, find_splitter, refuse_unsupported, write_gguf
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Generation, Request
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
@@ -73,7 +72,7 @@ def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -
     ids = AutoTokenizer.from_pretrained(folder)(_TEXT)["input_ids"]
     with torch.inference_mode():
         expected = AutoModelForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0].log_softmax(-1)
-    found = open_gguf(tmp_path / "model.gguf", expected.shape[-1], 0, 128)
+    found = LlamaCpp(tmp_path / "model.gguf", expected.shape[-1], 0, 128)
 
     assert len(ids) > 10
     for place in range(len(ids)):
@@ -92,7 +91,7 @@ def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Pat
     with llama_server(folder) as url:
         read = [httpx2.post(f"{url}/tokenize", json={"content": text}, timeout=60).json()["tokens"] for text in texts]
 
-    assert splitter_of(folder) == splitter
+    assert find_splitter(folder) == splitter
     assert read == [tokenizer(text)["input_ids"] for text in texts]
 
 
@@ -102,10 +101,11 @@ def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
     folder = _write_model(tmp_path / "model", name)
     shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
     requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
-    reference = GenerationJob(
-        base_path=folder, adapter_path=None, quantization="none", double_quant=False, trained_in="float32",
+    reference = Generation(
+        base_path=folder, base_sha256="", adapter_path=None, adapter_sha256=None,
+        quantization="none", double_quant=False, trained_in="float32",
         device="cpu", compute_dtype="float32", held="dense", label="gguf", system_prompt="You write Vox.",
-        decoding=Decoding(max_new_tokens=12), requests=requests, **shared,
+        decoding=Decoding(max_new_tokens=12), requests=requests,
     )  # fmt: skip
     (tmp_path / "run").mkdir()
     export(
@@ -114,7 +114,7 @@ def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
             licence=None, **shared,
         )
     )  # fmt: skip
-    found = list(read_models(tmp_path / "run" / COMPARISONS, Comparison))
+    found = list(read_models(tmp_path / "run" / COMPARISONS, PromptComparison))
     figures = json.loads((tmp_path / "run" / FIGURES).read_text())
 
     assert [one.candidate for one in found] == [one.reference for one in found]
@@ -127,7 +127,7 @@ def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
 def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing xllamacpp is refused before anything is written."""
     folder = _write_model(tmp_path / "model", "qwen3_5_text")
-    monkeypatch.setattr(gguf_model, "find_spec", lambda _name: None)
+    monkeypatch.setattr(gguf, "find_spec", lambda _name: None)
 
     with pytest.raises(RefusedError, match=r"Qwen3_5ForCausalLM: .* xllamacpp is not installed\. .*llama"):
         refuse_unsupported(folder)
@@ -142,7 +142,7 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (
             "qwen3_5_text",
             {"linear_value_head_dim": 16},
-            "linear_key_head_dim beside another linear_value_head_dim",
+            "linear_key_head_dim unlike linear_value_head_dim",
         ),
     ],
 )

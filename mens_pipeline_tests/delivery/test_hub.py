@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from huggingface_hub import DatasetCard, ModelCard
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.hub import Target, plan_benchmark, plan_push, plan_train_set
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merge import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.models.adapter import adapter_digest
@@ -24,15 +25,14 @@ from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push, serving
 
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
-
 pytestmark = pytest.mark.slow
 
 _REPO = "vox/coder"
+_Promoted = tuple[Path, ArtifactStore]
+_Sent = tuple[Hub, CompletedProcess[str]]
 
 
-def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+def test_a_dry_run_sends_nothing(hub: Hub, promoted: _Promoted) -> None:
     """It lists what would go, with sizes and hashes."""
     run, store = promoted
     done = push(hub, store.root, _REPO)
@@ -48,15 +48,13 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore])
 
 
 @pytest.fixture(scope="module")
-def sent(promoted: tuple[Path, ArtifactStore]) -> Iterator[tuple[Hub, "CompletedProcess[str]"]]:
+def sent(promoted: _Promoted) -> Iterator[_Sent]:
     """A Hub to which the adapter was sent, and what the command said."""
     with serving() as hub:
         yield hub, push(hub, promoted[1].root, _REPO, "--yes")
 
 
-def test_with_yes_the_adapter_is_there(
-    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore]
-) -> None:
+def test_with_yes_the_adapter_is_there(sent: _Sent, promoted: _Promoted) -> None:
     """In a private repository, byte for byte; the commit to pin is printed, the token nowhere."""
     (hub, done), run = sent, promoted[0]
     files = hub.files[_REPO, "main"]
@@ -76,9 +74,7 @@ def test_with_yes_the_adapter_is_there(
     assert TOKEN not in done.stdout + done.stderr
 
 
-def test_the_card_that_is_sent_has_the_figures(
-    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore]
-) -> None:
+def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted) -> None:
     """Not the one that training left, before anybody judged."""
     hub, run = sent[0], promoted[0]
     card = hub.files[_REPO, "main"]["README.md"].decode()
@@ -92,9 +88,7 @@ def test_the_card_that_is_sent_has_the_figures(
     assert head.to_dict()["model-index"][0]["results"]
 
 
-def test_nothing_that_is_sent_names_this_machine(
-    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore], trained: Path
-) -> None:
+def test_nothing_that_is_sent_names_this_machine(sent: _Sent, promoted: _Promoted, trained: Path) -> None:
     """The base is called by its name, not by the folder that it lay in."""
     hub, run = sent[0], promoted[0]
     files = hub.files[_REPO, "main"]
@@ -108,7 +102,7 @@ def test_nothing_that_is_sent_names_this_machine(
 
 
 @pytest.mark.nightly
-def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+def test_a_branch_is_made_and_added_to(hub: Hub, promoted: _Promoted) -> None:
     """Night after night, one commit on the other; the main one stays as it is."""
     store = promoted[1]
     first, second = (push(hub, store.root, _REPO, "--yes", "--revision", "nightly") for _ in range(2))
@@ -122,20 +116,20 @@ def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactS
     "refuse",
     ["/commit/", *(pytest.param(path, marks=pytest.mark.nightly) for path in ("/api/repos/create", "/large/"))],
 )
-def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactStore], refuse: str) -> None:
+def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str) -> None:
     """With its words and without the token; nothing is there."""
     hub.refuse = refuse
     done = push(hub, promoted[1].root, _REPO, "--yes")
 
     assert done.returncode == 1
     assert f"mens: {_REPO}: not sent." in done.stderr
-    assert "a commit is taken whole or not at all" in done.stderr
+    assert "a commit is accepted whole or not at all" in done.stderr
     assert "Traceback" not in done.stderr
     assert TOKEN not in done.stdout + done.stderr
     assert not any(hub.files.values())
 
 
-def test_without_a_token_nothing_is_tried(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+def test_without_a_token_nothing_is_tried(hub: Hub, promoted: _Promoted) -> None:
     """An empty one is none."""
     done = push(hub, promoted[1].root, _REPO, "--yes", token="")
 
@@ -168,10 +162,10 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("repo", "revision", "message"),
     [
-        ("coder", "main", "--repo coder: no name of a repository. Write OWNER/NAME"),
+        ("coder", "main", "--repo coder: not the name of a repository. Write OWNER/NAME"),
         ("a/b/c", "main", "--repo a/b/c"),
         ("../x", "main", "--repo"),
-        ("vox/coder", "a..b", "--revision a..b: no name of a branch. Write main, or another branch."),
+        ("vox/coder", "a..b", "--revision a..b: not the name of a branch. Write main, or another branch."),
         ("vox/coder", "-x", "--revision"),
     ],
 )
@@ -185,7 +179,7 @@ _DATASET = "vox/data"
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
 
 
-def _taken(hub: Hub, folder: Path) -> Path:
+def _clone(hub: Hub, folder: Path) -> Path:
     """A clone of the repository on the Hub."""
     folder.mkdir()
     for name, content in hub.files[_DATASET, "main"].items():
@@ -193,22 +187,22 @@ def _taken(hub: Hub, folder: Path) -> Path:
     return folder
 
 
-def _loaded(folder: Path, cache: Path, name: str | None = None) -> Any:
+def _load(folder: Path, cache: Path, name: str | None = None) -> Any:
     import datasets
 
     return datasets.load_dataset(str(folder), name, cache_dir=str(cache))
 
 
 @pytest.mark.slow
-def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: tuple[Path, ArtifactStore], tmp_path: Path) -> None:
+def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_path: Path) -> None:
     """Row by row what trained, with licence and origin, in a private repository for datasets."""
     run, store = promoted
     done = push(hub, store.root, _DATASET, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((run / "training_manifest.json").read_text())
     rows = list(read_pairs(Path(manifest["train_file"])))
-    folder = _taken(hub, tmp_path / "clone")
-    loaded, card = _loaded(folder, tmp_path / "cache")["train"], DatasetCard.load(folder / "README.md")
+    folder = _clone(hub, tmp_path / "clone")
+    loaded, card = _load(folder, tmp_path / "cache")["train"], DatasetCard.load(folder / "README.md")
 
     assert (hub.private, hub.kinds) == ({_DATASET: True}, {_DATASET: "dataset"})
     assert loaded["prompt"][:] == [row.prompt for row in rows]
@@ -229,13 +223,13 @@ def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
 
-    for folder in (_taken(hub, tmp_path / "clone"), kept):
-        loaded = _loaded(folder, tmp_path / f"cache-{folder.name}", "humaneval_vox")["test"]
+    for folder in (_clone(hub, tmp_path / "clone"), kept):
+        loaded = _load(folder, tmp_path / f"cache-{folder.name}", "humaneval_vox")["test"]
         assert loaded["id"][:] == [task.id for task in tasks]
         assert loaded["tests"][:] == [task.tests for task in tasks]
         assert loaded["wrong"][:] == [list(task.wrong) for task in tasks]
         assert json.loads(loaded[0]["requires"])[0]["name"] == "count_odd"
-    assert len(_loaded(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
+    assert len(_load(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
 
 
 def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
@@ -277,7 +271,7 @@ def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.threat("R6")
-def test_a_train_set_that_was_not_redacted_stays_here(promoted: tuple[Path, ArtifactStore], tmp_path: Path) -> None:
+def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_path: Path) -> None:
     """Kinds are told, and what they are not; nothing is laid out."""
     run, store = promoted
     source = merge_source(run, store)
@@ -287,8 +281,6 @@ def test_a_train_set_that_was_not_redacted_stays_here(promoted: tuple[Path, Arti
     manifest = source.adapter.manifest.model_copy(update={"train_file": path, "train_sha256": digest_of(path)})
     source = replace(source, adapter=replace(source.adapter, manifest=manifest))
 
-    with pytest.raises(
-        RefusedError, match=r"1 rows hold what must not be published \(1 email\)\. Set `redaction: mask`"
-    ):
+    with pytest.raises(RefusedError, match=r"1 rows hold personal data or secrets \(1 email\)\. Set `redaction: mask`"):
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
     assert not (tmp_path / "staging").exists()

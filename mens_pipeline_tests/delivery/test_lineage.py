@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
-from mens_pipeline.delivery.lineage import lineage_of, reverse_edges
+from mens_pipeline.delivery.lineage import reverse_edges, trace_lineage
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -59,7 +59,7 @@ def _adapter(store: ArtifactStore, weights: str) -> Artifact:
 
 def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None:
     """Rows are counted once for each file, and what rests on another adapter is not told."""
-    found = lineage_of(store, "champion")
+    found = trace_lineage(store, "champion")
 
     assert found.adapter.kind == "promoted_adapter"
     assert [link.kind for link in found.rests_on] == [
@@ -75,9 +75,9 @@ def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None
 def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: ArtifactStore) -> None:
     """By the first digits of its key; a train set that is gone is named as that."""
     key = _adapter(store, "unused").key
-    mixed = lineage_of(store, key[:16]).rests_on[0]
+    mixed = trace_lineage(store, key[:16]).rests_on[0]
     shutil.rmtree(store.root / mixed.kind / mixed.key)
-    found = lineage_of(store, key[:16])
+    found = trace_lineage(store, key[:16])
 
     assert found.used_by == ()
     assert [(link.kind, link.is_there) for link in found.rests_on] == [("mixed_train_set", False)]
@@ -88,13 +88,13 @@ def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: Artifact
 def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, name: str, problem: str) -> None:
     """And so is a name that could be anything."""
     with pytest.raises(RefusedError, match=f"{problem}.*Name `champion`"):
-        lineage_of(store, name)
+        trace_lineage(store, name)
 
 
 def test_a_store_without_a_champion_says_so(tmp_path: Path) -> None:
     """What to name instead is no champion again."""
     with pytest.raises(RefusedError, match="no adapter was promoted yet"):
-        lineage_of(ArtifactStore(tmp_path), "champion")
+        trace_lineage(ArtifactStore(tmp_path), "champion")
 
 
 def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None:
@@ -102,7 +102,7 @@ def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None
     text, data = (CliRunner().invoke(app, ["lineage", "champion", *options]) for options in ([], ["--json"]))
 
     assert text.exit_code == data.exit_code == 0
-    assert json.loads(data.stdout) == json.loads(json.dumps(asdict(lineage_of(store, "champion"))))
+    assert json.loads(data.stdout) == json.loads(json.dumps(asdict(trace_lineage(store, "champion"))))
     assert "rows             4  pairs.jsonl" in text.stdout
     assert "file             2  a.vox  lines 1-6" in text.stdout
     assert "commits    commit-of-a.vox, commit-of-b.vox" in text.stdout

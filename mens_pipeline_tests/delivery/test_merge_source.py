@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mens_pipeline.delivery.merge_source import MergeSource, lane_of, merge_source, prompts_of, refuse_misfit
+from mens_pipeline.delivery.merge import MergeSource, choose_prompts, merge_source, read_lane, refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import digest_of_folder, shapes_in
@@ -98,17 +98,18 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
     """Of a run, or of an artifact of the store."""
     (tmp_path / name).write_text(json.dumps(manifest))
 
-    assert lane_of(tmp_path) == "scratch"
+    assert read_lane(tmp_path) == "scratch"
     with pytest.raises(RefusedError, match=r"a model of the scratch lane\. .*mens merge-weights"):
         merge_source(tmp_path, ArtifactStore(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["[]", '"scratch"', "3", "null", "[" * 100_000, "\udcff", "{"])
-def test_a_manifest_that_is_none_names_no_lane(tmp_path: Path, text: str) -> None:
-    """Whatever stands in it; it is refused by who reads it for more."""
+def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
+    """Whatever it holds, the error names the file."""
     (tmp_path / MANIFEST).write_text(text, encoding="utf-8", errors="surrogateescape")
 
-    assert lane_of(tmp_path) is None
+    with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*Name the run that it was trained in"):
+        read_lane(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
     """Beside the train set, or in a split of the store; another file under the same name is not taken."""
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
-    found = prompts_of(source, None, store, _fits, 2)
+    found = choose_prompts(source, None, store, _fits, 2)
     (tmp_path / HELDOUT).write_text("another\n")
     split = store.root / "heldout_split" / "s"
     split.mkdir(parents=True)
@@ -146,10 +147,10 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
     elsewhere = replace(_with_train_file(source, tmp_path / "train.jsonl"), promoted=None)
 
     assert [task.id for task in found.tasks] == ["heldout/0000", "heldout/0002"]
-    assert prompts_of(elsewhere, None, store, _fits, 2) == found
+    assert choose_prompts(elsewhere, None, store, _fits, 2) == found
     (split / HELDOUT).unlink()
     with pytest.raises(RefusedError, match=r"which it was evaluated by.*--heldout FILE"):
-        prompts_of(elsewhere, None, store, _fits, 2)
+        choose_prompts(elsewhere, None, store, _fits, 2)
 
 
 def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
@@ -158,11 +159,11 @@ def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, verdict_sha256=None)
     named = trained.parent / HELDOUT
 
-    assert len(prompts_of(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
-    with pytest.raises(RefusedError, match=r"no held-out pairs beside the train set\. Name them with --heldout"):
-        prompts_of(lost, None, ArtifactStore(tmp_path), _fits, 9)
+    assert len(choose_prompts(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
+    with pytest.raises(RefusedError, match=r"no held-out pairs next to the train set\. Name them with --heldout"):
+        choose_prompts(lost, None, ArtifactStore(tmp_path), _fits, 9)
     with pytest.raises(RefusedError, match="no held-out code whose completion fits"):
-        prompts_of(lost, named, ArtifactStore(tmp_path), lambda _text: False, 9)
+        choose_prompts(lost, named, ArtifactStore(tmp_path), lambda _text: False, 9)
 
 
 _LAYER = "model.layers.0.self_attn.q_proj"
@@ -202,7 +203,7 @@ def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
         ({_A: (2, 8), _B: (6, 4)}, "of rank 2"),
         ({_A: (2, 8)}, "q_proj has one matrix of two"),
         ({_A.replace("0", "7"): (2, 8), _B.replace("0", "7"): (6, 2)}, r"the base has no model\.layers\.7"),
-        ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is no LoRA matrix"),
+        ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is not a LoRA matrix"),
         ({}, "it holds no LoRA matrix at all"),
     ],
     ids=["shape", "rank", "half", "layer", "more", "empty"],

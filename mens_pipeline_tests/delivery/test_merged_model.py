@@ -12,10 +12,13 @@ import pytest
 from huggingface_hub import ModelCard
 from typer.testing import Result
 
-from mens_pipeline.delivery.agreement import ROUNDED, STRICT
-from mens_pipeline.delivery.merge_job import Dtype
-from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Dtype
+from mens_pipeline.delivery.merge import (
+    build_merged_model,
+    manifest_in,
+    merge_source,
+    report_in,
+)
 from mens_pipeline.delivery.serving_handoff import (
     DETAILS,
     HANDOFF,
@@ -23,25 +26,25 @@ from mens_pipeline.delivery.serving_handoff import (
     ServingHandoff,
     build_serving_handoff,
     changed_files,
-    details_of,
+    read_details,
     refuse_foreign,
     write_folder,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference import prepare
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.inference import prepare as preparing
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.bill import BILL
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
-from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.delivery.delivered import HELDOUT, prepare, promoted_run
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.schemas import schema_of
 
 pytestmark = pytest.mark.slow
+
+_Delivered = tuple[Path, ArtifactStore, Result]
 
 _PLAIN = """
 import sys
@@ -69,7 +72,7 @@ _OPTIONAL = {"adapter_path", "openai_base_url", "notes"}
 
 
 @pytest.fixture(scope="module")
-def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore, Result]:
+def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Delivered:
     """What `mens merge` makes of a champion: the folder, the store, what it said."""
     folder = tmp_path_factory.mktemp("delivered")
     _, store = promoted_run(trained, folder)
@@ -82,13 +85,13 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder / "out", store, result
 
 
-def _merged(store: ArtifactStore) -> Artifact:
+def _find_merged(store: ArtifactStore) -> Artifact:
     found = store.latest(Kind.MERGED_MODEL)
     assert found is not None
     return found
 
 
-def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
     """Verdict, agreement, places."""
     folder, _, result = delivered
 
@@ -101,7 +104,7 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
 
 
 @pytest.mark.seed_row(22)
-def test_the_report_tells_that_nothing_changed(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
     """The folder holds the weights that were judged, bit for bit: every token and every score is the same."""
     report = report_in(delivered[0])
     found = report.agreement
@@ -118,12 +121,10 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Dtype | None
 ) -> None:
     """As on a GPU: stored as it was judged, every token is the same; stored in float32, rounding is allowed for."""
-    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
+    monkeypatch.setattr(preparing, "computed_in", lambda _device: "bfloat16")
     _, store = promoted_run(trained, tmp_path)
-    source = merge_source(None, store)
-    conditions = Conditions(Decoding(max_new_tokens=32), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
-    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
-    prepared = prepare_merge(source, prompts, conditions, dtype, store.root / "work")
+    cpu, heldout = resolve_device(DeviceChoice.CPU), trained.parent / HELDOUT
+    prepared = prepare(None, store, cpu, dtype=dtype, heldout=heldout)
     report = report_in(build_merged_model(prepared, store, do_here)[0].path)
 
     assert report.computed_on == ("cpu", "bfloat16")
@@ -134,9 +135,7 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
         assert report.passed, report.reasons
 
 
-def test_the_weights_are_those_of_four_bits_and_the_adapter(
-    delivered: tuple[Path, ArtifactStore, Result], trained: Path
-) -> None:
+def test_the_weights_are_those_of_four_bits_and_the_adapter(delivered: _Delivered, trained: Path) -> None:
     """Restored from four bits, plus the product of both matrices times alpha over rank; all else is as it was."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
@@ -156,7 +155,7 @@ def test_the_weights_are_those_of_four_bits_and_the_adapter(
     assert set(merged) == set(base)
 
 
-def test_any_program_can_load_it(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_any_program_can_load_it(delivered: _Delivered) -> None:
     """Transformers alone, offline, without PEFT and bitsandbytes; the template adds the system prompt."""
     command = [sys.executable, "-c", _PLAIN, str(delivered[0])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HF_HUB_OFFLINE": "1"})
@@ -168,7 +167,7 @@ def test_any_program_can_load_it(delivered: tuple[Path, ArtifactStore, Result]) 
     assert "quantization_config" not in config
 
 
-def test_nothing_names_this_machine(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> None:
     """No file of the folder holds a path."""
     folder, store, _ = delivered
     places = [str(trained.parent), str(store.root.parent)]
@@ -177,7 +176,7 @@ def test_nothing_names_this_machine(delivered: tuple[Path, ArtifactStore, Result
     assert [name for name, text in texts.items() if any(place.encode() in text for place in places)] == []
 
 
-def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+def test_the_manifest_says_what_it_is_made_of(delivered: _Delivered, trained: Path) -> None:
     """Base, adapter, which weights, and why those."""
     manifest = manifest_in(delivered[0])
 
@@ -187,11 +186,11 @@ def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactSto
     assert (manifest.base_model, manifest.dtype) == ("base", "float32")
 
 
-def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_names_every_file_by_its_hash(delivered: _Delivered) -> None:
     """Whoever gets the folder can look; a file that changes is told."""
     folder, store, _ = delivered
     handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
-    ours, source = details_of(folder / HANDOFF), merge_source(None, store)
+    ours, source = read_details(folder / HANDOFF), merge_source(None, store)
 
     assert {file.path for file in ours.files} == {path.name for path in folder.iterdir()} - {DETAILS}
     assert BILL in {file.path for file in ours.files}
@@ -204,7 +203,7 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, Artifa
     assert (ours.gguf.path, ours.gguf.led_agreement) == ("lora-adapter-0123abcd-f32.gguf", 1.0)
 
 
-def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
     """Its schema, in our words, allows no other fields; ours are in a document beside it."""
     document = json.loads((delivered[0] / HANDOFF).read_text())
     required = sorted(set(_UPSTREAM) - _OPTIONAL)
@@ -224,22 +223,22 @@ def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]
         ("gguf_report", "gguf_report.json"),
     ],
 )
-def test_documents_fit_their_schemas(delivered: tuple[Path, ArtifactStore, Result], name: str, file: str) -> None:
+def test_documents_fit_their_schemas(delivered: _Delivered, name: str, file: str) -> None:
     """As other tools read them."""
     jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
 
 
-def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_in_the_store_finds_its_files(delivered: _Delivered) -> None:
     """Relative to itself, so that a store may be moved."""
     store = delivered[1]
     path = store.root / "serving_handoff" / (store.read_pointer("serving_handoff", "latest") or "") / HANDOFF
     handoff = ServingHandoff.model_validate_json(path.read_text())
 
-    assert handoff.artifact_dir == f"../../merged_model/{_merged(store).key}"
+    assert handoff.artifact_dir == f"../../merged_model/{_find_merged(store).key}"
     assert changed_files(path) == ()
 
 
-def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_card_shows_figures_and_verdict(delivered: _Delivered) -> None:
     """Base beside adapter, with intervals."""
     card = (delivered[0] / "README.md").read_text()
     data = ModelCard(card).data
@@ -251,9 +250,7 @@ def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore
     assert (data.library_name, len(data.eval_results or [])) == ("transformers", 2)
 
 
-def test_the_same_is_not_merged_again(
-    delivered: tuple[Path, ArtifactStore, Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also into the folder that holds it; the hand-off is printed."""
     folder, store, _ = delivered
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
@@ -266,10 +263,10 @@ def test_the_same_is_not_merged_again(
     assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
 
 
-def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path) -> None:
+def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -> None:
     """Neither as an artifact nor as a folder."""
     store = delivered[1]
-    merged = _merged(store)
+    merged = _find_merged(store)
     copy = tmp_path / "merged"
     copy.mkdir()
     for path in merged.path.iterdir():
@@ -289,7 +286,7 @@ def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Re
 
 
 def test_a_folder_of_others_is_left_alone(
-    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told before anything is merged."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
@@ -297,7 +294,7 @@ def test_a_folder_of_others_is_left_alone(
     result = invoke("merge", "-o", tmp_path)
 
     assert isinstance(result.exception, RefusedError)
-    assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)
+    assert "holds files of no hand-off (letters.txt). Name an empty folder" in str(result.exception)
     assert (tmp_path / "letters.txt").read_text() == "dear"
 
 
@@ -324,11 +321,11 @@ def _with_link(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_with_file, r"file: no folder\. Name an empty folder, or a new one"),
+        (_with_file, r"file: not a folder\. Name an empty folder, or a new one"),
         (lambda folder: _with_file(folder) / "out", r"out: cannot be written \(.*\)\. Name another folder"),
-        (_with_broken, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
-        (_with_nested, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
-        (_with_link, r"holds what no hand-off wrote \(link\)"),
+        (_with_broken, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        (_with_nested, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        (_with_link, r"holds files of no hand-off \(link\)"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_merge(
@@ -344,11 +341,11 @@ def test_what_cannot_be_written_is_told_before_the_merge(
 
 
 def test_this_folder_and_one_behind_a_link_may_be_written(
-    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`-o .` has no name of its own; a link stays one."""
     store = delivered[1]
-    delivery = Delivery(source=merge_source(None, store), merged=_merged(store), gguf=None, data_licence=None)
+    delivery = Delivery(source=merge_source(None, store), merged=_find_merged(store), gguf=None, data_licence=None)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("there")

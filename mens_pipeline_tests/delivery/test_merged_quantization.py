@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.delivery.agreement import STRICT
-from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.inference import prepare
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions, evaluated_model
+from mens_pipeline.delivery.merge import (
+    build_merged_model,
+    manifest_in,
+    report_in,
+)
+from mens_pipeline.inference import prepare as preparing
+from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.delivery.delivered import HELDOUT, trained_run
+from mens_pipeline_tests.delivery.delivered import HELDOUT, prepare, trained_run
 from mens_pipeline_tests.jobs.processes import do_here
 
 pytestmark = pytest.mark.slow
@@ -21,10 +23,7 @@ pytestmark = pytest.mark.slow
 
 def _merge(trained: Path, device: Device) -> Path:
     store = ArtifactStore(trained.parent / "store")
-    source = merge_source(trained, store)
-    conditions = Conditions(Decoding(max_new_tokens=32), device, trained.parent / "lock")
-    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
-    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
+    prepared = prepare(trained, store, device, heldout=trained.parent / HELDOUT)
     return build_merged_model(prepared, store, do_here)[0].path
 
 
@@ -33,7 +32,7 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
 
-    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
+    monkeypatch.setattr(preparing, "computed_in", lambda _device: "bfloat16")
     trained = trained_run(tmp_path, quantization="bf16", bnb_4bit_compute_dtype="auto")
     folder = _merge(trained, resolve_device(DeviceChoice.CPU))
     report, into = report_in(folder), manifest_in(folder).merged_into

@@ -113,7 +113,7 @@ def test_a_port_that_is_taken_is_misuse() -> None:
     assert f"port {port}: Address already in use. Name another with --port, or make ui PAGES=PORT." in done.stderr
 
 
-def _ended(port: int) -> bool:
+def _has_ended(port: int) -> bool:
     """Whether nobody listens there, at the latest after ten seconds."""
     for _ in range(100):
         try:
@@ -154,7 +154,7 @@ def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.S
     assert int(pid) == process.pid
     assert shown == (200, "<title>Refused: adapter 0123</title><p>a verdict</p>")
     assert code_of_command == (3 if how is None else -how)
-    assert _ended(port)
+    assert _has_ended(port)
 
 
 def test_a_command_that_is_not_there_is_misuse(tmp_path: Path) -> None:

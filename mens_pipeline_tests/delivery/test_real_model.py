@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.delivery.gguf_model import build_gguf_model, gguf_report_in
-from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.delivery.gguf import build_gguf_model, gguf_report_in
+from mens_pipeline.delivery.merge import build_merged_model, report_in
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
@@ -20,6 +17,7 @@ from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.delivery.delivered import prepare
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.runs import pairs
 
@@ -54,17 +52,9 @@ def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
     """Token by token, with its three key heads to nine query heads, and its tokenizer as it was trained with."""
     base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     store = ArtifactStore(tmp_path / "store")
-    source = merge_source(_run(tmp_path, base), store)
-    conditions = Conditions(Decoding(max_new_tokens=24), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
-    prompts = prompts_of(source, None, store, lambda _text: True, 2)
-    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
-
-    def launch(job_path: Path) -> int:
-        return run_job(job_path)
-
-    merged, _ = build_merged_model(prepared, store, launch)
-    gguf, _ = build_gguf_model(merged, prepared, "f32", store, launch)
-
+    prepared = prepare(_run(tmp_path, base), store, resolve_device(DeviceChoice.CPU), 24, number=2)
+    merged, _ = build_merged_model(prepared, store, run_job)
+    gguf, _ = build_gguf_model(merged, prepared, "f32", store, run_job)
     report, written = report_in(merged.path), gguf_report_in(gguf.path)
     assert report.passed, report.reasons
     assert report.agreement.num_tokens > 10

@@ -12,7 +12,7 @@ import yaml
 
 from mens_pipeline.delivery.retention import (
     Item,
-    Plan,
+    RetentionPlan,
     RetentionPolicy,
     Stored,
     load_retention,
@@ -224,12 +224,12 @@ def _adapter(store: ArtifactStore, weights: str) -> Artifact:
     return store.build("qlora_adapter", {"weights": weights}, write)[0]
 
 
-def _promoted(store: ArtifactStore, weights: str) -> Artifact:
+def _promote(store: ArtifactStore, weights: str) -> Artifact:
     run = _adapter(store, weights).path
     return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
 
-def _prune(store: ArtifactStore, *, apply: bool) -> Plan:
+def _prune(store: ArtifactStore, *, apply: bool) -> RetentionPlan:
     now = (store.root / "CACHEDIR.TAG").stat().st_mtime + _LATER
     return prune(store, _SHORT_POLICY, now, apply=apply, show=lambda _plan: None)
 
@@ -240,7 +240,7 @@ def _all(store: ArtifactStore) -> set[str]:
 
 def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactStore) -> None:
     """An adapter that was refused goes with its verdict and its figures; the champions can still change places."""
-    first, second = _promoted(store, "first"), _promoted(store, "second")
+    first, second = _promote(store, "first"), _promote(store, "second")
     worse = _adapter(store, "worse")
     refused = scored(worse.path, store, evaluated(worse.path, store, num_good=1))
     last = _adapter(store, "last")
@@ -279,7 +279,7 @@ def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
     for weights in ("first", "second"):
         _adapter(store, weights)
 
-    def stop(plan: Plan) -> None:
+    def stop(plan: RetentionPlan) -> None:
         assert plan.removed
         raise KeyboardInterrupt
 

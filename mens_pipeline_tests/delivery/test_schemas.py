@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.delivery.agreement import MERGE_MANIFEST, MERGE_REPORT
-from mens_pipeline.delivery.gguf_model import GGUF_REPORT, gguf_report_in
-from mens_pipeline.delivery.merged_model import manifest_in, report_in
+from mens_pipeline.delivery.gguf import GGUF_REPORT, gguf_report_in
+from mens_pipeline.delivery.merge import MERGE_MANIFEST, MERGE_REPORT, manifest_in, report_in
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.validation import Versioned
 from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of

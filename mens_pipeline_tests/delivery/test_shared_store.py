@@ -12,8 +12,8 @@ import pytest
 from obstore.store import from_url
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.delivery.lineage import lineage_of
-from mens_pipeline.delivery.retention import Plan, load_retention, prune, read_store
+from mens_pipeline.delivery.lineage import trace_lineage
+from mens_pipeline.delivery.retention import RetentionPlan, load_retention, prune, read_store
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -31,7 +31,7 @@ def _machine(folder: Path, url: str) -> ArtifactStore:
     return ArtifactStore(folder, Remote(url))
 
 
-def _mixed(store: ArtifactStore, number: int) -> Artifact:
+def _mix(store: ArtifactStore, number: int) -> Artifact:
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs(number))
         return mix_report({"path": "pairs.jsonl", "emitted_lines": number})
@@ -43,23 +43,23 @@ def _mixed(store: ArtifactStore, number: int) -> Artifact:
 def url(tmp_path: Path, store_url: str) -> str:
     """A bucket with a champion, its ancestors, and an adapter that was never judged."""
     store = _machine(tmp_path / "first", store_url)
-    mixed = _mixed(store, 3)
+    mixed = _mix(store, 3)
     for weights in ("unused", "used"):
         run, _ = store.build("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
         if weights == "used":
             promote(scored(run.path, store, evaluated(run.path, store)), run.path, store, PRESENT, now=NOW)
-    _mixed(store, 4)
+    _mix(store, 4)
     return store_url
 
 
-def _prune(store: ArtifactStore, days: float, *, apply: bool) -> Plan:
+def _prune(store: ArtifactStore, days: float, *, apply: bool) -> RetentionPlan:
     return prune(store, _POLICY, time.time() + days * _DAY, apply=apply, show=lambda _plan: None)
 
 
 def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:
     """As the machine that made it does, with rows and files."""
-    there = lineage_of(_machine(tmp_path / "first", url), "champion")
-    here = lineage_of(_machine(tmp_path / "cold", url), "champion")
+    there = trace_lineage(_machine(tmp_path / "first", url), "champion")
+    here = trace_lineage(_machine(tmp_path / "cold", url), "champion")
 
     assert here == there
     assert [(link.kind, link.is_there) for link in here.rests_on][-1] == ("mixed_train_set", True)
@@ -91,7 +91,7 @@ def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
     assert not gone & left
     assert _machine(tmp_path / "third", url).find("qlora_adapter", {"n": "unused"}) is None
     assert champion_of(_machine(tmp_path / "third", url)) is not None
-    assert lineage_of(_machine(tmp_path / "third", url), "champion").rows == {"pairs.jsonl": 3}
+    assert trace_lineage(_machine(tmp_path / "third", url), "champion").rows == {"pairs.jsonl": 3}
     assert _prune(first, 400, apply=True).removed
     assert first.find("qlora_adapter", {"n": "unused"}) is None
 

@@ -17,7 +17,7 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.evaluation.runs import champion_in
-from mens_pipeline_tests.training.runs import FAST, pairs, prepared
+from mens_pipeline_tests.training.runs import FAST, pairs, prepare_fast
 
 _IGNORED = pytest.mark.filterwarnings(
     "ignore::sqlalchemy.exc.SADeprecationWarning",
@@ -96,7 +96,7 @@ def test_the_champion_is_an_alias_of_the_registry(trained: Path, tmp_path: Path)
 @_IGNORED
 def test_a_run_that_goes_on_is_one_run(tiny_base: Path, tmp_path: Path) -> None:
     """By its contract; what it came to the last time counts."""
-    run, uri = prepared(tiny_base, tmp_path), f"sqlite:///{tmp_path / 'runs.db'}"
+    run, uri = prepare_fast(tiny_base, tmp_path), f"sqlite:///{tmp_path / 'runs.db'}"
     for number, code in enumerate((143, 1, 0), start=1):
         trackers = Trackers(f"mlflow={uri}", run.job_path, pytest.fail)
         trackers.take({"event": "step", "payload": {"step": number, "loss": 1 / number, "learning_rate": None}})
@@ -109,7 +109,7 @@ def test_a_run_that_goes_on_is_one_run(tiny_base: Path, tmp_path: Path) -> None:
 
 def test_a_tracker_that_fails_is_told_once_and_left_out(tiny_base: Path, tmp_path: Path) -> None:
     """The run goes on, and the other one hears of it."""
-    run, details = prepared(tiny_base, tmp_path), list[str]()
+    run, details = prepare_fast(tiny_base, tmp_path), list[str]()
     (tmp_path / "file").write_text("no folder")
     setting = f"tensorboard={tmp_path / 'board'},mlflow=nothing://{tmp_path / 'file'}"
     trackers = Trackers(setting, run.job_path, details.append)

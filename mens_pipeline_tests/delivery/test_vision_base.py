@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.delivery.hub import name_as_published
-from mens_pipeline.inference.generation import Decoding, GenerationJob
+from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.models.base import shapes_in
 from mens_pipeline.training.qlora import load_base, lora_config
@@ -99,7 +99,7 @@ def test_a_merged_folder_is_the_text_model_by_its_own_names(base: Path, adapter:
     import torch
     from transformers import AutoModelForCausalLM
 
-    job = GenerationJob(
+    job = EvaluatedModel(
         base_path=base,
         adapter_path=adapter,
         quantization="nf4",
@@ -107,11 +107,6 @@ def test_a_merged_folder_is_the_text_model_by_its_own_names(base: Path, adapter:
         trained_in="float32",
         device="cpu",
         compute_dtype="float32",
-        system_prompt="",
-        decoding=Decoding(),
-        requests=(),
-        run_dir=tmp_path,
-        lock_path=tmp_path / "lock",
     )
     scored = load_evaluated(job)
     expected = _logits(scored)

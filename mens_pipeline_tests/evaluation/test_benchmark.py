@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.errors import ConfigurationError

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.evaluation.requirement_parts import Part
-from mens_pipeline.evaluation.requirements import Requirement, unmet
+from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze
 from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.examples import golden_programs

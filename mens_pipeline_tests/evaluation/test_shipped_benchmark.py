@@ -8,8 +8,7 @@ import pytest
 from mens_pipeline.corpus.extract.sources import vox_files
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, Difficulty, load_benchmark, protected_pairs
-from mens_pipeline.evaluation.requirement_parts import Part
-from mens_pipeline.evaluation.requirements import Requirement, unmet
+from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.settings import PROJECT_ROOT

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs, read_records
-from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, STAGE, SynthesisParams, coverage_of, generate
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, STAGE, SynthesisParams, count_constructs, generate
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows
@@ -30,7 +30,7 @@ def rows_that_may_train(root: Path) -> list[TrainingPair]:
     rows = [row for name in pairs.manifest["num_pairs"] for row in read_pairs(pairs.path / name)]
     with open_rows(corpus.path / RECORDS) as lines:
         records = list(read_records(lines, corpus.path / RECORDS))
-    coverage = coverage_of(record.constructs for record in records)
+    coverage = count_constructs(record.constructs for record in records)
     return rows + [
         row for seed in (1, 2) for row in generate(850, seed, config.synthesize.shares.model_dump(), coverage)
     ]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import xllamacpp
 
-from mens_pipeline.delivery.gguf_file import write_gguf
-from mens_pipeline.delivery.merge_job import GgufType
+from mens_pipeline.delivery.agreement import GgufType
+from mens_pipeline.delivery.gguf import write_gguf
 
 
 @contextmanager

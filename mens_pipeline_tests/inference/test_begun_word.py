@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from mens_pipeline.inference.begun_word import BegunWord, Vocabulary
-from mens_pipeline.inference.generate import Row, complete_rows
-from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.constraint import BegunWord, InsertConstraint, Vocabulary
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_slots
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode
 
@@ -42,7 +42,7 @@ def sentencepiece() -> Any:
 
 def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
     """No others; half characters and the end of a turn never do."""
-    fitting = Vocabulary(tokenizer).fitting(" re")
+    fitting = Vocabulary(tokenizer).find_fitting(" re")
 
     assert {" ", " ret", " return", " retry"} <= set(fitting.values())
     assert all(text.startswith(" re") or " re".startswith(text) for text in fitting.values())
@@ -51,7 +51,7 @@ def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
 
 def test_a_blank_that_a_decoder_leaves_out_counts(sentencepiece: Any) -> None:
     """What a token stands for is what it adds to another one."""
-    texts = set(Vocabulary(sentencepiece).fitting(" re").values())
+    texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
 
     assert " return" in texts
     assert "return" not in texts
@@ -84,7 +84,7 @@ def complete(tiny_base: Path) -> Callable[..., str]:
 
     def complete(word: str, sample: int, constraint: InsertConstraint | None = None) -> str:
         stop = frozenset({own.eos_token_id})
-        row = Row(
+        row = Slot(
             tuple(own.encode("let x =")),
             Sampler(1.0, 1.0, str(sample)),
             12,
@@ -94,7 +94,7 @@ def complete(tiny_base: Path) -> Callable[..., str]:
             name="0",
             sample=sample,
         )
-        complete_rows(model, [row], stop, 4_096, lambda _row: None)
+        complete_slots(model, [row], stop, 4_096, lambda _row: None)
         assert row.log_probability is not None
         assert row.log_probability > float("-inf")
         return str(own.decode(row.tokens, skip_special_tokens=True))

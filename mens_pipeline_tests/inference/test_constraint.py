@@ -9,11 +9,12 @@ import pytest
 
 from mens_pipeline.inference import constraint as constraints
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
-from mens_pipeline.inference.generate import Row, complete_rows, generate, new_row
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_slots, generate, new_slot
 from mens_pipeline.inference.generation import (
-    COMPLETIONS,
     Completion,
     Decoding,
+    Generation,
     GenerationJob,
     Request,
     Syntax,
@@ -29,10 +30,10 @@ from mens_pipeline_tests.language.examples import Program, golden_programs, righ
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
 
-def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
+def _complete(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Slot]:
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
-        new_row(
+        new_slot(
             text,
             sample,
             tokenizer.encode(text),
@@ -42,7 +43,7 @@ def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Ro
         for text in _PROMPTS
         for sample in range(decoding.num_samples)
     ]
-    complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+    complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     return rows
 
 
@@ -59,7 +60,7 @@ def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Ro
 )
 def test_every_answer_is_a_program_that_ended(model: Any, tokenizer: Any, mode: Mode, changes: dict[str, Any]) -> None:
     """Within any budget in which one fits; also by a model that would write noise."""
-    rows = _answered(model, tokenizer, mode, **changes)
+    rows = _complete(model, tokenizer, mode, **changes)
     texts = [tokenizer.decode(row.tokens, skip_special_tokens=True) for row in rows]
     modules = [analyze(text, mode).module for text in texts]
 
@@ -103,9 +104,11 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
 
 
 def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
-    return GenerationJob(
+    asked = Generation(
         base_path=base,
         adapter_path=None,
+        base_sha256="",
+        adapter_sha256=None,
         quantization="none",
         double_quant=False,
         trained_in="float32",
@@ -114,21 +117,20 @@ def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
         system_prompt="",
         decoding=decoding,
         requests=tuple(Request(task=prompt, prompt=prompt) for prompt in _PROMPTS),
-        run_dir=folder,
-        lock_path=folder / "lock",
     )
+    return GenerationJob(generations={"all": asked}, run_dir=folder, lock_path=folder / "lock")
 
 
 def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
     """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
-    generate(_job(tiny_base, tmp_path, decoding))
-    several = list(read_models(tmp_path / COMPLETIONS, Completion))
+    generate(job := _job(tiny_base, tmp_path, decoding))
+    several = list(read_models(job.completions("all"), Completion))
     generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)))
 
     assert len(several) == 4 * len(_PROMPTS)
     assert all(completion.likelihood is not None and completion.likelihood < 0 for completion in several)
-    assert {completion.likelihood for completion in read_models(tmp_path / COMPLETIONS, Completion)} == {None}
+    assert {completion.likelihood for completion in read_models(job.completions("all"), Completion)} == {None}
 
 
 def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
     last = json.loads((tmp_path / TELEMETRY).read_text().splitlines()[-1])
-    completions = list(read_models(tmp_path / COMPLETIONS, Completion))
+    completions = list(read_models(job.completions("all"), Completion))
     served = as_served(completions)
 
     assert [(completion.task, completion.constrained) for completion in completions] == [
@@ -269,7 +271,7 @@ def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
     assert not constraint.is_forced
 
 
-def _written(constraint: Constraint, tokenizer: Any, text: str) -> str:
+def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
     """What comes of a model that would write a text, and nothing else."""
     import torch
 
@@ -299,8 +301,8 @@ def test_a_member_that_a_value_has_not_is_refused_where_it_goes_wrong(tokenizer:
     free = Constraint(tokenizer, stop, Mode.SOURCE, 10_000)
     held = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
 
-    assert _written(free, tokenizer, text) == text
-    assert _written(held, tokenizer, text)[:-1] == written
+    assert _write(free, tokenizer, text) == text
+    assert _write(held, tokenizer, text)[:-1] == written
 
 
 @pytest.mark.parametrize(
@@ -319,7 +321,7 @@ def test_what_may_be_right_is_written(tokenizer: Any, text: str) -> None:
     """Whatever stands before the dot."""
     stop = frozenset({tokenizer.eos_token_id})
 
-    assert _written(Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True), tokenizer, text) == text
+    assert _write(Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True), tokenizer, text) == text
 
 
 def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +331,7 @@ def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeyp
     monkeypatch.setattr(constraints, "_MOST_MISNAMED", 26)
     stop = frozenset({tokenizer.eos_token_id})
     constraint = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
-    _written(constraint, tokenizer, "type P { q: int }\nfn f(p: P) { p.")
+    _write(constraint, tokenizer, "type P { q: int }\nfn f(p: P) { p.")
     scores = torch.zeros(len(tokenizer))
     for rank, letter in enumerate("ZABCDEFGHIJKLMNOPQRSTUVWXYq"):
         scores[tokenizer.encode(letter, add_special_tokens=False)[0]] = 100.0 - rank
@@ -338,12 +340,12 @@ def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeyp
     assert not constraint.is_forced
 
 
-def _not_written(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
+def _find_refused(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
     stop = frozenset({tokenizer.eos_token_id})
     return [
         name
         for name, source, mode in programs
-        if _written(Constraint(tokenizer, stop, mode, 100_000, names=True), tokenizer, source) != source
+        if _write(Constraint(tokenizer, stop, mode, 100_000, names=True), tokenizer, source) != source
     ]
 
 
@@ -353,7 +355,7 @@ def _right() -> list[Program]:
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
     """With names held to; the slow test takes longer ones."""
-    assert _not_written(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
+    assert _find_refused(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 
 @pytest.mark.nightly
@@ -364,11 +366,11 @@ def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: 
 
     assert shown >= set(CONSTRUCTS)
     assert shown == set().union(*map(shown_by, _right()))
-    assert _not_written(tokenizer, programs) == []
+    assert _find_refused(tokenizer, programs) == []
 
 
 def test_a_program_that_repeats_itself_is_not_written(tokenizer: Any) -> None:
     """The only one among the golden programs."""
     source = golden_programs()["app/loading_reef_gallery.vox"]
 
-    assert _not_written(tokenizer, [Program("reef", source, Mode.SOURCE)]) == ["reef"]
+    assert _find_refused(tokenizer, [Program("reef", source, Mode.SOURCE)]) == ["reef"]

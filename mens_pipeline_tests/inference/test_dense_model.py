@@ -9,7 +9,7 @@ from mens_pipeline.cli.demo import DEMO
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import dense_model
 from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
-from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts
+from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -45,9 +45,9 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
     import torch
 
     folder = write_architecture(tmp_path, name)
-    packed = _loaded(folder)
+    packed = _load(folder)
     replace_linear(packed, PackedLinear)
-    fast = speed_up(_loaded(folder), _MANY)
+    fast = speed_up(_load(folder), _MANY)
 
     assert isinstance(fast, DenseModel)
     assert not any(type(module) is torch.nn.Linear for module in packed.modules())
@@ -61,22 +61,21 @@ def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
     import torch
 
     folder = write_architecture(tmp_path, name)
-    expected = _logits(_loaded(folder))
+    expected = _logits(_load(folder))
     for num_rows, limit in ((_MANY, 1e-5), (_FEW, 2e-2)):
-        model = _loaded(folder)
+        model = _load(folder)
         fast = speed_up(model, num_rows)
         assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
         for ours, theirs in zip(_logits(fast), expected, strict=True):
             assert (ours - theirs).norm() < limit * theirs.norm()
-    for ours, theirs in zip(_logits(speed_up(_loaded(folder), _FEW)), _logits(_rounded(folder)), strict=True):
+    for ours, theirs in zip(_logits(speed_up(_load(folder), _FEW)), _logits(_round(folder)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def _rounded(folder: Path) -> Any:
-    """The model with weights that were rounded to float16."""
+def _round(folder: Path) -> Any:
     import torch
 
-    model = _loaded(folder)
+    model = _load(folder)
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             # The embedding may be the same tensor; it is not rounded.
@@ -88,7 +87,7 @@ def _rounded(folder: Path) -> Any:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
     """Through its cache: completions that come and go, prompts that are read in pieces and begin alike."""
-    plain = _loaded(write_architecture(tmp_path, name))
+    plain = _load(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 16) for prompt in prompts]
 
@@ -100,7 +99,7 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int
 )
 def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
     """Nothing is taken for granted that the configuration denies."""
-    model = _loaded(write_architecture(tmp_path, "llama", **changed))
+    model = _load(write_architecture(tmp_path, "llama", **changed))
     assert speed_up(model, _FEW) is model
     assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
 
@@ -118,15 +117,15 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
             self._bias = None
 
     folder = write_architecture(tmp_path, name)
-    model = _loaded(folder)
+    model = _load(folder)
     for layer, module in model.named_modules():
         if layer.endswith(biased):
             module.bias = torch.nn.Parameter(torch.randn(module.out_features))
     monkeypatch.setattr(dense_model, "PackedLinear", Unbiased)
     monkeypatch.setitem(dense_model._MOST_ROUNDED, Unbiased, dense_model._MOST_ROUNDED[PackedLinear])  # noqa: SLF001 - its limit
-    found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, expected are 0\.10%"
+    found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, at most 0\.10% is"
 
-    with pytest.raises(RefusedError, match=f"^{folder}: {found} at most. Report this"):
+    with pytest.raises(RefusedError, match=f"^{folder}: {found} expected. Report this"):
         speed_up(model, _MANY)
 
 
@@ -166,7 +165,7 @@ def test_a_served_model_is_the_one_that_was_evaluated() -> None:
     assert (likeliest[0] == likeliest[1]).float().mean() >= 0.995
 
 
-def _loaded(base: Path) -> Any:
+def _load(base: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 

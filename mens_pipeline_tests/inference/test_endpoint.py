@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from mens_pipeline.corpus.evolution.operators import Reply, Request
+from mens_pipeline.corpus.evolution.operators import ModelRequest, Reply
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.endpoint import Endpoint, Ledger
+from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
 from mens_pipeline_tests.openai_server import ChatServer, Served, completion, serving
 
 _KEY = "sk-not-for-anybody-else"
-_REQUESTS = [Request(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
+_REQUESTS = [ModelRequest(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
 
 
 _NOWHERE = Ledger(Path("/nowhere/ledger.jsonl"))
 
 
-def _endpoint(server: ChatServer, **changes: Any) -> Endpoint:
+def _endpoint(server: ChatServer, **changes: Any) -> ChatEndpoint:
     usual = {"url": server.url, "name": "m", "ledger": _NOWHERE, "key": SecretStr(_KEY), "first_wait": 0.01}
-    return Endpoint(**{**usual, **changes})
+    return ChatEndpoint(**{**usual, **changes})
 
 
-def _completions(endpoint: Endpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
+def _completions(endpoint: ChatEndpoint, requests: list[ModelRequest], time_left: float = 60.0) -> dict[str, Reply]:
     with TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.jsonl")
         return replace(endpoint, ledger=ledger).ask(requests, lambda: time_left)
@@ -177,7 +177,7 @@ def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
 def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str) -> None:
     """Before anything is sent; a password in an address is not repeated."""
     with pytest.raises(ConfigurationError, match=advice) as info:
-        Endpoint(url, "m", _NOWHERE, SecretStr(_KEY))
+        ChatEndpoint(url, "m", _NOWHERE, SecretStr(_KEY))
 
     assert "secret@" not in str(info.value)
     assert _KEY not in str(info.value)
@@ -217,7 +217,7 @@ def test_an_answer_without_an_end_is_given_up() -> None:
     ):
         _completions(_endpoint(server), _REQUESTS[:1])
     with dripping() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
-        _completions(Endpoint(url, "m", _NOWHERE, completion_seconds=0.5), _REQUESTS[:1])
+        _completions(ChatEndpoint(url, "m", _NOWHERE, completion_seconds=0.5), _REQUESTS[:1])
 
 
 @contextmanager

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference import engine_proof
-from mens_pipeline.inference.engine import Engine, Slot
-from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts, tiny_model
-from mens_pipeline.inference.generate import Row, complete_rows, new_row
+from mens_pipeline.inference import engine as engine_module
+from mens_pipeline.inference.engine import (
+    Engine,
+    Slot,
+    complete_plainly,
+    complete_staggered,
+    random_prompts,
+    tiny_model,
+)
+from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
@@ -18,9 +24,9 @@ from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
 
 
-def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Row]:
+def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Slot]:
     samples = range(decoding.num_samples)
-    return [new_row(text, sample, tuple(text.encode()), decoding) for text in prompts for sample in samples]
+    return [new_slot(text, sample, tuple(text.encode()), decoding) for text in prompts for sample in samples]
 
 
 def _completions(
@@ -28,7 +34,7 @@ def _completions(
 ) -> dict[tuple[str, int], tuple[list[int], bool]]:
     decoding = Decoding(**options)
     rows = _rows(decoding, prompts)
-    complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+    complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     return {(row.name, row.sample): (row.tokens, row.stopped) for row in rows}
 
 
@@ -60,7 +66,7 @@ def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
     import torch
 
     rows = _rows(Decoding(max_new_tokens=8, num_samples=2, temperature=1.0))
-    complete_rows(model, rows, frozenset(), 12_288, lambda _row: None)
+    complete_slots(model, rows, frozenset(), 12_288, lambda _row: None)
     for row in rows:
         with torch.inference_mode():
             scores = model(torch.tensor([[*row.prompt, *row.tokens]])).logits[0].float().log_softmax(-1)
@@ -75,7 +81,7 @@ def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
     stop = frozenset({free[_PROMPTS[0], 0][0][5]})
     done: list[str] = []
     rows = _rows(Decoding(max_new_tokens=20))
-    complete_rows(model, rows, stop, 12_288, lambda row: done.append(row.name))
+    complete_slots(model, rows, stop, 12_288, lambda row: done.append(row.name))
 
     assert sorted(done) == sorted(_PROMPTS)
     for row in rows:
@@ -213,7 +219,7 @@ def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
     decodings = [Decoding(max_new_tokens=6, temperature=temperature) for temperature in (0.0, 1.0)]
     alone = [_completions(model, _PROMPTS[:1], max_new_tokens=6, temperature=one.temperature) for one in decodings]
     rows = [_rows(decoding, _PROMPTS[:1])[0] for decoding in decodings]
-    complete_rows(model, rows, frozenset(), 12_288, lambda _row: None)
+    complete_slots(model, rows, frozenset(), 12_288, lambda _row: None)
 
     assert [row.tokens for row in rows] == [one[_PROMPTS[0], 0][0] for one in alone]
 
@@ -224,10 +230,10 @@ def test_the_proof_is_run_by_itself(
     """Of a given model; a difference is told, and ends it with 1."""
     monkeypatch.setattr(sys, "argv", ["engine", "--model", str(tiny_base), "--tokens", "5"])
     with pytest.raises(SystemExit) as same:
-        engine_proof.main()
-    monkeypatch.setattr(engine_proof, "complete_plainly", lambda *_arguments: [0])
+        engine_module.main()
+    monkeypatch.setattr(engine_module, "complete_plainly", lambda *_arguments: [0])
     with pytest.raises(SystemExit) as different:
-        engine_proof.main()
+        engine_module.main()
     lines = capsys.readouterr().out.splitlines()
 
     assert (same.value.code, different.value.code) == (0, 1)

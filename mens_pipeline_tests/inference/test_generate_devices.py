@@ -11,8 +11,17 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import generate as module
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, EvaluatedModel, Request, Syntax
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all, prepare_generation
+from mens_pipeline.inference.generation import (
+    COMPLETIONS,
+    Completion,
+    Decoding,
+    EvaluatedModel,
+    Generation,
+    GenerationJob,
+    Request,
+    Syntax,
+)
+from mens_pipeline.inference.prepare import Conditions, generate_all, list_inputs, prepare_generation
 from mens_pipeline.jobs import local
 from mens_pipeline.jobs.agent import Team
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
@@ -35,17 +44,14 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
 
 
-def _prepared(trained: Path, work: Path, decoding: Decoding, number: int, devices: int) -> PreparedGeneration:
+def _generation(trained: Path, decoding: Decoding, number: int, devices: int) -> Generation:
     asked = [Request(task=f"t{n}", prompt=f"Write a function f{n}." + " Please." * (n % 3)) for n in range(number)]
-    conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", devices=devices)
-    return prepare_generation("adapter", Adapter.open(trained), asked, conditions, work / str(number))
+    conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), Path(), devices=devices)
+    return prepare_generation("adapter", Adapter.open(trained), asked, conditions)
 
 
-def _launch(prepared: PreparedGeneration) -> int:
-    """Two processes, or none but this one."""
-    if prepared.job.devices == 1:
-        return do_here(prepared.job_path)
-    return run_job(prepared.job_path, num_ranks=prepared.job.devices)
+def _launch(job: GenerationJob) -> int:
+    return do_here(job.path) if job.devices == 1 else run_job(job.path, num_ranks=job.devices)
 
 
 @pytest.mark.slow
@@ -54,10 +60,9 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
     written: list[dict[str, bytes]] = []
     drawn, greedy = list[list[Completion]](), list[list[Completion]]()
     for devices in (1, 2):
-        work = tmp_path / str(devices)
-        asked = {"greedy": (_GREEDY, 7), "drawn": (_DRAWN, 5), "single": (_GREEDY, 1)}
-        jobs = {name: _prepared(trained, work, decoding, number, devices) for name, (decoding, number) in asked.items()}
-        made = generate_all(jobs, ArtifactStore(work / "store"), _launch)
+        numbers = {"greedy": (_GREEDY, 7), "drawn": (_DRAWN, 5), "single": (_GREEDY, 1)}
+        asked = {name: _generation(trained, decoding, number, devices) for name, (decoding, number) in numbers.items()}
+        made = generate_all(asked, ArtifactStore(tmp_path / str(devices)), _launch, tmp_path / "lock")
         written.append({name: (made[name].path / COMPLETIONS).read_bytes() for name in ("greedy", "single")})
         for found, name in ((drawn, "drawn"), (greedy, "greedy")):
             found.append([*read_models(made[name].path / COMPLETIONS, Completion)])
@@ -76,31 +81,32 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
 
 @pytest.mark.nightly
 def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
-    """In one line; no process is left, and what was written of another job of the same model stays."""
-    short = _prepared(trained, tmp_path, _DRAWN, 3, 2)
+    """In one line; no process is left, and what was written of another generation of the same model stays."""
     endless = Decoding(max_new_tokens=400, num_samples=300, temperature=1.5)
-    store, long = ArtifactStore(tmp_path / "store"), _prepared(trained, tmp_path, endless, 9, 2)
-    is_done = short.job.run_dir / COMPLETIONS
+    asked = {"short": _generation(trained, _DRAWN, 3, 2), "long": _generation(trained, endless, 9, 2)}
+    launched: list[GenerationJob] = []
 
-    def launch(prepared: PreparedGeneration) -> int:
+    def launch(job: GenerationJob) -> int:
+        launched.append(job)
         is_killed = False
 
         def poll() -> None:
             nonlocal is_killed
-            if is_done.is_file() and not is_killed:
+            if job.completions("short").is_file() and not is_killed:
                 is_killed = True
-                os.kill(_of_rank(short.job.run_dir, 1), signal.SIGKILL)
+                os.kill(_of_rank(job.run_dir, 1), signal.SIGKILL)
 
-        return run_job(prepared.job_path, poll, num_ranks=prepared.job.devices)
+        return run_job(job.path, poll, num_ranks=job.devices)
 
     with pytest.raises(RefusedError) as caught:
-        generate_all({"short": short, "long": long}, store, launch)
+        generate_all(asked, ArtifactStore(tmp_path / "store"), launch, tmp_path / "lock")
+    (job,) = launched
 
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("process 1 of 2 was ended by SIGKILL, and the others with it. Look whether")
-    assert job_processes(short.job.run_dir) == []
-    assert len(list(read_models(is_done, Completion))) == 6
-    assert not (long.job.run_dir / COMPLETIONS).exists()
+    assert job_processes(job.run_dir) == []
+    assert len(list(read_models(job.completions("short"), Completion))) == 6
+    assert not job.completions("long").exists()
 
 
 def _of_rank(run_dir: Path, rank: int) -> int:
@@ -121,12 +127,12 @@ def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path:
 
     def details(device: Device, devices: int | None, run: Path = trained) -> tuple[int, Any]:
         conditions = Conditions(Decoding(), device, tmp_path / "lock", devices=devices)
-        one = prepare_generation("base", Adapter.open(run), [Request(task="t", prompt="")], conditions, tmp_path / "w")
-        return one.job.devices, one.inputs.model_dump().get("devices")
+        one = prepare_generation("base", Adapter.open(run), [Request(task="t", prompt="")], conditions)
+        return one.devices, list_inputs(one).get("devices")
 
     cpu = resolve_device(DeviceChoice.CPU)
     assert [details(cpu, None), details(cpu, 3), details(cards, None), details(cards, 2)] == [
-        (1, None), (3, None), (1, None), (2, 2),
+        (1, None), (3, None), (1, 1), (2, 2),
     ]  # fmt: skip
     assert details(cards, None, several) == (2, 2)
     assert details(cpu, None, several) == (min(4, num_processors()), None)
@@ -141,7 +147,8 @@ def test_each_process_loads_the_model_onto_its_own_card(
     """By its number, as the current one; alone, onto the one in sight."""
     import torch
 
-    job = _prepared(trained, tmp_path, _GREEDY, 2, 1).job.model_copy(update={"device": "cuda"})
+    asked = _generation(trained, _GREEDY, 2, 1).model_copy(update={"device": "cuda"})
+    job = GenerationJob(generations={"asked": asked}, run_dir=tmp_path, lock_path=tmp_path / "lock")
     current: list[int] = []
 
     def load(_job: EvaluatedModel, place: int | None) -> None:

@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
-from mens_pipeline.inference.prepare import (
-    Conditions,
-    Model,
-    PreparedGeneration,
-    generate_all,
-    prepare_generation,
-)
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Generation, GenerationJob, Request
+from mens_pipeline.inference.prepare import Conditions, Model, generate_all, list_inputs, prepare_generation
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import digest_of_folder
@@ -37,11 +31,11 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def _prepared(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]:
+def _prepare(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]:
     asked = [Request(task="t", prompt="Write.")]
     conditions = Conditions(Decoding(batch_tokens=batch_tokens), device, run / "lock")
-    prepared = prepare_generation("base", Adapter.open(run), asked, conditions, run / "work")
-    return prepared.inputs, prepared.job.decoding.batch_tokens
+    generation = prepare_generation("base", Adapter.open(run), asked, conditions)
+    return list_inputs(generation), generation.decoding.batch_tokens
 
 
 def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path) -> None:
@@ -49,32 +43,32 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
     card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     full = Device("cuda", "a GPU", 2.0, has_bfloat16=True)
 
-    assert _prepared(run, _CPU, 256)[0] == _prepared(run, _CPU, 512)[0]
-    assert _prepared(run, full, 256)[0] != _prepared(run, full, 512)[0]
-    assert _prepared(run, _CPU, 256)[0] != _prepared(run, full, 256)[0]
-    assert _prepared(run, card, 256)[0] != _prepared(run, full, 256)[0]
+    assert _prepare(run, _CPU, 256)[0] == _prepare(run, _CPU, 512)[0]
+    assert _prepare(run, full, 256)[0] != _prepare(run, full, 512)[0]
+    assert _prepare(run, _CPU, 256)[0] != _prepare(run, full, 256)[0]
+    assert _prepare(run, card, 256)[0] != _prepare(run, full, 256)[0]
 
 
 def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
     """Which its manifest says: another order gives other completions; without a suffix there is none."""
     conditions = Conditions(Decoding(), _CPU, run / "lock")
-    inputs, jobs = [], []
+    inputs, generations = [], []
     for order in ({}, {"infill_order": "suffix_first"}, {"infill_order": "prefix_first"}):
         manifest = json.loads((run / MANIFEST).read_text())
         (run / MANIFEST).write_text(json.dumps({**manifest, **order}))
         for suffix in ("}", None):
             asked = [Request(task="t", prompt="fn f() {", suffix=suffix, window=64)]
-            prepared = prepare_generation("adapter", Adapter.open(run), asked, conditions, run / "work")
+            generation = prepare_generation("adapter", Adapter.open(run), asked, conditions)
             expected = order.get("infill_order", "suffix_first") if suffix is not None else None
-            assert prepared.job.infill_order == expected
-            jobs.append(prepared.job)
-            inputs.append(prepared.inputs)
+            assert generation.infill_order == expected
+            generations.append(generation)
+            inputs.append(list_inputs(generation))
 
     assert inputs[0] == inputs[2] != inputs[4]
     assert inputs[1] == inputs[3] == inputs[5]
-    without = jobs[-1].model_dump() | {"requests": (Request(task="t", prompt="", suffix="}", window=64),)}
+    without = generations[-1].model_dump() | {"requests": (Request(task="t", prompt="", suffix="}", window=64),)}
     with pytest.raises(ValidationError, match="infill_order does not say which side"):
-        GenerationJob.model_validate(without)
+        Generation.model_validate(without)
 
 
 def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
@@ -82,9 +76,9 @@ def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
     card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     position = 2 * 2 * 2 * 4 * 2
 
-    assert _prepared(run, _CPU, 512)[1] == 512
-    assert _prepared(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
-    assert _prepared(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)
+    assert _prepare(run, _CPU, 512)[1] == 512
+    assert _prepare(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
+    assert _prepare(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)
 
 
 def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -> None:
@@ -92,23 +86,20 @@ def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -
     store, conditions = ArtifactStore(tmp_path / "store"), Conditions(Decoding(), _CPU, run / "lock")
     launched: list[list[str]] = []
 
-    def prepared(model: Model, name: str) -> PreparedGeneration:
-        asked = [Request(task=name, prompt="Write.")]
-        return prepare_generation(model, Adapter.open(run), asked, conditions, tmp_path / "work" / name)
+    def ask(model: Model, name: str) -> Generation:
+        return prepare_generation(model, Adapter.open(run), [Request(task=name, prompt="Write.")], conditions)
 
-    def launch(generation: PreparedGeneration) -> int:
-        paths = (generation.job_path, *GenerationJob.model_validate_json(generation.job_path.read_text()).then)
-        jobs = [GenerationJob.model_validate_json(path.read_text()) for path in paths]
-        launched.append([job.requests[0].task for job in jobs])
-        for job in jobs:
-            name = job.requests[0].task
-            write_jsonl(
-                job.run_dir / COMPLETIONS, [Completion(task=name, sample=0, text=name, num_tokens=1, stopped=True)]
-            )
+    def launch(job: GenerationJob) -> int:
+        assert GenerationJob.model_validate_json(job.path.read_text()) == job
+        launched.append([*job.generations])
+        for name in job.generations:
+            completion = Completion(task=name, sample=0, text=name, num_tokens=1, stopped=True)
+            write_jsonl(job.completions(name), [completion])
         return 0
 
     def made(**models: Model) -> dict[str, str]:
-        artifacts = generate_all({name: prepared(model, name) for name, model in models.items()}, store, launch)
+        asked = {name: ask(model, name) for name, model in models.items()}
+        artifacts = generate_all(asked, store, launch, tmp_path / "lock")
         return {
             name: next(iter(read_models(one.path / COMPLETIONS, Completion))).text for name, one in artifacts.items()
         }
@@ -116,4 +107,4 @@ def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -
     assert made(a="base") == {"a": "a"}
     assert made(a="base", b="base", c="adapter", d="base") == {name: name for name in "abcd"}
     assert launched == [["a"], ["b", "d"], ["c"]]
-    assert not list((tmp_path / "work").iterdir())
+    assert not list(store.root.rglob(".work-*"))

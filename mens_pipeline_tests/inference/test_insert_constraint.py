@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.generate import Row, complete_rows
-from mens_pipeline.inference.insert_constraint import InsertConstraint, stands_at_cursor
+from mens_pipeline.inference.constraint import InsertConstraint, stands_at_cursor
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_slots
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, Viability, ViableText, analyze
 
@@ -19,10 +20,10 @@ _HOLES = (
 )
 
 
-def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Row, str]]:
+def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Slot, str]]:
     stop = frozenset({tokenizer.eos_token_id})
     rows = [
-        Row(
+        Slot(
             tuple(tokenizer.encode(prefix)),
             Sampler(temperature, 1.0, f"{number}:{sample}"),
             24,
@@ -33,7 +34,7 @@ def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Row,
         for number, (prefix, suffix) in enumerate(_HOLES)
         for sample in range(6)
     ]
-    complete_rows(model, rows, stop, 4_096, lambda _row: None)
+    complete_slots(model, rows, stop, 4_096, lambda _row: None)
     return [(row, tokenizer.decode(row.tokens, skip_special_tokens=True)) for row in rows]
 
 

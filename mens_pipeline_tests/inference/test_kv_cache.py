@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.inference.generate import complete_rows, new_row
+from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.kv_cache import SlotCache, close_gaps, state_positions
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
@@ -32,7 +32,6 @@ class _Model:
 
 
 def _read(model: _Model, number: int, positions: int) -> Any:
-    """What was read of a prompt."""
     from transformers import DynamicCache
 
     read = DynamicCache(config=model.config)
@@ -183,7 +182,7 @@ def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyP
         return read(self, *arguments, **named)
 
     monkeypatch.setattr(type(model), "forward", forward)
-    rows = [new_row(str(number), 0, (1, 2, 3, 4), Decoding(max_new_tokens=4)) for number in range(9)]
-    complete_rows(model, rows, frozenset(), 256, lambda _row: None)
+    rows = [new_slot(str(number), 0, (1, 2, 3, 4), Decoding(max_new_tokens=4)) for number in range(9)]
+    complete_slots(model, rows, frozenset(), 256, lambda _row: None)
 
     assert max(sizes) == 256 // (4 + 4 + 72) == 3

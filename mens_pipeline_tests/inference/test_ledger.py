@@ -41,10 +41,10 @@ def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, begun: str) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a letter that nobody has twice", r":1: what is left of a line is no part of a reply\. Name another file"),
-        (b"a letter\nthat nobody has twice", r":1: no reply \(.*Name another file with --ledger"),
-        (b'{"prompt": "x"}\n{"key":', r":1: no reply \(.*Name another file with --ledger"),
-        (b"SQLite format 3\0" + b"\0" * 100, r":1: what is left of a line is no part of a reply"),
+        (b"a letter that nobody has twice", r":1: an incomplete line that is not the start of a reply\. Name another"),
+        (b"a letter\nthat nobody has twice", r":1: not a reply \(.*Name another file with --ledger"),
+        (b'{"prompt": "x"}\n{"key":', r":1: not a reply \(.*Name another file with --ledger"),
+        (b"SQLite format 3\0" + b"\0" * 100, r":1: an incomplete line that is not the start of a reply"),
     ],
 )
 def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob
+from mens_pipeline.inference.generation import Dtype, EvaluatedModel
 from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:Futur
 _PROMPT = list(b"Write a function `double` in Vox.")
 
 
-def _job(base: Path, adapter: Path | None, **fields: Any) -> GenerationJob:
+def _job(base: Path, adapter: Path | None, **fields: Any) -> EvaluatedModel:
     usual: dict[str, Any] = {
         "base_path": base,
         "adapter_path": adapter,
@@ -31,13 +31,8 @@ def _job(base: Path, adapter: Path | None, **fields: Any) -> GenerationJob:
         "trained_in": "float32",
         "device": "cpu",
         "compute_dtype": "float32",
-        "system_prompt": "",
-        "decoding": Decoding(),
-        "requests": (),
-        "run_dir": base,
-        "lock_path": base,
     }
-    return GenerationJob(**{**usual, **fields})
+    return EvaluatedModel(**{**usual, **fields})
 
 
 def _four_bit(base: Path) -> Any:

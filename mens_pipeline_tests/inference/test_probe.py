@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.probe import Probe
+from mens_pipeline.inference.probe import SpeedProbe
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline_tests.jobs.processes import do_here
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 
 
 def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
     """Real steps and completions, of a run that was looked at and not begun."""
-    run, folder = prepared(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
-    rates = Probe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
+    run, folder = prepare_fast(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
+    rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
 
     assert 0 < rates.train_token < 1
     assert rates.completion(100, 50) > 0
@@ -27,6 +27,6 @@ def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path
     """A process that crashed."""
     folder = tmp_path / "probe"
     with pytest.raises(RefusedError, match="the probe process ended with 1"):
-        Probe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepared(tiny_base, tmp_path))
+        SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepare_fast(tiny_base, tmp_path))
 
     assert not folder.exists()

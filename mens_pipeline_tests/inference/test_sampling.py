@@ -10,7 +10,7 @@ from transformers import AutoTokenizer  # noqa: TID253 - tokens of a constraint
 
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.engine import take_tokens
-from mens_pipeline.inference.generate import new_row
+from mens_pipeline.inference.generate import new_slot
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.inference.sampling import Sampler, log_probabilities, log_probability
 from mens_pipeline.language import Mode
@@ -154,7 +154,7 @@ def test_a_look_at_the_device_is_for_all_completions(tiny_base: Path, temperatur
     for num_rows in (1, 8):
         decoding = Decoding(temperature=temperature, top_p=1.0, syntax=Syntax.CONSTRAINED)
         rows = [
-            new_row(str(row), 0, [1], decoding, Constraint(tokenizer, stop, Mode.SOURCE, 100))
+            new_slot(str(row), 0, [1], decoding, Constraint(tokenizer, stop, Mode.SOURCE, 100))
             for row in range(num_rows)
         ]
         for row in rows:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
@@ -133,3 +134,14 @@ def do_alone(job_path: Path) -> int:
         return do_here(job_path)
     finally:
         torch.set_num_threads(num_threads)
+
+
+def is_gone(process: int, seconds: float) -> bool:
+    """Wait for the end of a process, and return whether it has ended; a zombie counts as gone."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{process}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.05)
+    return False

@@ -46,10 +46,10 @@ class RayHead:
 
     def find(self, name: bytes) -> list[int]:
         """Return the ids of its live processes whose name begins so."""
-        return [number for number, command in _started() if command.startswith(name)]
+        return [number for number, command in _start() if command.startswith(name)]
 
 
-def _started() -> list[tuple[int, bytes]]:
+def _start() -> list[tuple[int, bytes]]:
     """Ids and commands of the live processes that a head started, and that of itself."""
     found = []
     for process in filter(lambda path: path.name.isdigit(), Path("/proc").iterdir()):
@@ -110,7 +110,7 @@ def ray_head(num_others: int = 0) -> Iterator[RayHead]:
 
 def _end(nodes: "list[subprocess.Popen[bytes]]") -> None:
     """End what nodes started, which is not all in their groups, and themselves; by a request it takes half a minute."""
-    while started := _started():
+    while started := _start():
         for number, _ in started:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from mens_pipeline.corpus.behaviour.observe import behaviour_of
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
+from mens_pipeline.corpus.behaviour.observe import observe_behaviour
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, ObservationJob
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
@@ -23,7 +23,7 @@ from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 _GOLDEN: Final = PROJECT_ROOT / "data" / "golden"
 _RIGHT = "fn twice(n: int) to int { return n + n }"
 _DIES = (sys.executable, "-c", "raise SystemExit(3)")
-_JOB = Job(_RIGHT, "twice", "", "1")
+_JOB = ObservationJob(_RIGHT, "twice", "", "1")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_functions_are_observed_and_stopped_on_a_node(cluster: CorpusPools) -> N
     """As here; a worker that dies says nothing of the function."""
     with cluster.observers() as workers:
         assert workers.num_workers == cluster.batches.size
-        assert list(workers.observe([_JOB])) == [behaviour_of(_RIGHT, "twice", seed="1")]
+        assert list(workers.observe([_JOB])) == [observe_behaviour(_RIGHT, "twice", seed="1")]
     with BehaviourWorkers(command=_DIES, launch=ClusterWorker) as workers:
         assert list(workers.observe([_JOB])) == [NoBehaviour.STOPPED]
 

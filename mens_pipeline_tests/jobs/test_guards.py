@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.jobs.local import die_with_parent
+from mens_pipeline_tests.jobs.processes import is_gone
 
 _CHILD = """
 import sys, time
@@ -39,16 +39,6 @@ with exclusive(Path(sys.argv[1]), 0):
 _IS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
 
 
-def _is_gone(process: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        status = Path(f"/proc/{process}/status")
-        if not status.exists() or "State:\tZ" in status.read_text():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @contextmanager
 def _python(program: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """A process that is gone afterwards."""
@@ -59,7 +49,7 @@ def _python(program: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def _said(process: "subprocess.Popen[str]") -> str:
+def _read_lines(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -68,15 +58,15 @@ def _said(process: "subprocess.Popen[str]") -> str:
 def test_a_child_dies_with_a_parent_that_is_killed() -> None:
     """SIGKILL leaves the parent no time to tell anyone."""
     with _python(_PARENT) as parent:
-        child = int(_said(parent))
+        child = int(_read_lines(parent))
         try:
-            assert _said(parent) == "ready"
+            assert _read_lines(parent) == "ready"
             parent.kill()
             parent.wait()
 
-            assert _is_gone(child, 5)
+            assert is_gone(child, 5)
         finally:
-            if not _is_gone(child, 0.1):
+            if not is_gone(child, 0.1):
                 os.kill(child, signal.SIGKILL)
 
 
@@ -98,7 +88,7 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
     """While another process holds the lock."""
     lock = tmp_path / "locks" / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         with (
             pytest.raises(
                 RefusedError, match=r"cpu\.lock: process \d+ \(.*\) holds this device\. Wait for it to end, or stop it"
@@ -112,7 +102,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     """Nothing has to be cleaned up by hand."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         holder.kill()
         holder.wait()
         with exclusive(lock, 0):
@@ -123,7 +113,7 @@ def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
     """A run that is about to end does not make the next one fail."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "0.3") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         with exclusive(lock, 20):
             assert holder.wait() == 0
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import FAILURE, ExitCode, mark_complete, newest_checkpoint
 from mens_pipeline.jobs.run import found_no_room
 from mens_pipeline_tests.corpus.full_disk import full_after
-from mens_pipeline_tests.jobs.processes import job_children, waiting_job
+from mens_pipeline_tests.jobs.processes import is_gone, job_children, waiting_job
 
 _STUBBORN = """
 import os, signal, subprocess, sys
@@ -45,16 +44,6 @@ def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: floa
 def _waits_for(process: int, lock: Path) -> bool:
     """Whether a process has the lock file open."""
     return any(os.path.realpath(entry) == str(lock) for entry in Path(f"/proc/{process}/fd").iterdir())
-
-
-def _is_gone(process: int) -> bool:
-    """Whether a process has ended, if need be a moment later."""
-    for _ in range(50):
-        status = Path(f"/proc/{process}/status")
-        if not status.exists() or "State:\tZ" in status.read_text():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_a_job_that_is_refused_says_why(lock: Path) -> None:
@@ -130,7 +119,7 @@ def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseExcep
         _run(job, poll)
 
     assert len(seen) == 1
-    assert _is_gone(seen[0])
+    assert is_gone(seen[0], 2.5)
 
 
 def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
@@ -152,7 +141,7 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
         _run(job, poll, grace_seconds=0.3)
 
     assert len(seen) == 2
-    assert all(_is_gone(process) for process in seen)
+    assert all(is_gone(process, 2.5) for process in seen)
 
 
 def test_only_whole_checkpoints_count(tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.protocol import FAILURE, RESULT, STOP, ExitCode, exit_code_of, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import (
+    FAILURE,
+    RESULT,
+    STOP,
+    ExitCode,
+    find_exit_code,
+    newest_checkpoint,
+    write_document,
+)
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.defs.training import qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
@@ -31,7 +39,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import do_alone
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, resources_of
-from mens_pipeline_tests.training.runs import FAST, pairs, prepared, weights_of, words_of
+from mens_pipeline_tests.training.runs import FAST, pairs, prepare_fast, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
 
@@ -60,12 +68,12 @@ def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What one process trains."""
-    run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
     assert do_alone(run.job_path) == ExitCode.DONE
     return weights_of(run)
 
 
-def _launched(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
+def _launch(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
     return run_job(run.job_path, poll, grace_seconds=60, on_ray=True)
 
 
@@ -78,7 +86,7 @@ def _num_steps(run_dir: Path) -> int:
 @pytest.mark.usefixtures("_on_ray")
 def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
     """All go on from the newest checkpoint, and the adapter is the one it would have been."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
     killed: list[int] = []
 
     def poll() -> None:
@@ -86,7 +94,7 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
             killed.append(head.workers()[-1])
             os.kill(killed[0], signal.SIGKILL)
 
-    assert _launched(run, poll) == ExitCode.DONE, words_of(run)
+    assert _launch(run, poll) == ExitCode.DONE, words_of(run)
     assert killed
     assert _num_steps(run.job.run_dir) == 14
     assert '"resumed_from":"checkpoint-' in (run.job.run_dir / TELEMETRY).read_text().replace(" ", "")
@@ -97,28 +105,28 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
 @pytest.mark.usefixtures("_on_ray")
 def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
     """With a checkpoint though none was due; the run goes on from it."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
 
     def poll() -> None:
         if _num_steps(run.job.run_dir) >= 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _launched(run, poll)
+        _launch(run, poll)
     _wait_until(lambda: not head.workers())
 
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert exit_code_of(run.job.run_dir) == ExitCode.INTERRUPTED
+    assert find_exit_code(run.job.run_dir) == ExitCode.INTERRUPTED
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:
     """One line, and no try after the other."""
-    run = prepared(tiny_base, tmp_path, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, **_RECIPE)
     run.job.train_path.rename(tmp_path / "elsewhere")
 
-    assert _launched(run) == ExitCode.REFUSED, words_of(run)
+    assert _launch(run) == ExitCode.REFUSED, words_of(run)
     assert "train.jsonl: not on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
 
 
@@ -194,13 +202,13 @@ def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
 
 def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
     """Its result counts more than that it was asked to stop."""
-    assert exit_code_of(tmp_path) is ExitCode.CRASHED
+    assert find_exit_code(tmp_path) is ExitCode.CRASHED
     (tmp_path / STOP).touch()
-    assert exit_code_of(tmp_path) is ExitCode.INTERRUPTED
+    assert find_exit_code(tmp_path) is ExitCode.INTERRUPTED
     (tmp_path / FAILURE).touch()
-    assert exit_code_of(tmp_path) is ExitCode.REFUSED
+    assert find_exit_code(tmp_path) is ExitCode.REFUSED
     write_document(tmp_path / RESULT, {})
-    assert exit_code_of(tmp_path) is ExitCode.DONE
+    assert find_exit_code(tmp_path) is ExitCode.DONE
 
 
 def test_what_a_cluster_trains_with_has_the_token_of_ray_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,15 +18,14 @@ from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.training.columns import Share
-from mens_pipeline.training.plan import Plan
-from mens_pipeline.training.prepare import PreparedRun, contract_of
+from mens_pipeline.training.plan import BatchPlan, Share
+from mens_pipeline.training.prepare import PreparedRun, build_contract
 from mens_pipeline.training.presets import recipe_errors
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import do_alone, job_processes
 from mens_pipeline_tests.training.encoded import batches_of
-from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
+from mens_pipeline_tests.training.runs import prepare_fast, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {
     "per_device_train_batch_size": 2,
@@ -58,10 +57,10 @@ def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int 
         is_sent.set()
         os.kill(_of_rank(run, rank), number)
 
-    return _launched(run, poll)
+    return _launch(run, poll)
 
 
-def _launched(run: PreparedRun, poll: Any = lambda: None) -> int:
+def _launch(run: PreparedRun, poll: Any = lambda: None) -> int:
     return run_job(run.job_path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
 
 
@@ -76,7 +75,7 @@ def _of_rank(run: PreparedRun, rank: int) -> int:
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """What one process trains, in one thread."""
-    run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
     assert do_alone(run.job_path) == ExitCode.DONE
     return run
 
@@ -84,8 +83,8 @@ def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
 @pytest.mark.nightly
 def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
     details = [
         [(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / TELEMETRY)] for r in (run, alone)
     ]
@@ -105,13 +104,13 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     tiny_base: Path, tmp_path: Path, alone: PreparedRun
 ) -> None:
     """No process is left; taken up again, the adapter is the one it would have been."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _run(run, at=4, rank=1) == ExitCode.REFUSED
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
     assert reason.startswith("process 1 of 2 was ended by SIGKILL, and the others with it.")
     assert job_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
 
     assert weights_of(run) == weights_of(alone)
 
@@ -119,7 +118,7 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
 @pytest.mark.nightly
 def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
     """SIGTERM to the second one alone: all write one checkpoint, though none was due, and end as interrupted."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
     assert _run(run, at=2, rank=1, number=signal.SIGTERM) == ExitCode.INTERRUPTED, words_of(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
 
@@ -131,7 +130,7 @@ def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp
 @pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
     """A cancelled step: a checkpoint though none was due, and no process."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
     seen: list[int] = []
 
     def poll() -> None:
@@ -141,7 +140,7 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _launched(run, poll)
+        _launch(run, poll)
     time.sleep(0.2)
 
     assert len(seen) == 3  # what starts them, and two that train
@@ -153,8 +152,8 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
 def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_path: Path) -> None:
     """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
     fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
-    run = prepared(tiny_base, tmp_path, devices=3, **fields)
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    run = prepare_fast(tiny_base, tmp_path, devices=3, **fields)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
     result = json.loads((run.job.run_dir / RESULT).read_text())
 
     assert 0 < result["num_steps"] < result["planned_steps"]
@@ -166,10 +165,10 @@ def test_several_processes_say_why_they_refuse(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What accelerate would do by a variable is refused by name, with the reason, and exit code 3."""
-    run = prepared(tiny_base, tmp_path, devices=2, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
 
-    assert _launched(run) == ExitCode.REFUSED, words_of(run)
+    assert _launch(run) == ExitCode.REFUSED, words_of(run)
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
     assert reason.startswith(
         "ACCELERATE_USE_FSDP: FSDP cannot train a base in four bits: packed weights are left whole"
@@ -190,16 +189,16 @@ def test_sharding_is_refused_by_name() -> None:
 def test_micro_batches_are_dealt_out_step_by_step() -> None:
     """Each once, in the order of the plan; every process has as many, where need be with nothing."""
 
-    def dealt(batches: str, accumulated: int, size: int) -> list[str]:
+    def deal(batches: str, accumulated: int, size: int) -> list[str]:
         teams = [Team(rank, rank, size) for rank in range(size)]
         shares = [Share(batches, accumulated, team, "-") for team in teams]
         assert len({len(share) for share in shares}) == 1
         return ["".join(share) for share in shares]
 
-    assert dealt("abcdefg", 4, 2) == ["aceg", "bdf-"]
-    assert dealt("abcd", 3, 2) == ["acd", "b--"]
-    assert dealt("abcdefgh", 3, 3) == ["adg", "beh", "cf-"]
-    assert dealt("abc", 2, 1) == ["abc"]
+    assert deal("abcdefg", 4, 2) == ["aceg", "bdf-"]
+    assert deal("abcd", 3, 2) == ["acd", "b--"]
+    assert deal("abcdefgh", 3, 3) == ["adg", "beh", "cf-"]
+    assert deal("abc", 2, 1) == ["abc"]
 
 
 def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
@@ -227,7 +226,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
     """By its number: accelerate refuses a base in four bits that lies on another card than that of its process."""
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
 
-    job = prepared(tiny_base, tmp_path).job.model_copy(update={"device": "cuda"})
+    job = prepare_fast(tiny_base, tmp_path).job.model_copy(update={"device": "cuda"})
     asked: list[object] = []
     progress: Any = None  # nobody gets as far
 
@@ -237,7 +236,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
 
     monkeypatch.setattr(module, "load_base", load)
     with pytest.raises(InterruptedError):
-        module._trainer(job, None, progress, Plan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+        module._trainer(job, None, progress, BatchPlan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
 
     assert asked == [expected]
 
@@ -271,11 +270,11 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
 
 def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
     """Two summands are summed the same way in any order, three are not; dropout is drawn by each process."""
-    base = prepared(tiny_base, tmp_path, is_trial=True).base
+    base = prepare_fast(tiny_base, tmp_path, is_trial=True).base
 
     def details(devices: int, accumulated: int, dropout: float = 0.0) -> object:
         recipe = Recipe(devices=devices, gradient_accumulation_steps=accumulated, lora_dropout=dropout)
-        contract = contract_of(recipe, "0", base, ("cpu", "float32"), "")
+        contract = build_contract(recipe, "0", base, ("cpu", "float32"), "")
         assert "devices" not in contract["recipe"]
         return contract.get("devices")
 

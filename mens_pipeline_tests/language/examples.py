@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import mens_pipeline.language
 from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.language.ast import Module
 from mens_pipeline.language.taxonomy import construct_of
 from mens_pipeline.settings import PROJECT_ROOT
 
@@ -67,6 +68,13 @@ def right_programs() -> dict[str, str]:
     paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
     references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
     return {**golden_programs(), **references}
+
+
+def parse(source: str, mode: Mode = Mode.SOURCE) -> Module:
+    """Return the tree of a text that must be accepted."""
+    analysis = analyze(source, mode)
+    assert analysis.module is not None, analysis.errors
+    return analysis.module
 
 
 class Program(NamedTuple):

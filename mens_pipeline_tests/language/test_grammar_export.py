@@ -9,8 +9,7 @@ from llguidance import LLMatcher, LLTokenizer
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from mens_pipeline.language import Mode, mode_of
-from mens_pipeline.language.fingerprint import grammar_fingerprint
-from mens_pipeline.language.grammar import export
+from mens_pipeline.language.grammar import export, grammar_fingerprint
 from mens_pipeline.language.grammar.export import GRAMMAR_FILE, GrammarFormat, grammar_text
 from mens_pipeline_tests.language.examples import conformance_cases, golden_programs, reference_examples
 from mens_pipeline_tests.language.grammar_walks import rejected_walks

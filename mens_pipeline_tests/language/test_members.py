@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+from mens_pipeline.language import Mode, mode_of, tokenize
 from mens_pipeline.language.semantics import members_after, members_at
-from mens_pipeline_tests.language.examples import right_programs
+from mens_pipeline_tests.language.examples import parse, right_programs
 
 _POINT = "type P { x: int, near: Option[P] }\n"
 
@@ -66,8 +66,7 @@ def test_it_is_enough_to_complete_what_is_unsettled() -> None:
 def test_members_are_told_where_one_is_missing() -> None:
     """And nowhere else."""
     source = f"{_POINT}fn f(p: P) to int {{ return p.y + p.x }}"
-    module = analyze(source).module
-    assert module is not None
+    module = parse(source)
 
     assert members_at(module, source, source.index("y +")) == frozenset(("x", "near"))
     assert members_at(module, source, source.index("x }")) is None

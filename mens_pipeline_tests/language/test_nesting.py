@@ -85,14 +85,6 @@ def test_length_is_no_nesting() -> None:
     assert analyze("let x = (" + "1, " * n + ")").ok
 
 
-def test_the_recursion_limit_is_left_alone() -> None:
-    """A deep text raises the limit of the process only while it is parsed."""
-    before = sys.getrecursionlimit()
-
-    assert analyze(NESTED["parentheses"](_LEVELS)).ok
-    assert sys.getrecursionlimit() == before
-
-
 def test_a_deep_caller_changes_nothing() -> None:
     """The verdict is the same when the caller has nearly used up the stack."""
 

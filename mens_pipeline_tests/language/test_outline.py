@@ -1,14 +1,11 @@
 """Where declarations stand, and that one can be cut out."""
 
 from mens_pipeline.language import CONSTRUCTS, DeclarationSpan, Mode, analyze, construct_of, declaration_spans, mode_of
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.language.examples import golden_programs, parse
 
 
 def _outline(source: str, mode: Mode = Mode.SOURCE) -> tuple[DeclarationSpan, ...]:
-    module = analyze(source, mode).module
-
-    assert module is not None
-    return declaration_spans(source, module)
+    return declaration_spans(source, parse(source, mode))
 
 
 def test_span_holds_decorators_and_modifiers() -> None:

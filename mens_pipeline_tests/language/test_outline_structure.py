@@ -3,9 +3,8 @@
 import pytest
 
 from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.outline import declaration_structures, structure_of
-from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.language.examples import golden_programs, parse
 
 _PROGRAM = """
 // Adds up.
@@ -45,17 +44,10 @@ fn whole<K>(sum: Sum, rows: List[Row]) to int {
 """
 
 
-def _module(source: str) -> Module:
-    module = analyze(source).module
-
-    assert module is not None, analyze(source).errors
-    return module
-
-
 def test_a_copy_with_other_names_literals_and_spacing_has_the_same_structures() -> None:
     """Every declaration is recognised, though the file is in another order."""
-    original = declaration_structures(_module(_PROGRAM))
-    copy = declaration_structures(_module(_COPY))
+    original = declaration_structures(parse(_PROGRAM))
+    copy = declaration_structures(parse(_COPY))
 
     assert sorted(s.digest for s in original) == sorted(s.digest for s in copy)
     assert {s.num_nodes for s in original} == {s.num_nodes for s in copy}
@@ -67,8 +59,8 @@ def test_a_whole_text_has_a_structure_too() -> None:
         "{ sum = sum + (entry.priority * place) }", "{\n\n  sum = sum + entry.priority*place\n}"
     )
 
-    assert structure_of(_module(reformatted)) == structure_of(_module(_PROGRAM))
-    assert structure_of(_module(_COPY)) != structure_of(_module(_PROGRAM))
+    assert structure_of(parse(reformatted)) == structure_of(parse(_PROGRAM))
+    assert structure_of(parse(_COPY)) != structure_of(parse(_PROGRAM))
 
 
 @pytest.mark.parametrize(
@@ -96,20 +88,20 @@ def test_a_whole_text_has_a_structure_too() -> None:
 )
 def test_what_is_not_a_name_of_its_own_makes_another_structure(one: str, other: str) -> None:
     """Operators, types, methods, called names, tags, attributes, kinds of declarations, and which name stands where."""
-    assert structure_of(_module(one)) != structure_of(_module(other))
+    assert structure_of(parse(one)) != structure_of(parse(other))
 
 
 def test_a_name_that_looks_like_a_word_of_the_language_is_still_only_a_name() -> None:
     """A variant called `Add` does not change what `+` is."""
-    one = _module("type T = | Add(a: int) | B\nfn f(t: T) to int { return match t { Add(a) => a + a  _ => 1 } }")
-    other = _module("type T = | Plus(a: int) | B\nfn f(t: T) to int { return match t { Plus(a) => a + a  _ => 1 } }")
+    one = parse("type T = | Add(a: int) | B\nfn f(t: T) to int { return match t { Add(a) => a + a  _ => 1 } }")
+    other = parse("type T = | Plus(a: int) | B\nfn f(t: T) to int { return match t { Plus(a) => a + a  _ => 1 } }")
 
     assert structure_of(one) == structure_of(other)
 
 
 def test_a_declaration_alone_keeps_the_names_of_others() -> None:
     """What only another declaration declares is forgotten when the whole text is looked at."""
-    one, other = _module("type A { n: int }\nfn f(a: A) { }"), _module("type B { n: int }\nfn f(a: B) { }")
+    one, other = parse("type A { n: int }\nfn f(a: A) { }"), parse("type B { n: int }\nfn f(a: B) { }")
 
     assert structure_of(one.declarations[1]) != structure_of(other.declarations[1])
     assert declaration_structures(one) == declaration_structures(other)
@@ -120,7 +112,7 @@ def test_numbers_of_workflows_and_decorators_are_literals() -> None:
     head = "@distributed_train(strategy=ring_allreduce, peers={0})\n"
     program = head + 'workflow w() {{ let v = workflow.version("a", {0}, 9) }}\n'
 
-    assert structure_of(_module(program.format(4))) == structure_of(_module(program.format(8)))
+    assert structure_of(parse(program.format(4))) == structure_of(parse(program.format(8)))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +126,7 @@ def test_numbers_of_workflows_and_decorators_are_literals() -> None:
 )
 def test_nesting_does_not_matter(source: str) -> None:
     """Thousands of levels have a structure like any others."""
-    assert structure_of(_module(source)).num_nodes > 3000
+    assert structure_of(parse(source)).num_nodes > 3000
 
 
 def test_different_golden_programs_have_different_structures() -> None:

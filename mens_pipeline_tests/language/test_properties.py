@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.language import Mode, analyze, tokenize
-from mens_pipeline.language.ast.base import children, walk
 from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.nodes import children, walk
 from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, SYMBOLS
 from mens_pipeline_tests.language.examples import golden_programs, reference_examples
 

@@ -4,24 +4,13 @@ from dataclasses import fields
 
 import pytest
 
-from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.declarations import (
-    Const,
-    Declaration,
-    Import,
-    ReactiveComponent,
-    Routes,
-    StateMachine,
-    TypeDef,
-    Url,
-)
-from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language import Mode, ast
+from mens_pipeline_tests.language.examples import parse
 
 
 def _short(value: object) -> str:
     """A node as `Kind(field ...)`, without its span, so that a shape fits on a line."""
-    if isinstance(value, Node):
+    if isinstance(value, ast.Node):
         parts = [_short(getattr(value, f.name)) for f in fields(value) if f.name not in {"start", "end"}]
         return f"{type(value).__name__}({' '.join(parts)})" if parts else type(value).__name__
     if isinstance(value, tuple):
@@ -29,24 +18,21 @@ def _short(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _declarations(source: str, mode: Mode = Mode.SOURCE) -> tuple[Declaration, ...]:
-    module = analyze(source, mode).module
-
-    assert module is not None
-    return module.declarations
+def _declarations(source: str, mode: Mode = Mode.SOURCE) -> tuple[ast.Declaration, ...]:
+    return parse(source, mode).declarations
 
 
 def _value(expression: str) -> str:
     (declaration,) = _declarations(f"let x = {expression}")
 
-    assert isinstance(declaration, Const)
+    assert isinstance(declaration, ast.Const)
     return _short(declaration.value).replace("Ident(", "(")
 
 
 def _body(statements: str) -> str:
     (declaration,) = _declarations(f"fn f() {{ {statements} }}")
 
-    assert isinstance(declaration, Function)
+    assert isinstance(declaration, ast.Function)
     return _short(declaration.body).replace("Ident(", "(")
 
 
@@ -127,7 +113,7 @@ def test_function_keeps_its_signature() -> None:
     )
     (function,) = _declarations(source)
 
-    assert isinstance(function, Function)
+    assert isinstance(function, ast.Function)
     assert (function.name, function.generics, function.effects) == ("f", ("T",), ("net", "mcp(t)"))
     assert [_short(param) for param in function.params] == [
         "Param(a GenericType(L [NamedType(T)]) -)",
@@ -145,7 +131,7 @@ def test_decorator_keys_are_kept_as_written() -> None:
     source = '@ai(model="a", tier_max=Pro, strengths=[fast, "deep"], other=1, model="b",) @uses(net, fs) fn f()'
     (function,) = _declarations(source)
 
-    assert isinstance(function, Function)
+    assert isinstance(function, ast.Function)
     ai, uses = function.decorators
     assert [(argument.key, argument.value) for argument in ai.arguments] == [
         ("model", "a"),
@@ -164,7 +150,7 @@ def test_imports_keep_their_paths() -> None:
     )
     (declaration,) = _declarations(source)
 
-    assert isinstance(declaration, Import)
+    assert isinstance(declaration, ast.Import)
     assert [_short(path) for path in declaration.paths] == [
         "ImportPath(symbol [a b] c [])",
         "ImportPath(symbol [lib x D] - [])",
@@ -187,10 +173,10 @@ partial state_machine M { state A(n: int) terminal state B on Go(x) from A -> B 
 """
     struct, union, url, machine = _declarations(source)
 
-    assert isinstance(struct, TypeDef)
-    assert isinstance(union, TypeDef)
-    assert isinstance(url, Url)
-    assert isinstance(machine, StateMachine)
+    assert isinstance(struct, ast.TypeDef)
+    assert isinstance(union, ast.TypeDef)
+    assert isinstance(url, ast.Url)
+    assert isinstance(machine, ast.StateMachine)
     assert [(field.name, _short(field.type)) for field in struct.fields] == [
         ("x", "NamedType(int)"),
         ("y", "DecimalType"),
@@ -217,7 +203,7 @@ def test_component_keeps_members_view_and_styles() -> None:
 style { .a { color: "red" } } raw_css { .b { x: "y" } }"""
     (component,) = _declarations(source)
 
-    assert isinstance(component, ReactiveComponent)
+    assert isinstance(component, ast.ReactiveComponent)
     assert [member.role for member in component.members] == ["state", "effect", "mount", "statement"]
     assert [member.depends_on for member in component.members] == [None, ("n",), None, None]
     assert _short(component.view) == "View(text [] [StringLit(hi)])"
@@ -233,7 +219,7 @@ def test_routes_keep_handlers_children_and_fallbacks() -> None:
     source = 'routes { "/" to Home with (loader: l, pending: p) { "/a" to A } not_found: N error: E }'
     (routes,) = _declarations(source)
 
-    assert isinstance(routes, Routes)
+    assert isinstance(routes, ast.Routes)
     assert (routes.not_found, routes.error) == ("N", "E")
     assert _short(routes.entries) == "[Route(/ Home [[loader l] [pending p]] [Route(/a A [] [])])]"
 
@@ -286,7 +272,7 @@ def test_wrapper_keeps_its_argument_and_its_function(source: str, field: str, va
     (wrapper,) = _declarations(source)
     function = getattr(wrapper, "function", None)
 
-    assert isinstance(function, Function)
+    assert isinstance(function, ast.Function)
     assert function.name == "t"
     assert value is None or getattr(wrapper, field) == value
 
@@ -295,8 +281,8 @@ def test_script_statements_become_one_main_at_the_end() -> None:
     """Declarations keep their order, statements end up in `main` (M2)."""
     first, second = _declarations("x = 1\nfn f() { }\nprint(x)\n", Mode.SCRIPT)
 
-    assert isinstance(first, Function)
-    assert isinstance(second, Function)
+    assert isinstance(first, ast.Function)
+    assert isinstance(second, ast.Function)
     assert (first.name, second.name, len(second.body)) == ("f", "main", 2)
 
 

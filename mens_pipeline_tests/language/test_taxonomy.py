@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
-from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, histogram
-from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language import CONSTRUCTS, Mode, construct_of, difficulty, histogram
+from mens_pipeline.language.ast.declarations import Declaration
 from mens_pipeline.language.taxonomy import kind_of
+from mens_pipeline_tests.language.examples import parse
 
 _EXAMPLES = {
     "import": "import a",
@@ -42,18 +43,11 @@ _EXAMPLES = {
 }
 
 
-def _module(source: str, mode: Mode = Mode.SOURCE) -> Module:
-    module = analyze(source, mode).module
-
-    assert module is not None
-    return module
-
-
 @pytest.mark.seed_row(68)
 @pytest.mark.parametrize(("name", "source"), _EXAMPLES.items(), ids=_EXAMPLES)
 def test_every_construct_can_be_produced(name: str, source: str) -> None:
     """The denominator of coverage holds nothing that the parser cannot reach."""
-    (declaration,) = _module(source, Mode.UI).declarations
+    (declaration,) = parse(source, Mode.UI).declarations
 
     assert construct_of(declaration) is CONSTRUCTS[name]
     assert kind_of(declaration) == CONSTRUCTS[name].kind
@@ -72,11 +66,11 @@ def test_histogram_counts_declarations_by_name() -> None:
         "import a, b\nfn f() { }\nfn g() { }\n@test fn t() { }\n@forall fn u() { }\n@endpoint(kind: query) fn q() { }\n"
     )
 
-    assert histogram(_module(source)) == {"fn": 2, "import": 1, "other": 1, "test": 2}
+    assert histogram(parse(source)) == {"fn": 2, "import": 1, "other": 1, "test": 2}
 
 
 def test_difficulty_is_that_of_the_hardest_declaration() -> None:
     """1 to 10, 5 for a text without declarations."""
-    assert difficulty(_module("let x = 1\nworkflow W() { }")) == 7
-    assert difficulty(_module("")) == 5
+    assert difficulty(parse("let x = 1\nworkflow W() { }")) == 7
+    assert difficulty(parse("")) == 5
     assert all(1 <= construct.difficulty <= 10 for construct in CONSTRUCTS.values())

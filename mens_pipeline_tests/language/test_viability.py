@@ -13,8 +13,18 @@ import pytest
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
-from mens_pipeline.language.completion import _WORDS, _Growing, complete
-from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens
+from mens_pipeline.language.viability import (
+    _WORDS,
+    NEXT,
+    WORDS,
+    ProbeParser,
+    Token,
+    Viability,
+    ViableText,
+    _Growing,
+    complete,
+    has_tokens,
+)
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import (
     Case,
@@ -279,13 +289,13 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
 ) -> None:
     """Behind a blank nothing may stand there; that is found once, not for each of some hundred tokens."""
     parses: list[object] = []
-    begin = Probe.__init__
+    begin = ProbeParser.__init__
 
-    def counted(self: Probe, tokens: list[Token], mode: Mode) -> None:
+    def count(self: ProbeParser, tokens: list[Token], mode: Mode) -> None:
         parses.append(self)
         begin(self, tokens, mode)
 
-    monkeypatch.setattr(Probe, "__init__", counted)
+    monkeypatch.setattr(ProbeParser, "__init__", count)
 
     assert complete(text, is_strict=True) is not None
     assert len(parses) < 150
@@ -293,6 +303,7 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
 
 def test_a_deep_text_is_completed() -> None:
     """Deeper than the recursion limit of Python is at first; a model may write nothing but parentheses."""
+    assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
     assert complete("let a = " + "(" * 900, max_length=10) is None
     assert complete("let a = " + "(" * 90) == " q " + " ) " * 90
 
@@ -335,11 +346,6 @@ def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
 
     assert rest is not None
     assert (analyze(text + rest).ok, analyze(text + rest).warnings) == (True, ())
-
-
-def test_deep_texts_are_looked_at_as_well() -> None:
-    """Deeper than the recursion limit of Python is at first."""
-    assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
 
 
 def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.delivery.merge_source import refuse_misfit
+from mens_pipeline.delivery.merge import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import completion_fits, evaluated_model

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.gguf_file import write_gguf
+from mens_pipeline.delivery.gguf import write_gguf
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models import base_wheels
 from mens_pipeline.models.base import FileTokenizer, digest_of_folder

@@ -11,7 +11,7 @@ from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.card import CardScore, DataSource, Form, Standing, base_name, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.test_manifest import RESULT
 
@@ -33,7 +33,7 @@ _STANDING = Standing(
 def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """A run on a base of a few bytes."""
     folder = tmp_path_factory.mktemp("card")
-    return prepared(write_folder(folder / "base"), folder)
+    return prepare_fast(write_folder(folder / "base"), folder)
 
 
 def _manifest(run: PreparedRun, base: dict[str, Any] | None = None, **result: Any) -> TrainingManifest:

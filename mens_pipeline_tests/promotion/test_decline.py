@@ -11,8 +11,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS as EVAL_RESULTS
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, EvalResults
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import digest_of_folder
@@ -56,7 +56,6 @@ class _Line:
             demands=Demands(_CI, is_benchmark_asked=False),
             launch=_complete,
             log_line=self.lines.append,
-            work="test",
             now=NOW,
         )
         return run, evaluation
@@ -71,16 +70,15 @@ class _Line:
         return promote(gate, run, self.store, _PRESENT, now=NOW + self.num_days * _DAY).champion.key
 
 
-def _complete(prepared: PreparedGeneration) -> int:
-    path = prepared.job.adapter_path
+def _complete(job: GenerationJob) -> int:
+    path = job.first.adapter_path
     num_good = int((path / WEIGHTS).read_text()) if path is not None else 0
-    write_jsonl(
-        prepared.job.run_dir / COMPLETIONS,
-        [
+    for name, asked in job.generations.items():
+        completions = [
             Completion(task=r.task, sample=0, text=GOOD if place < num_good else BROKEN, num_tokens=7, stopped=True)
-            for place, r in enumerate(prepared.job.requests)
-        ],
-    )
+            for place, r in enumerate(asked.requests)
+        ]
+        write_jsonl(job.completions(name), completions)
     return 0
 
 

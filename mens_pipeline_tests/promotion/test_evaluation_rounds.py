@@ -10,8 +10,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import digest_of_folder
@@ -37,15 +37,16 @@ class _Models:
         self.num_good = num_good
         self.asked: list[tuple[str, int]] = []
 
-    def __call__(self, prepared: PreparedGeneration) -> int:
-        requests = prepared.job.requests
-        self.asked.append((prepared.model, len(requests)))
-        write_jsonl(prepared.job.run_dir / COMPLETIONS, [self._reply(prepared, request.task) for request in requests])
+    def __call__(self, job: GenerationJob) -> int:
+        model = "base" if job.first.adapter_path is None else "adapter"
+        for name, asked in job.generations.items():
+            self.asked.append((model, len(asked.requests)))
+            write_jsonl(job.completions(name), [self._reply(model, request.task) for request in asked.requests])
         return 0
 
-    def _reply(self, prepared: PreparedGeneration, name: str) -> Completion:
+    def _reply(self, model: str, name: str) -> Completion:
         file, place = divmod(int(name.rpartition("/")[2]), 100)
-        is_good = prepared.model == "adapter" and place < self.num_good + (file % 3 > 0)
+        is_good = model == "adapter" and place < self.num_good + (file % 3 > 0)
         return Completion(task=name, sample=0, text=GOOD if is_good else BROKEN, num_tokens=7, stopped=True)
 
 
@@ -73,7 +74,6 @@ def _evaluated(folder: Path, store: ArtifactStore, models: _Models, log_line: Ca
         demands=_DEMANDS,
         launch=models,
         log_line=log_line,
-        work="test",
         now=NOW,
     )
     return EvalResults.model_validate_json((evaluation.path / RESULTS).read_text())

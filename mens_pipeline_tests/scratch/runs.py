@@ -20,7 +20,7 @@ FAST = {
 }
 
 
-def prepared(
+def prepare_fast(
     folder: Path,
     number: int = 16,
     choice: DeviceChoice = DeviceChoice.CPU,

@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
 from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch
 from mens_pipeline_tests.jobs.processes import run_signalled
-from mens_pipeline_tests.scratch.runs import prepared
+from mens_pipeline_tests.scratch.runs import prepare_fast
 
 pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("watched_closely")]
 
@@ -18,22 +18,22 @@ def _weights(run: PreparedScratch) -> bytes:
     return (run.job.run_dir / WEIGHTS).read_bytes()
 
 
-def _prepared(folder: Path, **fields: Any) -> PreparedScratch:
+def _prepare(folder: Path, **fields: Any) -> PreparedScratch:
     """Four epochs with dropout, which a resumed run must draw the same."""
-    return prepared(folder, num_train_epochs=4, **fields)
+    return prepare_fast(folder, num_train_epochs=4, **fields)
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The model of a run that nobody touched."""
-    run = _prepared(tmp_path_factory.mktemp("whole"))
+    run = _prepare(tmp_path_factory.mktemp("whole"))
     assert run_signalled(run) == ExitCode.DONE
     return _weights(run)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, uninterrupted: bytes) -> None:
     """SIGKILL in the middle of a step or a checkpoint: the same model, bit for bit."""
-    run = _prepared(tmp_path)
+    run = _prepare(tmp_path)
     assert run_signalled(run, signal_at=5) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
 
@@ -44,7 +44,7 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tmp_path: Path, uninter
     """SIGTERM: exit code 143, a whole checkpoint though none was due, which is a model; and then the same model."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    run = _prepared(tmp_path, save_steps=1000)
+    run = _prepare(tmp_path, save_steps=1000)
     assert run_signalled(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
     checkpoint = newest_checkpoint(run.job.run_dir)
     assert checkpoint is not None

@@ -10,12 +10,18 @@ import torch  # noqa: TID253 - these tests train
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, ExitCode
-from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig
-from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.run import (
+    WEIGHTS,
+    PreparedScratch,
+    finish_scratch,
+    format_card,
+    merge_scratch,
+    scratch_sources,
+)
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline_tests.scratch.runs import prepared
+from mens_pipeline_tests.scratch.runs import prepare_fast
 
 pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
 
@@ -34,7 +40,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lora_run(base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedScratch:
     """A run that lora_run it in four steps."""
-    run = prepared(tmp_path_factory.mktemp("lora_run"), base=base, lora_r=4)
+    run = prepare_fast(tmp_path_factory.mktemp("lora_run"), base=base, lora_r=4)
     _train(run)
     return run
 
@@ -96,7 +102,7 @@ def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
     assert manifest.num_parameters == SHAPES[ScratchConfig.SMALL].num_parameters
     assert result["num_trained"] == 4 * 4 * (128 + 384 + 128 + 128 + 128 + 512 + 512 + 128)
     assert manifest.recipe["lora_r"] == 4
-    assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in card_of(manifest)
+    assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in format_card(manifest)
 
 
 def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None:
@@ -110,7 +116,7 @@ def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None
 
 def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp_path: Path) -> None:
     """From its newest adapter, to the very same model."""
-    again = prepared(tmp_path, base=base, lora_r=4)
+    again = prepare_fast(tmp_path, base=base, lora_r=4)
     shutil.rmtree(again.job.run_dir)
     shutil.copytree(lora_run.job.run_dir, again.job.run_dir)
     for name in ("model", "adapter", f"{CHECKPOINTS}/checkpoint-3", f"{CHECKPOINTS}/checkpoint-4"):
@@ -124,13 +130,13 @@ def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp
 def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None:
     """Before anything is laid out."""
     with pytest.raises(RefusedError, match=r"not the shape of `default`\. Name the --config that it was trained with"):
-        prepared(tmp_path, base=base, config="default")
+        prepare_fast(tmp_path, base=base, config="default")
 
     assert not (tmp_path / "run").exists()
 
 
 def test_the_rank_decides_nothing_without_a_base(tmp_path: Path) -> None:
     """The same run, whatever rank is named."""
-    contracts = [prepared(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
+    contracts = [prepare_fast(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
 
     assert contracts[0] == contracts[1]

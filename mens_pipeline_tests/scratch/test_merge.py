@@ -10,8 +10,8 @@ import torch  # noqa: TID253 - weights are tensors
 
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE
-from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
 from mens_pipeline.scratch.recipe import Shape
+from mens_pipeline.scratch.run import merge_scratch, scratch_sources
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
 
@@ -30,7 +30,6 @@ def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
 
 
 def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
-    """A run with checkpoints, and a final model with the weights of a seed."""
     for step in steps:
         checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
         (checkpoint / "optimizer.pt").write_bytes(b"moments")

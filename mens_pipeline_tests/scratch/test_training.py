@@ -14,10 +14,10 @@ from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.scratch.data import JsonlDataLoader, plan_order
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
-from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, finish_scratch, format_card
 from mens_pipeline.scratch.tokenizer import decode
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.scratch.runs import prepared
+from mens_pipeline_tests.scratch.runs import prepare_fast
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -35,24 +35,23 @@ def _train(run: PreparedScratch) -> dict[str, Any]:
 
 
 def _trainer(run: PreparedScratch) -> Any:
-    """A trainer just before its first step."""
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.scratch import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     loader = JsonlDataLoader(run.job.train_path)
     log = TelemetryLog(run.job.run_dir / TELEMETRY)
     order = plan_order(loader, run.job.recipe.plan())
     steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
-    return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
+    return module._trainer(run.job, loader, order, RunMonitor(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
 
 
 @pytest.mark.slow
 @pytest.mark.seed_row(24)
 def test_the_loss_falls(tmp_path: Path) -> None:
     """From that of a guess among 133 ids to less than half of it, in forty steps."""
-    run = prepared(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
+    run = prepare_fast(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
     _train(run)
     losses = [step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)]
 
@@ -66,7 +65,7 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
     """Sixteen rows, a hundred epochs: a request is answered in the form that was taught, and the turn ends."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    run = prepared(tmp_path, num_train_epochs=100, per_device_train_batch_size=16, save_steps=1000)
+    run = prepare_fast(tmp_path, num_train_epochs=100, per_device_train_batch_size=16, save_steps=1000)
     _train(run)
     model = AutoModelForCausalLM.from_pretrained(run.job.run_dir / "model")
     tokenizer = AutoTokenizer.from_pretrained(run.job.run_dir / "model")
@@ -85,7 +84,7 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
 
 def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
     """A line for each step; tokens without padding; rows of other files measure; the manifest says what it is."""
-    run = prepared(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
+    run = prepare_fast(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
     result = _train(run)
     events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
     manifest = finish_scratch(run, "0123abcd", 0)
@@ -106,13 +105,13 @@ def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
     assert manifest.model_sha256 == result["model_sha256"]
     assert set(document["libraries"]) == {"torch", "transformers", "accelerate"}
     assert json.loads((run.job.run_dir / "training_manifest.json").read_text()) == document
-    assert card == card_of(manifest)
+    assert card == format_card(manifest)
     assert "| shape | small, 892,928 parameters, VoxTokenizer with 133 ids |" in card
 
 
 def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
     """The same contract, the same bytes; another seed, others."""
-    runs = [prepared(tmp_path / str(number), max_steps=3, seed=seed) for number, seed in enumerate((1, 1, 2))]
+    runs = [prepare_fast(tmp_path / str(number), max_steps=3, seed=seed) for number, seed in enumerate((1, 1, 2))]
     for run in runs:
         _train(run)
     first, again, other = ((run.job.run_dir / WEIGHTS).read_bytes() for run in runs)
@@ -125,8 +124,8 @@ def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
 def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four rows at once, and four times one row of other lengths: the same step, where nothing is left to chance."""
     monkeypatch.setitem(SHAPES, ScratchConfig.SMALL, Shape(2, 2, 32, 32, 0.0))
-    at_once = prepared(tmp_path / "at_once", 4)
-    one_by_one = prepared(tmp_path / "one", 4, per_device_train_batch_size=1, gradient_accumulation_steps=4)
+    at_once = prepare_fast(tmp_path / "at_once", 4)
+    one_by_one = prepare_fast(tmp_path / "one", 4, per_device_train_batch_size=1, gradient_accumulation_steps=4)
     results = [_train(run) for run in (at_once, one_by_one)]
     (left,), (right,) = (list(steps_of(run.job.run_dir / TELEMETRY)) for run in (at_once, one_by_one))
 
@@ -138,7 +137,7 @@ def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: py
 
 def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
     """With next to no time there are two steps, the second with a rate that comes down to 0, and still a model."""
-    run = prepared(tmp_path, max_minutes=1e-6, num_train_epochs=5)
+    run = prepare_fast(tmp_path, max_minutes=1e-6, num_train_epochs=5)
     result = _train(run)
 
     assert result["num_steps"] == 2
@@ -149,7 +148,7 @@ def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) -> None:
     """Zero, not a number, infinite: before the step that would spoil the model."""
-    trainer = _trainer(prepared(tmp_path))
+    trainer = _trainer(prepare_fast(tmp_path))
     for parameter in trainer.model.parameters():
         parameter.grad = torch.full_like(parameter, value)
 
@@ -159,7 +158,7 @@ def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) 
 
 def test_gradients_are_clipped_to_the_norm(tmp_path: Path) -> None:
     """Before the clip they are longer, after it as long as the recipe allows."""
-    trainer = _trainer(prepared(tmp_path, max_grad_norm=0.01))
+    trainer = _trainer(prepare_fast(tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, next(iter(trainer.get_train_dataloader()))).backward()
     before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - what is tested
@@ -171,23 +170,23 @@ def test_gradients_are_clipped_to_the_norm(tmp_path: Path) -> None:
 
 def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     """Other numbers in the same folder are refused before anything is loaded; the same ones are the same run."""
-    run = prepared(tmp_path)
+    run = prepare_fast(tmp_path)
 
-    assert prepared(tmp_path).job.contract_digest == run.job.contract_digest
-    assert prepared(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
+    assert prepare_fast(tmp_path).job.contract_digest == run.job.contract_digest
+    assert prepare_fast(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
     with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
-        prepared(tmp_path, seed=7)
+        prepare_fast(tmp_path, seed=7)
 
 
 def test_a_set_without_a_row_that_fits_is_refused(tmp_path: Path) -> None:
     """With the reasons that took them."""
     with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
-        prepared(tmp_path, max_length=16)
+        prepare_fast(tmp_path, max_length=16)
 
 
 def test_a_checkpoint_is_a_model(tmp_path: Path) -> None:
     """Whole, with configuration and tokenizer."""
-    run = prepared(tmp_path, max_steps=2)
+    run = prepare_fast(tmp_path, max_steps=2)
     _train(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
 

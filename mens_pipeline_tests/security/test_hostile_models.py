@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.merge_source import refuse_misfit
+from mens_pipeline.delivery.merge import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device
@@ -23,7 +23,7 @@ from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.evaluation.runs import trained
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
 _PICKLES = ("pytorch_model.bin", "adapter_model.bin", "training_args.bin", "optimizer.pt", "tokenizer.pkl", "vocab.pkl")
@@ -83,7 +83,7 @@ def test_training_runs_nothing_of_the_folder_of_a_base(tiny_base: Path, tmp_path
     for name in ("modeling.py", "tokenization.py", "setup.py", "sitecustomize.py"):
         (base / name).write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'mark')!r}).touch()\n")
     (base / "chat_template.jinja").write_text(_LOOP)
-    run = prepared(base, tmp_path, max_steps=1)
+    run = prepare_fast(base, tmp_path, max_steps=1)
     _train(run)
     adapter = run.job.run_dir / ADAPTER
 
@@ -115,7 +115,7 @@ def test_a_tokenizer_with_code_of_its_own_runs_none(tiny_base: Path, tmp_path: P
 @pytest.fixture
 def checkpoint(tiny_base: Path, tmp_path: Path) -> PreparedRun:
     """A run that is to go on from a checkpoint."""
-    run = prepared(tiny_base, tmp_path, max_steps=2)
+    run = prepare_fast(tiny_base, tmp_path, max_steps=2)
     _train(run)
     newest = newest_checkpoint(run.job.run_dir)
     assert newest is not None

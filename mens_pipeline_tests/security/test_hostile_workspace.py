@@ -14,7 +14,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.metadata import training_prompt
 from mens_pipeline.corpus.extract.page import Allowance, IncludeError, resolve_includes
-from mens_pipeline.corpus.extract.sources import ROOTS_FILE, commit_of, files_below, head_commit, vox_files
+from mens_pipeline.corpus.extract.sources import ROOTS_FILE, files_below, find_newest_commit, head_commit, vox_files
 from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
 from mens_pipeline.corpus.schema.account import Drop
 from mens_pipeline.corpus.schema.reasons import DropReason
@@ -93,8 +93,8 @@ def test_no_header_ends_the_extraction_or_makes_an_object(
         ("a: 1\n" * 300_000, "larger than"),
         ('a: !!python/object/apply:os.system ["touch PWNED"]\n', "not YAML"),
         ("a: !!bool maybe\n", "not YAML"),
-        ('negative_roots: ["a\\0b"]\n', "is no path"),
-        ("negative_roots: [loop]\n", "is no path"),
+        ('negative_roots: ["a\\0b"]\n', "is not a path"),
+        ("negative_roots: [loop]\n", "is not a path"),
         ("negative_roots: 0x" + "f" * 9000, "valid tuple"),
     ],
     ids=["laughs", "ring", "deep", "long", "large", "object", "bool", "nul", "loop", "huge"],
@@ -328,7 +328,7 @@ def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> 
     with (workspace / ".git" / "config").open("a") as config:
         config.write(f"{hostile}[log]\n\tshowSignature = true\n")
 
-    assert commit_of(workspace) == head_commit(workspace) == commit
+    assert find_newest_commit(workspace) == head_commit(workspace) == commit
     assert not (workspace / "PWNED").exists()
     subprocess.run([*git, "log", "-1"], check=True, capture_output=True)
     assert (workspace / "PWNED").exists(), "what is asked without care does run it"

@@ -13,7 +13,8 @@ import pytest
 
 import mens_pipeline
 from mens_pipeline.corpus.telemetry.redaction import redact
-from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
+from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
+from mens_pipeline.inference.generation import program_in
 from mens_pipeline_tests.every import every
 
 _ROOT = Path(mens_pipeline.__file__).parent

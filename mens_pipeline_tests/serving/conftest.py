@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.inference.generation import Syntax
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import CLIENTS, TOKEN, Running, running
 from mens_pipeline_tests.serving.talkative import write_endless, write_talkative, write_taught_run
 
@@ -33,20 +33,25 @@ def endless_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(merged: Path) -> Iterator[Running]:
     """A server of the tiny model that wants a token."""
-    with running(merged, Limits(4, 20_000, 60.0, 400), TOKEN) as server:
+    with running(merged, ServerLimits(4, 20_000, 60.0, 400), TOKEN) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def busy(endless_model: Path) -> Iterator[Running]:
     """A server without a token, of answers that only time ends; it writes one at once, and lets four wait."""
-    with running(endless_model, Limits(1, 20_000, 2.0, 900_000)) as server:
+    with running(endless_model, ServerLimits(1, 20_000, 2.0, 900_000)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def taught(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a run that was shown holes in programs; its weights know nothing of Vox."""
-    run = write_taught_run(tmp_path_factory.mktemp("taught"), merged)
-    with running(run, Limits(2, 20_000, 60.0, 400), syntax=Syntax.FALLBACK) as server:
+def taught_run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was shown holes in programs, and never evaluated; its weights know nothing of Vox."""
+    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
+
+
+@pytest.fixture(scope="session")
+def taught(taught_run: Path) -> Iterator[Running]:
+    """A server of that run."""
+    with running(taught_run, ServerLimits(2, 20_000, 60.0, 400), syntax=Syntax.FALLBACK) as server:
         yield server

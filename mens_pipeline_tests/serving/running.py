@@ -1,5 +1,6 @@
 """A real server on a free port, in a thread of the tests."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,17 +11,18 @@ from typing import Any, Final
 
 import httpx2
 from openai import OpenAI
+from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.serving.access import LOCAL_NAMES, Access
 from mens_pipeline.serving.completions import Defaults
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model, merged_model
-from mens_pipeline.serving.server import ModelServer, address_of
+from mens_pipeline.serving.server import ModelServer, resolve_address
 
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
@@ -58,11 +60,28 @@ class Running:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx2.Client(**{"base_url": self.url, "headers": headers, "timeout": 60, **options})
 
+    def post(self, path: str, **fields: Any) -> httpx2.Response:
+        """Send a JSON object."""
+        with self.http() as client:
+            return client.post(path, json=fields)
+
+    def connect(self) -> socket.socket:
+        """A connection that has sent nothing."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=10)
+
+    def figures(self) -> dict[str, float]:
+        """Metrics by name and values of labels: `mens_tokens_total prompt`."""
+        with self.http() as client:
+            families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = (sample for family in families for sample in family.samples)
+        return {" ".join((sample.name, *sample.labels.values())): sample.value for sample in samples}
+
 
 @contextmanager
 def running(  # noqa: PLR0913 - what a server is told
     folder: Path | ServedModel,
-    limits: Limits,
+    limits: ServerLimits,
     token: str | None = None,
     syntax: Syntax = Syntax.FREE,
     best_of: int = 1,
@@ -92,7 +111,7 @@ def running(  # noqa: PLR0913 - what a server is told
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
     defaults = Defaults(syntax, best_of, names, show_all)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
+    server = ModelServer(served, resolve_address("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

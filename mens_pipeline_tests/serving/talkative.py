@@ -1,16 +1,22 @@
 """Tiny models that do not end by themselves too soon: one says something else each time, one the same for ever."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mens_pipeline.models.adapter import ADAPTER, MANIFEST
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, adapter_digest
 from mens_pipeline.models.base import describe_base
+from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from mens_pipeline.storage.signing import Signing
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _SPREAD = 0.4
 """Of its weights; with as much of it attention decides what comes next."""
@@ -66,3 +72,22 @@ def write_taught_run(folder: Path, base: Path) -> Path:
     manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}
     (run / MANIFEST).write_text(json.dumps(manifest))
     return run
+
+
+def make_champion(store: "ArtifactStore", run: Path, signing: "Signing | None" = None) -> "Artifact":
+    """Put a run into a store as its champion, without a gate."""
+    digest = adapter_digest(run)
+
+    def write(folder: Path) -> dict[str, Any]:
+        shutil.copytree(run, folder, dirs_exist_ok=True)
+        if signing is not None:
+            signing.sign(folder, Kind.PROMOTED_ADAPTER)
+        return {}
+
+    champion, _ = store.build(Kind.PROMOTED_ADAPTER, {"adapter_sha256": digest}, write)
+    event = HistoryEvent(
+        timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
+    )
+    with lock_champion(store) as seen:
+        record(store, event, champion, seen)
+    return champion

@@ -12,27 +12,20 @@ from mens_pipeline.evaluation.results import RESULTS, Abstention, InfillResults
 from mens_pipeline.evaluation.statistics import rate_of
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.adapter import Adapter, adapter_digest
-from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model, champion_model
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.promotion.verdicts import RESULTS as DOCUMENT
 from mens_pipeline_tests.serving.running import CPU, Running, running
-from mens_pipeline_tests.serving.talkative import write_taught_run
+from mens_pipeline_tests.serving.talkative import make_champion
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-_LIMITS = Limits(2, 20_000, 60.0, 400)
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _CURSOR = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 8, "temperature": 1.2}
 _SURE = 0.0
 """Above every mean log-probability."""
 _NEVER = -1e9
-
-
-@pytest.fixture(scope="module")
-def run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never evaluated."""
-    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
 
 
 def _evaluate(run: Path, folder: Path, threshold: float | None, adapter_sha256: str | None = None) -> Path:
@@ -52,33 +45,32 @@ def _evaluate(run: Path, folder: Path, threshold: float | None, adapter_sha256: 
 
 
 def _ask(server: Running, **fields: Any) -> Any:
-    with server.http() as client:
-        return client.post("/infill", json=_CURSOR | fields)
+    return server.post("/infill", **(_CURSOR | fields))
 
 
 def _pieces(server: Running) -> list[str]:
     return [_ask(server, seed=seed).json()["content"] for seed in range(8)]
 
 
-def _log_of(server: Running) -> list[str]:
+def _read_log(server: Running) -> list[str]:
     return [line for line in server.lines if line.startswith("at a cursor: ")]
 
 
 @pytest.mark.slow
-def test_a_threshold_above_all_withholds_all(run: Path, tmp_path: Path) -> None:
+def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -> None:
     """Whole or streamed, each answer says why it is empty; `--show-all` sends what an adapter without one sends."""
-    evaluated = _evaluate(run, tmp_path / "run", _SURE)
-    with running(run, _LIMITS, syntax=Syntax.FALLBACK) as server:
-        shown, said = _pieces(server), _log_of(server)
+    evaluated = _evaluate(taught_run, tmp_path / "run", _SURE)
+    with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK) as server:
+        shown, said = _pieces(server), _read_log(server)
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
         assert _pieces(server) == shown
-        (line,) = _log_of(server)
+        (line,) = _read_log(server)
         assert line.startswith("at a cursor: ")
         assert line.endswith("(--show-all)")
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK) as server:
         whole = [_ask(server, seed=seed) for seed in range(8)]
         streams = [_ask(server, seed=seed, stream=True).text for seed in range(8)]
-        (line,) = _log_of(server)
+        (line,) = _read_log(server)
 
     assert any(shown)
     assert len(said) == 1
@@ -96,32 +88,21 @@ def test_a_threshold_above_all_withholds_all(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("syntax", [Syntax.FREE, Syntax.CONSTRAINED])
-def test_the_threshold_holds_for_every_decoding(run: Path, tmp_path: Path, syntax: Syntax) -> None:
+def test_the_threshold_holds_for_every_decoding(taught_run: Path, tmp_path: Path, syntax: Syntax) -> None:
     """A stream sends no text before the decision; a threshold below every piece withholds none as unsure."""
-    with running(_evaluate(run, tmp_path / "run", _SURE), _LIMITS, syntax=syntax) as server:
+    with running(_evaluate(taught_run, tmp_path / "run", _SURE), _LIMITS, syntax=syntax) as server:
         assert not any(_pieces(server))
         assert '"content": "", "stop": false' in _ask(server, seed=0, stream=True).text
-    with running(_evaluate(run, tmp_path / "low", _NEVER), _LIMITS, syntax=syntax) as server:
+    with running(_evaluate(taught_run, tmp_path / "low", _NEVER), _LIMITS, syntax=syntax) as server:
         replies = [_ask(server, seed=seed).json() for seed in range(8)]
         assert any(reply["content"] for reply in replies)
         assert "unsure" not in {reply.get("withheld") for reply in replies}
 
 
-def test_the_threshold_comes_with_the_champion(run: Path, tmp_path: Path) -> None:
+def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path) -> None:
     """From the results that were promoted with it; they are not changed later."""
-    evaluated, store = _evaluate(run, tmp_path / "run", -0.75), ArtifactStore(tmp_path / "store")
-    digest = adapter_digest(run)
-
-    def write(folder: Path) -> dict[str, Any]:
-        shutil.copytree(evaluated, folder, dirs_exist_ok=True)
-        return {}
-
-    champion, _ = store.build("promoted_adapter", {"adapter_sha256": digest}, write)
-    event = HistoryEvent(
-        timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
-    )
-    with lock_champion(store) as seen:
-        record(store, event, champion, seen)
+    evaluated, store = _evaluate(taught_run, tmp_path / "run", -0.75), ArtifactStore(tmp_path / "store")
+    champion = make_champion(store, evaluated)
     assert champion_model(store, CPU).infill_threshold == -0.75
 
     (champion.path / RESULTS).write_text((evaluated / RESULTS).read_text().replace("-0.75", "-9.75"))
@@ -129,13 +110,13 @@ def test_the_threshold_comes_with_the_champion(run: Path, tmp_path: Path) -> Non
         champion_model(store, CPU)
 
 
-def test_an_evaluation_of_another_adapter_says_nothing(run: Path, tmp_path: Path) -> None:
+def test_an_evaluation_of_another_adapter_says_nothing(taught_run: Path, tmp_path: Path) -> None:
     """Nor one of too few holes."""
 
     def load_served(folder: Path) -> ServedModel:
         return adapter_model(Adapter.open(folder), CPU)
 
-    assert load_served(_evaluate(run, tmp_path / "this", -0.75)).infill_threshold == -0.75
-    assert load_served(_evaluate(run, tmp_path / "other", -0.75, "ab" * 32)).infill_threshold is None
-    assert load_served(_evaluate(run, tmp_path / "few", None)).infill_threshold is None
-    assert load_served(run).infill_threshold is None
+    assert load_served(_evaluate(taught_run, tmp_path / "this", -0.75)).infill_threshold == -0.75
+    assert load_served(_evaluate(taught_run, tmp_path / "other", -0.75, "ab" * 32)).infill_threshold is None
+    assert load_served(_evaluate(taught_run, tmp_path / "few", None)).infill_threshold is None
+    assert load_served(taught_run).infill_threshold is None

@@ -9,13 +9,13 @@ from openai.types.chat.chat_completion import ChatCompletion
 
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-_LIMITS = Limits(3, 20_000, 300.0, 400)
+_LIMITS = ServerLimits(3, 20_000, 300.0, 400)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def choosing(merged: Path) -> Iterator[Running]:
         yield server
 
 
-def _asked(server: Running, **options: Any) -> ChatCompletion:
+def _ask(server: Running, **options: Any) -> ChatCompletion:
     ours = {name: options.pop(name) for name in ("best_of", "decoding") if name in options}
     completion: ChatCompletion = server.openai().chat.completions.create(
         model="mens",
@@ -38,7 +38,7 @@ def _asked(server: Running, **options: Any) -> ChatCompletion:
 
 def test_one_of_three_answers_is_given(choosing: Running) -> None:
     """It says of how many; the usage counts what was computed for all of them apart from what is sent."""
-    completion = _asked(choosing)
+    completion = _ask(choosing)
     (choice,) = completion.choices
     usage = completion.usage
 
@@ -50,8 +50,8 @@ def test_one_of_three_answers_is_given(choosing: Running) -> None:
 
 def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
     """The same draws: those of the seed, at the temperature and share that candidates usually have."""
-    (chosen,) = _asked(choosing).choices
-    drawn = _asked(choosing, n=3, temperature=0.8, top_p=0.95).choices
+    (chosen,) = _ask(choosing).choices
+    drawn = _ask(choosing, n=3, temperature=0.8, top_p=0.95).choices
 
     assert chosen.message.content in [choice.message.content for choice in drawn]
     assert len({choice.message.content for choice in drawn}) > 1
@@ -60,7 +60,7 @@ def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Runnin
 
 def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
     """Of answers that the parser steers."""
-    (choice,) = _asked(choosing, decoding="fallback", best_of=2).choices
+    (choice,) = _ask(choosing, decoding="fallback", best_of=2).choices
 
     assert is_program(choice.message.content or "", Mode.SOURCE)
     assert (choice.model_extra or {}) == {"decoding": "constrained", "best_of": 2}
@@ -68,7 +68,7 @@ def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
 
 def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
     """Behind the role; then its end."""
-    whole = _asked(choosing).choices[0].message.content
+    whole = _ask(choosing).choices[0].message.content
     chunks = list(
         choosing.openai().chat.completions.create(
             model="mens",
@@ -87,8 +87,7 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     """And none at a temperature of 0."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
     cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
-    with choosing.http() as client:
-        reply, greedy = (client.post("/api/generate", json=one).json() for one in (body, cold))
+    reply, greedy = (choosing.post("/api/generate", **one).json() for one in (body, cold))
 
     assert reply["best_of"] == 3
     assert reply["computed_count"] > 8
@@ -105,9 +104,8 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
 )
 def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, Any], found: str) -> None:
     """With what to do."""
-    with choosing.http() as client:
-        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], **options}
-        reply = client.post("/v1/chat/completions", json=body)
+    messages = [{"role": "user", "content": "x"}]
+    reply = choosing.post("/v1/chat/completions", model="mens", messages=messages, **options)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(found)
@@ -116,18 +114,18 @@ def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, An
 
 def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
     """One answer, the most likely one."""
-    (choice,) = _asked(choosing, best_of=1).choices
+    (choice,) = _ask(choosing, best_of=1).choices
 
     assert (choice.model_extra or {}) == {"decoding": "free"}
-    assert choice.message.content == _asked(choosing, temperature=0).choices[0].message.content
+    assert choice.message.content == _ask(choosing, temperature=0).choices[0].message.content
 
 
 def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
     """As any request that is out of time."""
-    with running(endless_model, Limits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
-        # So cold that what is drawn is what is most likely, of which there is no end.
+    with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server:
+        # So cold that the most likely token is drawn, which never ends the turn.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
-        reply = client.post("/v1/chat/completions", json=body)
+        reply = server.post("/v1/chat/completions", **body)
 
     assert reply.status_code == 504
 
@@ -173,8 +171,7 @@ def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
 )
 def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, Any], problem: str) -> None:
     """Status 400 with a reason where best_of has no candidates to choose among."""
-    with taught.http() as client:
-        reply = client.post("/v1/completions", json={"model": "mens", "prompt": _PREFIX, **options})
+    reply = taught.post("/v1/completions", model="mens", prompt=_PREFIX, **options)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(f"best_of: {problem}")
@@ -182,9 +179,8 @@ def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, An
 
 def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:
     """It goes on to the line end, without a choice."""
-    with server.http() as client:
-        body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
-        reply = client.post("/v1/completions", json=body)
+    body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
+    reply = server.post("/v1/completions", **body)
 
     assert reply.status_code == 200
     assert "was not trained for a suffix" in reply.headers["X-Mens-Warning"]

@@ -11,17 +11,10 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.serving.limits import BoundedConnection, limit_error_log, most_connections
+from mens_pipeline.serving.connections import BoundedConnection, limit_error_log, most_connections
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "
-
-
-def _connected(server: Running) -> socket.socket:
-    host, port = server.url.removeprefix("http://").split(":")
-    found = socket.create_connection((host, int(port)), timeout=10)
-    found.settimeout(10)
-    return found
 
 
 def _reply(connection: socket.socket, end: bytes) -> bytes:
@@ -55,7 +48,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sent", [b"", _HEAD], ids=["nothing", "half a header"])
 def test_headers_that_do_not_come_end_the_connection(server: Running, sent: bytes) -> None:
     """Also where a byte comes now and then."""
-    with _connected(server) as connection:
+    with server.connect() as connection:
         connection.sendall(sent)
         begun = time.monotonic()
         while not _is_closed(connection, 0.1):
@@ -70,7 +63,7 @@ def test_headers_that_do_not_come_end_the_connection(server: Running, sent: byte
 def test_a_connection_that_asks_goes_on(server: Running) -> None:
     """The deadline is that of headers: neither a slow body nor a pause between two requests ends it."""
     head = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
-    with _connected(server) as connection:
+    with server.connect() as connection:
         connection.sendall(f"POST /api/chat HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())
         time.sleep(1.5)
         connection.sendall(b"{}")
@@ -85,7 +78,7 @@ def test_silent_connections_make_room(server: Running, monkeypatch: pytest.Monke
     """A hundred that say nothing keep nobody out, and no more than a few are held."""
     monkeypatch.setattr(BoundedConnection, "most", 5)
     with ExitStack() as stack:
-        silent = [stack.enter_context(_connected(server)) for _ in range(100)]
+        silent = [stack.enter_context(server.connect()) for _ in range(100)]
         for connection in silent[-3:]:
             connection.sendall(_HEAD)
         with server.http() as client:
@@ -99,11 +92,11 @@ def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch
     """With a status that says to come back."""
     monkeypatch.setattr(BoundedConnection, "most", 2)
     post = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n"
-    with _connected(server) as first, _connected(server) as second:
+    with server.connect() as first, server.connect() as second:
         for connection in (first, second):
             connection.sendall(post.encode())
         time.sleep(0.5)
-        with _connected(server) as third:
+        with server.connect() as third:
             reply = third.recv(1_000)
 
     assert reply.startswith(b"HTTP/1.1 503 ")

@@ -12,14 +12,14 @@ from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.serving import slot
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 
 @pytest.fixture(scope="module")
 def steering(merged: Path) -> Iterator[Running]:
     """A server that constrains completions, by the name of what it did before."""
-    with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.FALLBACK) as server:
+    with running(merged, ServerLimits(4, 20_000, 300.0, 400), syntax=Syntax.FALLBACK) as server:
         yield server
 
 
@@ -32,7 +32,7 @@ def _choice(server: Running, request: str = "Write a function.", **options: Any)
     return choice
 
 
-def _said(choice: Choice) -> str:
+def _read_decoding(choice: Choice) -> str:
     return str((choice.model_extra or {})["decoding"])
 
 
@@ -41,15 +41,15 @@ def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
     """Of a model that knows nothing of Vox, some at a temperature, several at once."""
     options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
 
-    def asked(number: int) -> Choice:
+    def ask(number: int) -> Choice:
         return _choice(steering, f"Write program {number}.", **options[number])
 
     with ThreadPoolExecutor(4) as pool:
-        choices = list(pool.map(asked, range(50)))
+        choices = list(pool.map(ask, range(50)))
     texts = [choice.message.content or "" for choice in choices]
 
     assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []
-    assert {_said(choice) for choice in choices} == {"constrained"}
+    assert {_read_decoding(choice) for choice in choices} == {"constrained"}
     assert {choice.finish_reason for choice in choices} == {"stop"}
 
 
@@ -64,7 +64,7 @@ def test_names_are_steered_where_the_server_says_so(merged: Path, monkeypatch: p
 
     monkeypatch.setattr(slot, "Constraint", Noted)
     for names in (True, False):
-        with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
+        with running(merged, ServerLimits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
             assert is_program(_choice(server).message.content or "", Mode.SOURCE)
 
     assert made == [True, False]
@@ -75,7 +75,7 @@ def test_a_request_may_ask_for_another_way(steering: Running) -> None:
     free = _choice(steering, decoding="free")
     constrained = _choice(steering, decoding="constrained")
 
-    assert (_said(free), _said(constrained)) == ("free", "constrained")
+    assert (_read_decoding(free), _read_decoding(constrained)) == ("free", "constrained")
     assert not is_program(free.message.content or "", Mode.SOURCE)
     assert constrained.message.content == _choice(steering).message.content
 
@@ -83,17 +83,15 @@ def test_a_request_may_ask_for_another_way(steering: Running) -> None:
 def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
     """In the document of the whole answer."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 16}}
-    with steering.http() as client:
-        reply = client.post("/api/generate", json=body).json()
+    reply = steering.post("/api/generate", **body).json()
 
     assert (reply["response"], reply["decoding"]) == (_choice(steering).message.content, "constrained")
 
 
 def test_another_word_is_refused(steering: Running) -> None:
     """With the words that there are."""
-    with steering.http() as client:
-        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "decoding": "strict"}
-        reply = client.post("/v1/chat/completions", json=body)
+    messages = [{"role": "user", "content": "x"}]
+    reply = steering.post("/v1/chat/completions", model="mens", messages=messages, decoding="strict")
 
     assert reply.status_code == 400
     assert "'free', 'constrained' or 'fallback'" in reply.json()["error"]["message"]

@@ -17,12 +17,13 @@ from mens_pipeline.serving.generation import (
     GenerationResult,
     PendingCompletion,
     Piece,
+    PreparedRequest,
 )
 from mens_pipeline.serving.http import RequestRefusedError
-from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
+from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
-_LIMITS = Limits(2, 1_000, 60.0, 100)
+_LIMITS = ServerLimits(2, 1_000, 60.0, 100)
 
 
 class _Asked:
@@ -33,9 +34,13 @@ class _Asked:
     ) -> None:
         self.events: list[Event] = []
         self.is_over = threading.Event()
-        deadline = time.monotonic() + seconds
-        request = GenerationRequest(
-            "mens", prompt=tuple(prompt), max_tokens=num_tokens, deadline=deadline, syntax=syntax, seed=0
+        request = PreparedRequest(
+            asked=GenerationRequest("mens"),
+            prompt=tuple(prompt),
+            max_tokens=num_tokens,
+            deadline=time.monotonic() + seconds,
+            syntax=syntax,
+            seed=0,
         )
         self.completion = PendingCompletion(request, 0, self._listen)
 
@@ -65,7 +70,7 @@ def _load() -> Loaded:
 
 @contextmanager
 def _engine(
-    load: Callable[[], Loaded] = _load, limits: Limits = _LIMITS
+    load: Callable[[], Loaded] = _load, limits: ServerLimits = _LIMITS
 ) -> Iterator[tuple[GenerationQueue, list[State]]]:
     states: list[State] = []
     is_ready = threading.Event()
@@ -240,7 +245,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         loaded.model.forward = waiting
         return loaded
 
-    with _engine(slowly, Limits(1, 1_000, 1.0, 100)) as (engine, _):
+    with _engine(slowly, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
         first = _Asked(6)
         engine.submit([first.completion])
         assert isinstance(first.end(), GenerationResult)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from mens_pipeline.corpus.curate.heldout_split import STAGE as SPLIT
 from mens_pipeline.corpus.curate.heldout_split import SplitParams
@@ -22,20 +21,19 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, PRESETS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.serving.running import Running, running
-from mens_pipeline_tests.serving.talkative import write_taught_run
 from mens_pipeline_tests.training.runs import train_here
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
 _PREFIX = "fn one() to int {\n    // by ada@firm.de\n    return 1\n}\n\n// "
-_LIMITS = Limits(2, 20_000, 60.0, 400)
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,7 @@ class _Recording:
     table: Path
 
     def post(self, path: str, **fields: Any) -> Any:
-        with self.server.http() as client:
-            return client.post(path, json=fields)
+        return self.server.post(path, **fields)
 
     def piece(self, path: str = "/infill", **fields: Any) -> Any:
         """The first answer whose piece is text throughout."""
@@ -59,28 +56,12 @@ class _Recording:
                 return reply
         raise AssertionError("no piece")
 
-    def figures(self) -> dict[str, float]:
-        with self.server.http() as client:
-            families = text_string_to_metric_families(client.get("/metrics").text)
-        return {
-            " ".join((sample.name, *sample.labels.values())): sample.value
-            for family in families
-            for sample in family.samples
-            if sample.name.startswith(("mens_pieces", "mens_characters")) and not sample.name.endswith("created")
-        }
-
-
-@pytest.fixture(scope="module")
-def run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was shown holes; its weights know nothing of Vox."""
-    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
-
 
 @pytest.fixture
-def recording(run: Path, tmp_path: Path) -> Iterator[_Recording]:
+def recording(taught_run: Path, tmp_path: Path) -> Iterator[_Recording]:
     """A server that writes what was accepted."""
     table = tmp_path / "accepted.db"
-    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
+    with running(taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
         yield _Recording(server, table)
 
 
@@ -138,8 +119,7 @@ def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, 
 
 def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> None:
     """What is sent, what is withheld and why, what is accepted and how much of it; not what is no piece."""
-    before = recording.figures()
-    assert before["mens_pieces_shown_total"] == 0
+    assert recording.server.figures()["mens_pieces_shown_total"] == 0
     asked = [
         recording.post(
             "/infill", input_prefix="let x = ", input_suffix="\n", n_predict=8, temperature=1.2, seed=seed
@@ -152,18 +132,18 @@ def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> Non
     shown = sum(bool(reply["content"]) for reply in asked) + any(
         json.loads(event[6:])["content"] for event in stream.split("\n\n") if event
     )
-    after = recording.figures()
+    after = recording.server.figures()
 
     assert 0 < shown < 9
     assert after["mens_pieces_shown_total"] == shown
-    assert sum(value for name, value in after.items() if name.startswith("mens_pieces_withheld")) == 9 - shown
+    assert sum(value for name, value in after.items() if name.startswith("mens_pieces_withheld_total ")) == 9 - shown
     assert after["mens_pieces_withheld_total does_not_stand"] > 0
     assert after["mens_pieces_accepted_total"] == after["mens_characters_kept_total"] == 0
 
     taken = next(reply for reply in asked if reply["content"])
     report = recording.post("/v1/feedback", id=taken["id"], accepted=taken["content"] + " and more")
     assert report.json() == {"id": taken["id"], "characters_kept": len(taken["content"]), "recorded": False}
-    figures = recording.figures()
+    figures = recording.server.figures()
     assert figures["mens_pieces_accepted_total"] == 1
     assert figures["mens_characters_kept_total"] == len(taken["content"])
 
@@ -184,15 +164,15 @@ def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
     assert second.json()["error"]["message"] == unknown.json()["error"]["message"]
 
 
-def test_without_a_table_nothing_is_kept(run: Path, tmp_path: Path) -> None:
+def test_without_a_table_nothing_is_kept(taught_run: Path, tmp_path: Path) -> None:
     """It is counted alone; and a table that cannot be written any more is said in the log."""
-    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED) as server:
+    with running(taught_run, _LIMITS, syntax=Syntax.CONSTRAINED) as server:
         plain = _Recording(server, tmp_path)
         reply = plain.piece()
         assert plain.post("/v1/feedback", id=reply["id"], accepted=reply["content"]).json()["recorded"] is False
-        assert plain.figures()["mens_pieces_accepted_total"] == 1
+        assert server.figures()["mens_pieces_accepted_total"] == 1
     table = tmp_path / "broken.db"
-    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
+    with running(taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
         table.write_bytes(b"x" * 5_000)
         broken = _Recording(server, table)
         reply = broken.piece()

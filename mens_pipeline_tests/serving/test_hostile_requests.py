@@ -12,13 +12,11 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.serving.generation import PendingCompletion
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
-from mens_pipeline_tests.serving.talkative import write_taught_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -116,19 +114,16 @@ def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
 
 
 @pytest.fixture(scope="module")
-def taught(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def taught(taught_run: Path) -> Iterator[Running]:
     """A server that takes bodies of more than a megabyte."""
-    run = write_taught_run(tmp_path_factory.mktemp("taught"), merged)
-    with running(run, Limits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
+    with running(taught_run, ServerLimits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
         yield server
 
 
 def _num_open(server: Running) -> float:
     """Completions that wait or are written, as the server says."""
-    with server.http() as client:
-        families = text_string_to_metric_families(client.get("/metrics").text)
-    names = ("mens_completions_waiting", "mens_completions_written")
-    return sum(sample.value for family in families for sample in family.samples if sample.name in names)
+    figures = server.figures()
+    return figures["mens_completions_waiting"] + figures["mens_completions_written"]
 
 
 def _num_held() -> int:
@@ -219,6 +214,4 @@ def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
     assert sum(_statuses(taught, num_lines).values()) >= _NUM_STREAMS
     # Threads that check and encode are kept for the next request, and are no more than the web framework allows.
     assert threading.active_count() <= num_threads + 40
-    with taught.http() as client:
-        reply = client.post("/infill", json={"input_prefix": "// ", "input_suffix": "\n", "n_predict": 4})
-    assert reply.status_code == 200
+    assert taught.post("/infill", input_prefix="// ", input_suffix="\n", n_predict=4).status_code == 200

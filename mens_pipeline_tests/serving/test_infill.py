@@ -14,7 +14,7 @@ from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.infill import Order, encode_infill_prompt
 from mens_pipeline.serving.completions import Defaults, RequestPreparer
 from mens_pipeline.serving.generation import GenerationRequest
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running
 from mens_pipeline_tests.serving.talkative import write_taught_run
@@ -24,20 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:Futur
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 
 
-def _post(server: Running, path: str, **fields: Any) -> Any:
-    with server.http() as client:
-        return client.post(path, json=fields)
-
-
 def _pieces(server: Running) -> dict[str, str]:
     """What each format gives for the same cursor."""
     fields = {"prompt": _PREFIX, "suffix": _SUFFIX}
-    ollama = _post(server, "/api/generate", model="mens", **fields, stream=False, options={"num_predict": 12})
-    llama = _post(server, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, prompt="", n_predict=12)
+    ollama = server.post("/api/generate", model="mens", **fields, stream=False, options={"num_predict": 12})
+    llama = server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, prompt="", n_predict=12)
     openai = server.openai().completions.create(model="mens", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=12)
     return {
         "openai": openai.choices[0].text,
-        "mistral": _post(server, "/v1/fim/completions", **fields, max_tokens=12).json()["choices"][0]["message"][
+        "mistral": server.post("/v1/fim/completions", **fields, max_tokens=12).json()["choices"][0]["message"][
             "content"
         ],
         "ollama": ollama.json()["response"],
@@ -59,7 +54,7 @@ def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
     shown = 0
     for seed in range(12):
         body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2, "seed": seed}
-        piece = _post(taught, "/infill", **body).json()["content"]
+        piece = taught.post("/infill", **body).json()["content"]
         shown += bool(piece)
         assert not piece or analyze(f"let x = {piece}\n").ok
 
@@ -77,8 +72,8 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
             "temperature": 1.2,
             "seed": seed,
         }
-        choice = _post(taught, "/v1/completions", **body, logprobs=1).json()["choices"][0]
-        streamed = _post(taught, "/v1/fim/completions", **body, stream=True).text
+        choice = taught.post("/v1/completions", **body, logprobs=1).json()["choices"][0]
+        streamed = taught.post("/v1/fim/completions", **body, stream=True).text
         events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
         piece, described = choice["text"], (choice["logprobs"] or {"tokens": []})["tokens"]
         shown += bool(piece)
@@ -92,9 +87,9 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
 
 def test_a_stream_ends_with_its_figures(taught: Running) -> None:
     """As events of llama.cpp, and as chunks of Mistral's."""
-    whole = _post(taught, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()
-    llama = _post(taught, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8, stream=True)
-    mistral = _post(taught, "/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
+    whole = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()
+    llama = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8, stream=True)
+    mistral = taught.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
     events = [json.loads(line[6:]) for line in llama.text.splitlines() if line.startswith("data: ")]
     chunks = [line[6:] for line in mistral.text.splitlines() if line.startswith("data: ")]
 
@@ -109,7 +104,7 @@ def test_a_stream_ends_with_its_figures(taught: Running) -> None:
 
 def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) -> None:
     """And says so; clients can tell the two apart."""
-    reply = _post(server, "/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=20)
+    reply = server.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=20)
 
     assert reply.status_code == 200
     assert "was not trained for a suffix" in reply.headers["X-Mens-Warning"]
@@ -118,7 +113,7 @@ def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) ->
 
 def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> None:
     """Ollama's by the template and the capabilities."""
-    shown = [_post(each, "/api/show", model="mens").json() for each in (server, taught)]
+    shown = [each.post("/api/show", model="mens").json() for each in (server, taught)]
 
     assert [".Suffix" in each["template"] for each in shown] == [False, True]
     assert ["insert" in each["capabilities"] for each in shown] == [False, True]
@@ -140,7 +135,7 @@ def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> No
 )
 def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[str, Any], found: str) -> None:
     """That names the field."""
-    reply = _post(taught, path, **body)
+    reply = taught.post(path, **body)
 
     assert reply.status_code in {400, 404}
     assert reply.json()["error"]["message"].startswith(found)
@@ -163,7 +158,7 @@ def test_a_cursor_is_shown_in_the_order_of_the_training(merged: Path, tmp_path: 
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))
     served, tokenizer = adapter_model(Adapter.open(run), CPU), FileTokenizer(merged)
-    preparer = RequestPreparer(served, tokenizer, Limits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
+    preparer = RequestPreparer(served, tokenizer, ServerLimits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
     request = asyncio.run(preparer.prepare(GenerationRequest("", text=_PREFIX, suffix=_SUFFIX)))
 
     assert served.infill_window is not None

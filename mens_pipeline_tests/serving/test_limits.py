@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -25,13 +24,7 @@ _SHORT: dict[str, Any] = {**_ENDLESS, "max_tokens": 3}
 
 
 def _ask(server: Running, document: dict[str, Any]) -> httpx2.Response:
-    with server.http() as client:
-        return client.post("/v1/chat/completions", json=document)
-
-
-def _connected(server: Running) -> socket.socket:
-    host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)))
+    return server.post("/v1/chat/completions", **document)
 
 
 def _is_free(server: Running) -> None:
@@ -71,8 +64,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
 
 def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
     """The last line of a stream holds an error."""
-    with busy.http() as client:
-        lines = client.post("/api/generate", json={"model": "mens", "prompt": "Go on."}).text.splitlines()
+    lines = busy.post("/api/generate", model="mens", prompt="Go on.").text.splitlines()
 
     assert json.loads(lines[0])["done"] is False
     assert json.loads(lines[-1])["error"].startswith("No whole completion within 2 seconds")
@@ -124,7 +116,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
     before = len(busy.lines)
     body = json.dumps({**_ENDLESS, "stream": stream}).encode()
     begun = time.monotonic()
-    with _connected(busy) as client:
+    with busy.connect() as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
         if stream:
@@ -171,7 +163,7 @@ def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Run
 
 def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
     """What comes after the length is no part of the request."""
-    with _connected(server) as client:
+    with server.connect() as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode() + b"{}" + b" " * 50_000)
         reply = client.recv(4_096)
@@ -229,7 +221,7 @@ def test_ten_mistakes_are_named() -> None:
 def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Running) -> None:
     """And no traceback."""
     before = len(server.lines)
-    with _connected(server) as client:
+    with server.connect() as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         time.sleep(0.2)
@@ -241,12 +233,12 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "The body is no JSON: EOF while parsing"),
-        (b"{", "The body is no JSON: EOF while parsing"),
+        (b"", "The body is not JSON: EOF while parsing"),
+        (b"{", "The body is not JSON: EOF while parsing"),
         (b"[]", "Input should be"),
         (b"[" * 10_000, "recursion limit"),
-        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is no JSON: "),
-        (b"\xff", "The body is no JSON: "),
+        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is not JSON: "),
+        (b"\xff", "The body is not JSON: "),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:

@@ -19,8 +19,9 @@ from mens_pipeline.serving.generation import (
     GenerationResult,
     PendingCompletion,
     Piece,
+    PreparedRequest,
 )
-from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
+from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline.serving.slot import ServedSlot
 
 _ADD: Final = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
@@ -96,7 +97,7 @@ class _Loaded(Loaded):
         return self.model
 
 
-def _sent(
+def _generate(
     text: Any,
     prompt: str = "Write a function.",
     seconds: float = 60.0,
@@ -108,7 +109,7 @@ def _sent(
     typist = _Typist(text, **typed)
     queue = GenerationQueue(
         lambda: _Loaded(typist, frozenset({_END}), _Characters()),
-        Limits(1, 1_000, seconds, 900),
+        ServerLimits(1, 1_000, seconds, 900),
         lambda _state: ready.set(),
     )
     queue.start()
@@ -120,15 +121,13 @@ def _sent(
         if not isinstance(event, Piece):
             over.set()
 
-    request = GenerationRequest(
-        "mens",
-        (Turn("user", prompt),),
+    request = PreparedRequest(
+        asked=GenerationRequest("mens", (Turn("user", prompt),), num_likeliest=num_likeliest),
         max_tokens=900,
         deadline=_CLOCK.now + seconds,
         syntax=Syntax.CONSTRAINED,
         seed=0,
         prompt=(1,),
-        num_likeliest=num_likeliest,
     )
     queue.submit([PendingCompletion(request, 0, listen)])
     assert over.wait(60)
@@ -140,7 +139,7 @@ def _sent(
 
 
 def _result(*asked: Any, **options: Any) -> GenerationResult:
-    end, pieces = _sent(*asked, **options)
+    end, pieces = _generate(*asked, **options)
     assert isinstance(end, GenerationResult)
     assert "".join(piece.text for piece in pieces) == end.text
     return end
@@ -193,7 +192,7 @@ def test_at_the_timeout_what_stands_is_sent() -> None:
 
 def test_where_nothing_stands_the_timeout_is_an_error() -> None:
     """As it always was."""
-    end, pieces = _sent(cycle(" "), pause=0.002, seconds=0.2)
+    end, pieces = _generate(cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
     assert end.why.code == "timeout"
@@ -214,7 +213,7 @@ def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
 
     text = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))
     scores = torch.zeros(ord(_HALF_CHARACTER) + 1)
-    end, pieces = _sent(text, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
+    end, pieces = _generate(text, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
 
     assert isinstance(end, GenerationResult)
     assert end.details["cut"] == "timeout"

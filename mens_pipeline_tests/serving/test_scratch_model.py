@@ -9,10 +9,10 @@ from mens_pipeline.cli.serve import ServeOptions, _choose_model
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import analyze
-from mens_pipeline.scratch.merge import merge_scratch
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig
+from mens_pipeline.scratch.run import merge_scratch
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import merged_model
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.serving.running import CPU, running
@@ -38,7 +38,7 @@ def mean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_mean_answers(mean: Path) -> None:
     """Under its name, with the count of its own tokens; what the parser steers is a program."""
     steered = Syntax.CONSTRAINED
-    with running(mean, Limits(1, 20_000, 60.0, 60), syntax=steered) as server, server.http() as client:
+    with running(mean, ServerLimits(1, 20_000, 60.0, 60), syntax=steered) as server, server.http() as client:
         messages = [{"role": "user", "content": "Write a function `add`."}]
         answer = client.post("/v1/chat/completions", json={"model": "mean", "messages": messages}).json()
 

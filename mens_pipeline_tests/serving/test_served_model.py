@@ -9,14 +9,14 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
-from mens_pipeline.inference.prepare import evaluated_model
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.models.chat import CHATML, TEMPLATE
-from mens_pipeline.promotion.history import HistoryEvent, champion_key, lock_champion, record
+from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
 from mens_pipeline.storage.kinds import Kind
@@ -27,7 +27,7 @@ from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.evaluation.scored import SUBJECT
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 from mens_pipeline_tests.serving.running import CPU, running
-from mens_pipeline_tests.serving.talkative import write_run
+from mens_pipeline_tests.serving.talkative import make_champion, write_run
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -61,26 +61,22 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
     for model in ("adapter", "base"):
         folder = tmp_path / model
         folder.mkdir()
-        job = GenerationJob(
-            **evaluated_model("adapter" if model == "adapter" else "base", Adapter.open(run), CPU).model_dump(),
+        conditions = Conditions(decoding, CPU, folder / "lock")
+        requests = tuple(Request(task=text, prompt=text) for text in _REQUESTS)
+        asked = prepare_generation(
+            "adapter" if model == "adapter" else "base",
+            Adapter.open(run),
+            requests,
+            conditions,
             system_prompt="You write Vox, in a run.",
-            decoding=decoding,
-            requests=tuple(Request(task=text, prompt=text) for text in _REQUESTS),
-            run_dir=folder,
-            lock_path=folder / "lock",
         )
-        again = job.model_copy(update={"run_dir": tmp_path / f"{model}-again", "requests": job.requests[::-1]})
-        again.run_dir.mkdir()
-        path = again.run_dir / "job.json"
-        path.write_text(again.model_dump_json())
-        generate(job.model_copy(update={"then": (path,)}))
-        lines = [(job_folder / COMPLETIONS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
+        both = {"once": asked, "again": asked.model_copy(update={"requests": requests[::-1]})}
+        generate(job := GenerationJob(generations=both, run_dir=folder, lock_path=folder / "lock"))
+        lines = [job.completions(name).read_text().splitlines() for name in both]
         assert lines[0] == lines[1][::-1]
-        replies[model] = [
-            Completion.model_validate_json(line) for line in (folder / COMPLETIONS).read_text().splitlines()
-        ]
+        replies[model] = [Completion.model_validate_json(line) for line in lines[0]]
 
-    with running(run, Limits(16, 20_000, 60.0, 60)) as server:
+    with running(run, ServerLimits(16, 20_000, 60.0, 60)) as server:
         client = server.openai()
         served = [
             client.chat.completions.create(model=server.served.name, messages=[{"role": "user", "content": text}])
@@ -112,20 +108,7 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the one .* --candidate"
     ):
         champion_model(store, CPU)
-    digest = adapter_digest(run)
-    inputs = {"adapter_sha256": digest}
-
-    def with_signature(folder: Path) -> dict[str, Any]:
-        shutil.copytree(run, folder, dirs_exist_ok=True)
-        signing.sign(folder, "promoted_adapter")
-        return {}
-
-    champion, _ = store.build("promoted_adapter", inputs, with_signature)
-    event = HistoryEvent(
-        timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
-    )
-    with lock_champion(store) as seen:
-        record(store, event, champion, seen)
+    champion = make_champion(store, run, signing)
 
     for keys in (None, signing, Signing.of(None, signing.public_key)):
         known = ArtifactStore(tmp_path, signing=keys)
@@ -264,32 +247,32 @@ def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
         merged_model(copy, CPU)
 
 
-def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
+def _evaluate(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
     """A verdict on a copy of a run in a store, that failed."""
 
-    def copied(folder: Path) -> dict[str, Any]:
+    def copy_run(folder: Path) -> dict[str, Any]:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         return {}
 
-    adapter = store.build(Kind.QLORA_ADAPTER, {}, copied)[0]
+    adapter = store.build(Kind.QLORA_ADAPTER, {}, copy_run)[0]
     subject = SUBJECT.model_copy(update={"adapter_sha256": adapter_digest(run), **changes})
     verdict = receipt_of(said(GateName.COVERAGE, passed=False), subject=subject, policy="café")
 
-    def written(folder: Path) -> dict[str, Any]:
+    def write(folder: Path) -> dict[str, Any]:
         write_receipt(folder, verdict, None)
         return {}
 
-    return store.build(Kind.BENCHMARK_GATE, {}, written, [adapter])[0]
+    return store.build(Kind.BENCHMARK_GATE, {}, write, [adapter])[0]
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
     """Whole, streamed, of either shape, refused, and for those who look after it; on the page, in the console."""
     store = ArtifactStore(tmp_path)
-    _judged(store, run)
+    _evaluate(store, run)
     served = candidate_model(store, CPU)
     verdict = "refused by its gate, policy caf\\xe9"
     ask = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
-    with running(served, Limits(4, 20_000, 60.0, 8)) as server, server.http() as client:
+    with running(served, ServerLimits(4, 20_000, 60.0, 8)) as server, server.http() as client:
         replies = [
             client.get("/health"),
             client.get("/ready"),
@@ -318,7 +301,7 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
         candidate_model(store, CPU)
 
     store = ArtifactStore(tmp_path / "other")
-    _judged(store, run, adapter_sha256="0" * 64)
+    _evaluate(store, run, adapter_sha256="0" * 64)
     with pytest.raises(RefusedError, match=r"is not what was evaluated\. Run `mens run` again"):
         candidate_model(store, CPU)
     shutil.rmtree(store.root / Kind.QLORA_ADAPTER)
@@ -333,7 +316,7 @@ def test_an_empty_machine_serves_the_champion_of_a_bucket(trained: Path, tmp_pat
     shutil.rmtree(tmp_path / "first")
     store = ArtifactStore(tmp_path / "empty", Remote(store_url))
     served = champion_model(store, CPU)
-    with running(served, Limits(1, 20_000, 20.0, 64)) as server:
+    with running(served, ServerLimits(1, 20_000, 20.0, 64)) as server:
         answer = server.openai().chat.completions.create(
             model="mens", messages=[{"role": "user", "content": "Write a function."}], max_tokens=8
         )

@@ -10,9 +10,9 @@ import pytest
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
-from mens_pipeline.serving.generation import Token
+from mens_pipeline.serving.generation import ScoredToken
 from mens_pipeline.serving.openai import format_chat_tokens
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 _ASK: Any = [{"role": "user", "content": "Write a function."}]
@@ -21,7 +21,7 @@ _ASK: Any = [{"role": "user", "content": "Write a function."}]
 @pytest.fixture(scope="module")
 def roomy(merged: Path) -> Iterator[Running]:
     """A server that takes requests with a whole grammar in them."""
-    with running(merged, Limits(4, 100_000, 60.0, 400)) as server:
+    with running(merged, ServerLimits(4, 100_000, 60.0, 400)) as server:
         yield server
 
 
@@ -101,7 +101,7 @@ def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> Non
 
 def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
     """The logarithm of nothing; and half a character has no bytes of its own."""
-    (token,) = format_chat_tokens([Token("\ufffd", float("-inf"))])["content"]
+    (token,) = format_chat_tokens([ScoredToken("\ufffd", float("-inf"))])["content"]
 
     assert (token["logprob"], token["bytes"]) == (-9999.0, None)
 
@@ -130,8 +130,8 @@ def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[st
         ({"guided_grammar": 'root ::= "a"'}, "guided_grammar: not the grammar of Vox, and this server knows no other"),
         ({"grammar": grammar_text(GrammarFormat.LARK, is_ui=True)}, "grammar: not the grammar of Vox"),
         ({"guided_grammar": ["vox"]}, "guided_grammar: not the grammar of Vox"),
-        ({"structured_outputs": {"json": {}}}, 'structured_outputs: beside "grammar" there is nothing to choose'),
-        ({"response_format": {"type": "grammar"}}, 'response_format: beside "grammar" there is nothing to choose'),
+        ({"structured_outputs": {"json": {}}}, 'structured_outputs: besides "grammar" there is nothing to choose'),
+        ({"response_format": {"type": "grammar"}}, 'response_format: besides "grammar" there is nothing to choose'),
         ({"response_format": "grammar"}, "response_format: answers are Vox programs"),
         ({"guided_grammar": "vox", "decoding": "free"}, "decoding: free, and a grammar is asked for"),
         ({"guided_grammar": "vox", "decoding": "other"}, "decoding: "),

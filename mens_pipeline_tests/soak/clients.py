@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.serving.talkative import write_talkative
 from mens_pipeline_tests.soak.figures import Budget, Figure
@@ -31,7 +31,7 @@ def clients(budget: Budget, folder: Path) -> list[Figure]:
     """Ask a server of a tiny model."""
     counts: Counter[str] = Counter()
     wrong: dict[str, None] = {}
-    with running(write_talkative(folder / "model"), Limits(4, 20_000, 20.0, 64)) as server:
+    with running(write_talkative(folder / "model"), ServerLimits(4, 20_000, 20.0, 64)) as server:
         before = _memory()
         threads = [threading.Thread(target=_ask_on, args=(server, n, budget, counts, wrong)) for n in range(_CLIENTS)]
         for thread in threads:

@@ -18,7 +18,7 @@ from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuer
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
+from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, read_result
 from mens_pipeline.models.adapter import (
     CONFIGURATION,
     MANIFEST,
@@ -97,7 +97,7 @@ def _of_models(folder: Path) -> Readers:
         "configuration of a base": (base / "config.json", lambda path: configuration_of(path.parent)),
         "tokenizer": (base / "tokenizer.json", lambda path: read_tokenizer(path.parent)),
         "training manifest": (run / MANIFEST, TrainingManifest.read),
-        "result of a training": (run / RESULT, lambda path: result_of(path.parent)),
+        "result of a training": (run / RESULT, lambda path: read_result(path.parent)),
         "log of a training": (run / TELEMETRY, lambda path: (list(steps_of(path)), seconds_trained(path))),
         "mark of a checkpoint": (checkpoint / "complete", lambda _path: newest_checkpoint(run)),
         "configuration of an adapter": (adapter / CONFIGURATION, lambda path: read_adapter_config(path.parent)),

@@ -25,7 +25,10 @@ _STAGES: Final = {
     "generation": ("mens_pipeline.inference.generate",),
     "evaluation": ("mens_pipeline.evaluation.eval_results",),
     "gate": ("mens_pipeline.promotion.benchmark_gate",),
-    "merge": ("mens_pipeline.delivery.merged_model", "mens_pipeline.delivery.merge"),
+    "merge": (
+        *(f"mens_pipeline.delivery.merge:{name}" for name in ("prepare_merge", "write_merged_model")),
+        "mens_pipeline.delivery.merged_model",
+    ),
     "hand-off": ("mens_pipeline.delivery.serving_handoff",),
 }
 

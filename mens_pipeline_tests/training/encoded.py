@@ -8,9 +8,8 @@ import numpy as np
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.models.chat import Tokenizer
 from mens_pipeline.models.infill import choose_order
-from mens_pipeline.training.columns import Batches, columns_of
 from mens_pipeline.training.examples import Examples, make_examples
-from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, build_columns, plan_run
 from mens_pipeline.training.recipe import Continued, Recipe
 from mens_pipeline.training.train_rows import encode_pairs
 
@@ -25,13 +24,12 @@ class Row:
     kind: str = "vox_codegen"
 
     def __len__(self) -> int:
-        """Its length."""
         return self.length
 
 
-def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> Plan:
+def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
     """The order of a run."""
-    return plan_run(columns_of(rows), recipe, continues)
+    return plan_run(build_columns(rows), recipe, continues)
 
 
 def batches_of(*batches: tuple[int, ...]) -> Batches:

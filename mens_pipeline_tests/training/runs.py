@@ -5,7 +5,7 @@ from typing import Any
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.protocol import result_of
+from mens_pipeline.jobs.protocol import read_result
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
@@ -40,13 +40,13 @@ def pairs(number: int) -> list[TrainingPair]:
     ]
 
 
-def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
+def resolve_fast(base: Path, **fields: Any) -> ResolvedRecipe:
     """A fast recipe on a base."""
     flags = {**FAST, "model_name_or_path": str(base), **fields}
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
 
-def prepared(  # noqa: PLR0913 - what tests vary
+def prepare_fast(  # noqa: PLR0913 - what tests vary
     base: Path,
     folder: Path,
     number: int = 16,
@@ -59,7 +59,7 @@ def prepared(  # noqa: PLR0913 - what tests vary
     """A run on a base that may begin."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
-    recipe = resolved(base, **fields)
+    recipe = resolve_fast(base, **fields)
     device = resolve_device(choice)
     return prepare_run(
         recipe,
@@ -87,7 +87,7 @@ def train_here(run: PreparedRun) -> dict[str, Any]:
 
 def left_by(run: PreparedRun) -> dict[str, Any]:
     """What a run that is complete left."""
-    result = result_of(run.job.run_dir)
+    result = read_result(run.job.run_dir)
     assert result is not None
     return result
 

@@ -15,9 +15,9 @@ from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.step_plan import Decision, StepPlan
+from mens_pipeline.training.step_plan import StepDecision, StepPlan
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import left_by, prepared, weights_of
+from mens_pipeline_tests.training.runs import left_by, prepare_fast, weights_of
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -81,7 +81,7 @@ def _train(run: PreparedRun, machine: _Machine, at: int | None = None, do: Calla
         return train.train(run.job, machine)
 
 
-def _killed() -> None:
+def _kill() -> None:
     raise _KilledError
 
 
@@ -92,7 +92,7 @@ def _rates(run: PreparedRun) -> list[float]:
 @pytest.mark.slow
 def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     """Bit for bit."""
-    free, fast = (prepared(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))
+    free, fast = (prepare_fast(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))
     for run in (free, fast):
         assert _train(run, machine)
 
@@ -112,7 +112,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
 ) -> None:
     """As many steps as fit into 36 s, within the tolerance; every decision is told, and stands in the result."""
     machine.seconds_of = seconds_of
-    run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
     result, rates = left_by(run), _rates(run)
     lines = [json.loads(line) for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
@@ -145,19 +145,19 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
 ) -> None:
     """Before, between and after its decisions, and given these: the same adapter, bit for bit."""
     machine.seconds_of = lambda step: 1.5 if step <= 7 else 3.0 if step <= 13 else 1.2
-    run = prepared(tiny_base, tmp_path / "stopped", max_minutes=_MINUTES, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path / "stopped", max_minutes=_MINUTES, **_RECIPE)
     if end == "killed":
         with pytest.raises(_KilledError):
-            _train(run, machine, at, _killed)
+            _train(run, machine, at, _kill)
     else:
         assert not _train(run, machine, at - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert _train(run, machine)
-    decisions = {decision["step"]: Decision(**decision) for decision in left_by(run)["plan"]["decisions"]}
+    decisions = {decision["step"]: StepDecision(**decision) for decision in left_by(run)["plan"]["decisions"]}
     assert len(decisions) >= 2
 
     monkeypatch.setattr(StepPlan, "_is_measured", lambda _plan, _seconds: True)
-    monkeypatch.setattr(StepPlan, "_decision", lambda _plan, step, _seconds: decisions.get(step))
-    whole = prepared(tiny_base, tmp_path / "whole", max_minutes=_MINUTES, **_RECIPE)
+    monkeypatch.setattr(StepPlan, "_decide", lambda _plan, step, _seconds: decisions.get(step))
+    whole = prepare_fast(tiny_base, tmp_path / "whole", max_minutes=_MINUTES, **_RECIPE)
     assert _train(whole, machine)
     assert _rates(whole) == _rates(run)
     assert weights_of(whole) == weights_of(run)
@@ -168,7 +168,7 @@ def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
 ) -> None:
     """Its last checkpoint is at the step that was decided, before the target."""
     machine.seconds_of = lambda _step: 3.0
-    run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
     weights, result = weights_of(run), left_by(run)
     (run.job.run_dir / RESULT).unlink()
@@ -182,7 +182,7 @@ def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
 
 def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     """Two steps, however seldom lines of telemetry are written."""
-    run = prepared(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
+    run = prepare_fast(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
     assert _train(run, machine)
 
     assert left_by(run)["num_steps"] == 2
@@ -191,7 +191,7 @@ def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path,
 
 def test_one_step_trains(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     """Whatever warmup the recipe asks for, the first step has a rate above 0."""
-    run = prepared(tiny_base, tmp_path, max_steps=1, warmup_steps=10)
+    run = prepare_fast(tiny_base, tmp_path, max_steps=1, warmup_steps=10)
     assert _train(run, machine)
 
     assert _rates(run) == [pytest.approx(1e-2)]

@@ -20,7 +20,7 @@ from mens_pipeline.training.qlora_adapter import continue_from, finish_run, furt
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import job_children
-from mens_pipeline_tests.training.runs import prepared, resolved, train_here
+from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast, train_here
 
 pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
 _WEIGHTS = "adapter_model.safetensors"
@@ -29,8 +29,7 @@ _MINUTES = 60.0
 
 
 def _first(base: Path, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
-    """A run of two of four steps that came to its end."""
-    run, recipe = prepared(base, folder, **_FIELDS), resolved(base, **_FIELDS)
+    run, recipe = prepare_fast(base, folder, **_FIELDS), resolve_fast(base, **_FIELDS)
     train_here(run)
     finish_run(run, None, ExitCode.DONE)
     return recipe, run
@@ -85,7 +84,7 @@ def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path
     assert all(value.equal(kept[name]) for name, value in begun.items())
     assert any(not value.equal(kept[name]) for name, value in _values(second.job.run_dir / ADAPTER).items())
     assert result["num_changed_matrices"] == result["num_adapter_matrices"]
-    whole = prepared(tiny_base, tmp_path / "whole", num_train_epochs=2)
+    whole = prepare_fast(tiny_base, tmp_path / "whole", num_train_epochs=2)
     assert second.preflight["num_steps"] > whole.preflight["num_steps"] > first.preflight["num_steps"] == 2
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is 
 
 
 def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The last hidden states, and the gradients of the adapter for one loss on them."""
     model.zero_grad()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype is torch.bfloat16):
         hidden = model.get_base_model().base_model(input_ids=ids, use_cache=False).last_hidden_state

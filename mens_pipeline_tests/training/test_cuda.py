@@ -12,7 +12,7 @@ from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import left_by, prepared
+from mens_pipeline_tests.training.runs import left_by, prepare_fast
 from mens_pipeline_tests.training.tiny_base import write_tiny_base, write_tiny_hybrid
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
@@ -55,7 +55,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path,
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
     fields = {**_RECIPE, "quantization": held, "bnb_4bit_compute_dtype": "auto"}
-    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, **fields)
+    run = prepare_fast(wide_base, tmp_path, choice=DeviceChoice.CUDA, **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
     result = left_by(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
@@ -78,7 +78,7 @@ def test_a_card_holds_its_base_in_nf4_with_double_quantisation(wide_base: Path, 
 
     from mens_pipeline.training.qlora import load_base  # noqa: PLC0415 - loads the deep learning stack
 
-    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, **_RECIPE)
+    run = prepare_fast(wide_base, tmp_path, choice=DeviceChoice.CUDA, **_RECIPE)
     model = load_base(run.job.base_path, run.job.recipe, "cuda", torch.bfloat16)
     states = [module.weight.quant_state for module in model.modules() if isinstance(module, Linear4bit)]
 
@@ -95,7 +95,7 @@ def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -
         "trajectory_quality_boost": 4.0,
     }
     runs = {
-        choice: prepared(wide_base, tmp_path / choice, choice=choice, **fields, **weights)
+        choice: prepare_fast(wide_base, tmp_path / choice, choice=choice, **fields, **weights)
         for choice in (DeviceChoice.CUDA, DeviceChoice.CPU)
     }
     for run in runs.values():
@@ -109,7 +109,8 @@ def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -
 def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: Path) -> None:
     """From its newest checkpoint, moments and all, to the end of the plan; its losses are those of an untouched run."""
     untouched, killed = (
-        prepared(wide_base, tmp_path / name, choice=DeviceChoice.CUDA, **_RECIPE) for name in ("untouched", "killed")
+        prepare_fast(wide_base, tmp_path / name, choice=DeviceChoice.CUDA, **_RECIPE)
+        for name in ("untouched", "killed")
     )
     assert _train(untouched) == ExitCode.DONE
     with pytest.raises(_KilledError):
@@ -140,7 +141,7 @@ def test_a_card_needs_the_memory_that_was_estimated(
     """Four layers as wide as those, 8,192 tokens at once: no more than the estimate, and no less than half of it."""
     base = write_base(tmp_path / "base")
     fields = {**_RECIPE, "max_length": 2048, "max_tokens_per_batch": 8192, "per_device_train_batch_size": 256}
-    run = prepared(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
+    run = prepare_fast(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
     steps = list(steps_of(run.job.run_dir / TELEMETRY))
     peak, estimate = steps[-1]["peak_memory_mb"], run.preflight["memory_mb"]["total"]
@@ -161,7 +162,7 @@ def test_two_cards_train_the_adapter_of_one(
         pytest.skip("this machine has one CUDA device")
     fields = {**_RECIPE, "gradient_accumulation_steps": 2, "bnb_4bit_compute_dtype": "float32"}
     runs = [
-        prepared(wide_base, tmp_path / str(number), 32, DeviceChoice.CUDA, devices=number, **fields)
+        prepare_fast(wide_base, tmp_path / str(number), 32, DeviceChoice.CUDA, devices=number, **fields)
         for number in (1, 2)
     ]
     for run in runs:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
-from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Examples
+from mens_pipeline.training.plan import build_columns
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at
 from mens_pipeline_tests.training.encoded import encode_examples
@@ -92,7 +92,6 @@ def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE)
 
 
 def _prompts(examples: Examples, pairs: Iterable[TrainingPair]) -> set[str]:
-    """The prompts of rows that measure, found by their ids."""
     ids = {tuple(_examples([pair]).train[0].prompt): pair.prompt for pair in pairs}
     return {ids[example.prompt] for example in examples.validation}
 
@@ -147,7 +146,7 @@ def test_the_account_counts_rows_and_tokens() -> None:
         "weighted_rows": 1,
     }
     none: Any = ()
-    assert Examples(train=none, columns=columns_of(())).account()["longest"] == 0
+    assert Examples(train=none, columns=build_columns(())).account()["longest"] == 0
 
 
 def test_what_disappears_is_noticed() -> None:

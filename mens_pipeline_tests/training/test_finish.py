@@ -11,7 +11,7 @@ from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode
 from mens_pipeline.models.card import model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import finish_run
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
 
@@ -19,7 +19,7 @@ from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
 @pytest.fixture
 def run(tmp_path: Path) -> PreparedRun:
     """A run that was prepared, and whose process left nothing yet."""
-    return prepared(write_folder(tmp_path / "base"), tmp_path, number=2)
+    return prepare_fast(write_folder(tmp_path / "base"), tmp_path, number=2)
 
 
 def _finish(run: PreparedRun, code: int) -> None:

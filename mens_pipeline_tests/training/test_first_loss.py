@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.architectures import write_architecture
-from mens_pipeline_tests.training.runs import prepared, train_here
+from mens_pipeline_tests.training.runs import prepare_fast, train_here
 
 # PEFT asks the model for a property that transformers has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -19,7 +19,7 @@ def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatc
     from mens_pipeline.training import cpu_kernels  # noqa: PLC0415 - loads the deep learning stack
 
     base = write_architecture(tmp_path / "base", "qwen2", initializer_range=0.02)
-    result = train_here(prepared(base, tmp_path / "right", max_steps=1))
+    result = train_here(prepare_fast(base, tmp_path / "right", max_steps=1))
     make = cpu_kernels._FusedLayer.__init__  # noqa: SLF001 - what gets a defect
 
     def drop_bias(self: Any, *arguments: Any) -> None:
@@ -27,7 +27,7 @@ def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatc
         self._bias = None
 
     monkeypatch.setattr(cpu_kernels._FusedLayer, "__init__", drop_bias)  # noqa: SLF001 - likewise
-    run = prepared(base, tmp_path / "wrong", max_steps=1)
+    run = prepare_fast(base, tmp_path / "wrong", max_steps=1)
     found = rf"the first loss of training is \d\.\d+, that of PEFT and transformers {result['first_loss']:.4f} on the"
 
     with pytest.raises(RefusedError, match=f"{found} same rows"):
@@ -37,7 +37,7 @@ def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatc
 
 def test_a_base_that_is_worse_than_chance_is_refused(tmp_path: Path) -> None:
     """Such as one with the tokenizer of another model, or with damaged weights."""
-    run = prepared(write_architecture(tmp_path / "base", "llama", initializer_range=1.0), tmp_path, max_steps=1)
+    run = prepare_fast(write_architecture(tmp_path / "base", "llama", initializer_range=1.0), tmp_path, max_steps=1)
     guess = r"a uniform guess among 258 tokens has 5\.55\. Fetch the base again"
 
     with pytest.raises(RefusedError, match=rf"base: its loss on the first rows is \d+\.\d\d, {guess}"):
@@ -46,7 +46,7 @@ def test_a_base_that_is_worse_than_chance_is_refused(tmp_path: Path) -> None:
 
 def test_layers_that_peft_computes_keep_their_weights(tiny_base: Path, tmp_path: Path) -> None:
     """A CPU fuses none with dropout, and bitsandbytes packs what is evaluated there: it would not be what trained."""
-    run = prepared(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2, lora_dropout=0.1)
     result = train_here(run)
 
     assert result["computed_by"].startswith("0 of 14 adapted layers fused, PEFT computes 14 with dropout")

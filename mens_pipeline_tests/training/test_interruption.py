@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
 from mens_pipeline_tests.jobs.processes import do_here, job_children, run_signalled, steps_told
-from mens_pipeline_tests.training.runs import prepared, weights_of
+from mens_pipeline_tests.training.runs import prepare_fast, weights_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
-    run = prepared(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=3, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=3, lora_dropout=0.1)
     assert do_here(run.job_path) == ExitCode.DONE
     return weights_of(run)
 
@@ -28,7 +28,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     tiny_base: Path, tmp_path: Path, uninterrupted: bytes, num_kills: int
 ) -> None:
     """SIGKILL in the middle of a step or a checkpoint, again and again, with dropout: the same adapter, bit for bit."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1)
     for _ in range(num_kills):
         assert run_signalled(run, signal_at=steps_told(run) + 2) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
@@ -38,7 +38,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 
 def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
     """SIGTERM: exit code 143, a whole checkpoint though none was due, and then the same adapter."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1, save_steps=1000)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1, save_steps=1000)
     assert run_signalled(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
     assert newest_checkpoint(run.job.run_dir) is not None
     assert run_signalled(run) == ExitCode.DONE
@@ -48,16 +48,16 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_pa
 
 def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
     """Other numbers in the same folder are refused before anything is loaded."""
-    prepared(tiny_base, tmp_path)
+    prepare_fast(tiny_base, tmp_path)
 
     with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
-        prepared(tiny_base, tmp_path, learning_rate=5e-3)
+        prepare_fast(tiny_base, tmp_path, learning_rate=5e-3)
 
 
 @pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
     """A cancelled step leaves a checkpoint and no process."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
     children: list[int] = []
 
     def poll() -> None:

@@ -16,7 +16,7 @@ from mens_pipeline.training.prepare import LIBRARIES, PreparedRun, prepare_run
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline_tests.corpus.rows import mix_report
-from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast
 from mens_pipeline_tests.training.small_folder import FIM_MARKS, Encoder, write_folder
 
 RESULT: dict[str, Any] = {
@@ -49,7 +49,7 @@ RESULT: dict[str, Any] = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """A run on a base of a few bytes."""
     folder = tmp_path_factory.mktemp("manifest")
-    return prepared(write_folder(folder / "base"), folder)
+    return prepare_fast(write_folder(folder / "base"), folder)
 
 
 def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
     def run_after(before: Continued | None, name: str) -> PreparedRun:
         cpu, cache = resolve_device(DeviceChoice.CPU), tmp_path / "cache"
         train, folder = tmp_path / "train.jsonl", tmp_path / name
-        return prepare_run(resolved(base), train, folder, cpu, cache=cache, min_rows=1, continues=before)
+        return prepare_run(resolve_fast(base), train, folder, cpu, cache=cache, min_rows=1, continues=before)
 
     prefix, suffix = (Encoder((IM_START, IM_END, *FIM_MARKS)).id_of(mark) for mark in FIM_MARKS[:2])
     older = Continued(

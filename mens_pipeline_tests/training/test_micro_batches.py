@@ -7,7 +7,7 @@ import pytest
 import torch  # noqa: TID253 - these tests train
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline_tests.training.runs import prepared, train_here
+from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.test_training import _adapter
 
 pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
@@ -37,7 +37,7 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_rows_are_halved_until_they_fit(tiny_base: Path, tmp_path: Path, small_memory: list[int]) -> None:
     """Four rows that fit one by one train the adapter of four rows at once, and count as many tokens."""
-    whole, cut = (prepared(tiny_base, tmp_path / name, number=8, max_steps=2) for name in ("whole", "cut"))
+    whole, cut = (prepare_fast(tiny_base, tmp_path / name, number=8, max_steps=2) for name in ("whole", "cut"))
     first = train_here(whole)
     small_memory[0] = 1
     second = train_here(cut)
@@ -53,4 +53,4 @@ def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, sma
     small_memory[0] = 0
 
     with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into the memory of the GPU. Lower"):
-        train_here(prepared(tiny_base, tmp_path, number=8, max_steps=2))
+        train_here(prepare_fast(tiny_base, tmp_path, number=8, max_steps=2))

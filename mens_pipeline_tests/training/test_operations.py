@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.generate import complete_rows, new_row
+from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.training.examples import open_examples
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 from mens_pipeline_tests.training.operations import count_operations
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -24,15 +24,15 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
     from mens_pipeline.jobs.progress import SilentLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
-    run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
-    tokenizer = module.tokenizer_of(base)
+    run = prepare_fast(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
+    tokenizer = module.load_tokenizer(base)
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, RunMonitor(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
     trainer.model.train()
     trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
     return trainer, next(iter(trainer.get_train_dataloader()))
@@ -42,7 +42,7 @@ def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Pa
     """The library's own loss, with weights of rows and without looking at what lies on the device."""
     import torch
 
-    from mens_pipeline.training.first_loss import refuse_other_loss  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.sft import refuse_other_loss  # noqa: PLC0415 - loads the deep learning stack
 
     trainer, batch = _trainer(tiny_base, tmp_path)
     trainer.model.eval()
@@ -76,8 +76,8 @@ def test_a_token_of_an_answer_launches_no_more_than_it_did(temperature: float, m
 
     def completion(num_tokens: int) -> int:
         decoding = Decoding(max_new_tokens=num_tokens, temperature=temperature)
-        rows = [new_row(str(number), 0, prompt, decoding) for number, prompt in enumerate(prompts)]
-        return count_operations(lambda: complete_rows(model, rows, frozenset(), 12_288, lambda _row: None))
+        rows = [new_slot(str(number), 0, prompt, decoding) for number, prompt in enumerate(prompts)]
+        return count_operations(lambda: complete_slots(model, rows, frozenset(), 12_288, lambda _row: None))
 
     each = (completion(12) - completion(4)) / 8
 

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import plan_examples
-from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_run, shuffle
+from mens_pipeline.training.plan import (
+    MOST_PASSES,
+    BatchPlan,
+    build_columns,
+    category_weights,
+    find_hardest,
+    plan_run,
+    shuffle,
+)
 from mens_pipeline.training.recipe import Continued, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
 
@@ -38,12 +45,11 @@ _CURRICULA = st.builds(
 _CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
 
 
-def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> Plan:
+def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> BatchPlan:
     return plan_of([Row(length, difficulty) for length, difficulty in rows], recipe)
 
 
-def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: Plan) -> list[list[tuple[int, ...]]]:
-    """The micro-batches of each epoch; no micro-batch belongs to two."""
+def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: BatchPlan) -> list[list[tuple[int, ...]]]:
     remaining, epochs = list(plan.batches), []
     for skipped in plan.num_skipped:
         batches: list[tuple[int, ...]] = []
@@ -107,7 +113,7 @@ def test_a_curriculum_goes_from_easy_to_hard(rows: list[tuple[int, int]], recipe
 
     for epoch, batches in enumerate(_epochs(rows, recipe, plan)):
         shown = [row for batch in batches for row in batch]
-        hardest = hardest_of(epoch, recipe)
+        hardest = find_hardest(epoch, recipe)
         assert all(rows[a][1] <= rows[b][1] for a, b in pairwise(shown))
         assert sorted(shown) == [row for row, (_, difficulty) in enumerate(rows) if difficulty <= hardest]
         assert plan.num_skipped[epoch] == sum(difficulty > hardest for _, difficulty in rows)
@@ -148,7 +154,7 @@ def test_numbers_are_shuffled_as_python_does(number: int) -> None:
 
 def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
     """It is read where it was made; another recipe, other rows and a damaged file make another one."""
-    rows = columns_of([Row(length, difficulty) for length in range(1, 40) for difficulty in (2, 5)])
+    rows = build_columns([Row(length, difficulty) for length in range(1, 40) for difficulty in (2, 5)])
     recipe = Recipe(num_train_epochs=2, max_steps=9, max_length=64)
     found = plan_examples(tmp_path, rows, recipe)
     (path,) = tmp_path.glob("*.arrow")
@@ -158,7 +164,7 @@ def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
     for other in (recipe.model_copy(update={"seed": 7}), recipe.model_copy(update={"max_steps": None})):
         assert plan_examples(tmp_path, rows, other) == plan_run(rows, other)
         files.append(len(list(tmp_path.glob("*.arrow"))))
-    fewer = columns_of([Row(3)] * 5)
+    fewer = build_columns([Row(3)] * 5)
 
     assert found == again == plan_run(rows, recipe)
     assert found.num_steps == 9
@@ -223,8 +229,8 @@ def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
 @pytest.mark.parametrize(("epoch", "hardest"), [(0, 3), (1, 6), (2, 9), (3, 9), (50, 9)])
 def test_the_last_stage_holds_for_all_epochs_after_it(epoch: int, hardest: int) -> None:
     """Without a curriculum all epochs show what the recipe allows."""
-    assert hardest_of(epoch, Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9))) == hardest
-    assert hardest_of(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
+    assert find_hardest(epoch, Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9))) == hardest
+    assert find_hardest(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
 
 
 @pytest.mark.parametrize(("epochs", "hardest"), [(1, [9]), (2, [6, 9]), (3, [3, 6, 9]), (4, [3, 6, 9, 9])])
@@ -232,7 +238,7 @@ def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest:
     """Hard rows are put off, and never left out for good."""
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=epochs)
 
-    assert [hardest_of(epoch, recipe) for epoch in range(epochs)] == hardest
+    assert [find_hardest(epoch, recipe) for epoch in range(epochs)] == hardest
 
 
 def test_rows_of_like_lengths_come_together() -> None:
@@ -247,8 +253,8 @@ def test_no_rows_make_no_updates() -> None:
     """An empty train set, and a curriculum that is too easy for all rows."""
     curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)
 
-    assert _plan([], Recipe(num_train_epochs=2)) == Plan(batches_of(), 0, (0, 0))
-    assert _plan([(9, 5), (9, 6)], curriculum) == Plan(batches_of(), 0, (2, 2))
+    assert _plan([], Recipe(num_train_epochs=2)) == BatchPlan(batches_of(), 0, (0, 0))
+    assert _plan([(9, 5), (9, 6)], curriculum) == BatchPlan(batches_of(), 0, (2, 2))
 
 
 def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:

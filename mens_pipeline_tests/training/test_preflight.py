@@ -11,9 +11,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
-from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Example, Examples
-from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.plan import BatchPlan, build_columns
 from mens_pipeline.training.preflight import (
     MemoryEstimate,
     check_disk,
@@ -40,7 +39,7 @@ _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
 
 def _examples(number: int, **counts: Any) -> Examples:
-    rows, columns = [Example((1, 2), (3, 7))] * number, columns_of([Row(4)] * number)
+    rows, columns = [Example((1, 2), (3, 7))] * number, build_columns([Row(4)] * number)
     return Examples(**{"train": rows, "columns": columns, "seen": number, "kept": number, **counts})
 
 
@@ -246,7 +245,7 @@ def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
 
 
 def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str, Any]:
-    plan, base = Plan(batches_of((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
+    plan, base = BatchPlan(batches_of((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
     return preflight_document("c" * 64, base, device, Recipe(**recipe), _examples(3), plan, memory)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.protocol import RESULT, result_of, write_document
+from mens_pipeline.jobs.protocol import RESULT, read_result, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.prepare import LIBRARIES, contract_of, prepare_run
+from mens_pipeline.training.prepare import LIBRARIES, build_contract, prepare_run
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
-from mens_pipeline_tests.training.runs import pairs, prepared, resolved
+from mens_pipeline_tests.training.runs import pairs, prepare_fast, resolve_fast
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
 
@@ -26,7 +26,7 @@ def base(tmp_path: Path) -> Path:
 @pytest.mark.seed_row(18)
 def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
     """Job, contract and preflight; the job is what the training process will read."""
-    run = prepared(base, tmp_path, number=6, max_tokens_per_batch=512)
+    run = prepare_fast(base, tmp_path, number=6, max_tokens_per_batch=512)
     run_dir = run.job.run_dir
     contract = json.loads((run_dir / CONTRACT).read_text())
 
@@ -41,32 +41,32 @@ def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
 
 def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
     """The same again finds it."""
-    run_dir = prepared(base, tmp_path).job.run_dir
+    run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / RESULT).write_text("{}")
 
-    assert prepared(base, tmp_path).is_done
+    assert prepare_fast(base, tmp_path).is_done
 
 
 @pytest.mark.parametrize("left", ["", '{"num_steps"', "[]", "[" * 50_000])
 def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str) -> None:
     """The run goes on from its newest checkpoint, and writes it again."""
-    run_dir = prepared(base, tmp_path).job.run_dir
+    run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / RESULT).write_text(left)
 
-    assert not prepared(base, tmp_path).is_done
+    assert not prepare_fast(base, tmp_path).is_done
     write_document(run_dir / RESULT, {"num_steps": 3})
-    assert prepared(base, tmp_path).is_done
-    assert result_of(run_dir) == {"num_steps": 3}
+    assert prepare_fast(base, tmp_path).is_done
+    assert read_result(run_dir) == {"num_steps": 3}
 
 
 @pytest.mark.seed_row(38)
 def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
     """The message says how to keep both, or to begin again; what is there stays."""
-    run = prepared(base, tmp_path)
+    run = prepare_fast(base, tmp_path)
     before = run.job_path.read_text()
 
     with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin again"):
-        prepared(base, tmp_path, seed=1)
+        prepare_fast(base, tmp_path, seed=1)
     assert run.job_path.read_text() == before
 
 
@@ -75,40 +75,40 @@ def test_held_out_rows_that_train_are_told(base: Path, tmp_path: Path, *, is_tri
     """Also by a dry run: by those pairs the adapter cannot be judged; by a benchmark it can."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
     found = "1 prompts and 1 answers of 5 held-out pairs stand in 1 rows"
-    notes = prepared(base, tmp_path, number=16, is_trial=is_trial).preflight["notes"]
+    notes = prepare_fast(base, tmp_path, number=16, is_trial=is_trial).preflight["notes"]
 
     assert any(found in note and "judges nothing" in note for note in notes)
 
     free = tmp_path / "free"
     free.mkdir()
     write_jsonl(free / "heldout.jsonl", pairs(20)[15:])
-    assert not any("held-out" in note for note in prepared(base, free, number=15).preflight["notes"])
+    assert not any("held-out" in note for note in prepare_fast(base, free, number=15).preflight["notes"])
 
 
 def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:
     """What was looked at is told and not written; another run may be looked at beside one that is there."""
-    trial = prepared(base, tmp_path, is_trial=True)
+    trial = prepare_fast(base, tmp_path, is_trial=True)
 
     assert trial.preflight["recipe"]["seed"] == 42
     assert (trial.preflight["preset"], trial.preflight["recipe_origins"]["lora_r"]) == (None, "flag")
     assert not (tmp_path / "run").exists()
 
-    run = prepared(base, tmp_path)
+    run = prepare_fast(base, tmp_path)
     (run.job.run_dir / RESULT).write_text("{}")
     before = {path: path.read_bytes() for path in run.job.run_dir.iterdir()}
-    prepared(base, tmp_path, is_trial=True, is_new=True, seed=1)
+    prepare_fast(base, tmp_path, is_trial=True, is_new=True, seed=1)
 
     assert {path: path.read_bytes() for path in run.job.run_dir.iterdir()} == before
 
 
 def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_path: Path) -> None:
     """Not before: a mistake leaves the one that is there."""
-    run = prepared(base, tmp_path)
+    run = prepare_fast(base, tmp_path)
     (run.job.run_dir / RESULT).write_text("{}")
     with pytest.raises(RefusedError, match="the curriculum shows 0 rows"):
-        prepared(base, tmp_path, is_new=True, curriculum=True, curriculum_max_difficulty="1")
+        prepare_fast(base, tmp_path, is_new=True, curriculum=True, curriculum_max_difficulty="1")
     assert (run.job.run_dir / RESULT).is_file()
-    new = prepared(base, tmp_path, is_new=True, seed=1)
+    new = prepare_fast(base, tmp_path, is_new=True, seed=1)
 
     assert not new.is_done
     assert json.loads((new.job.run_dir / CONTRACT).read_text())["digest"] == new.job.contract_digest
@@ -117,12 +117,12 @@ def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_p
 def test_a_link_to_a_run_stands_for_the_run(base: Path, tmp_path: Path) -> None:
     """`runs/latest`: a run that begins again takes the place of the one that it names."""
     (tmp_path / "run").symlink_to("one")
-    first = prepared(base, tmp_path)
+    first = prepare_fast(base, tmp_path)
     assert first.job.run_dir == tmp_path / "one"
     (first.job.run_dir / RESULT).write_text("{}")
 
-    assert prepared(base, tmp_path).is_done
-    assert not prepared(base, tmp_path, is_new=True).is_done
+    assert prepare_fast(base, tmp_path).is_done
+    assert not prepare_fast(base, tmp_path, is_new=True).is_done
     assert (tmp_path / "run").readlink() == Path("one")
 
 
@@ -130,7 +130,7 @@ def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path)
     """Which may take hundreds of megabytes."""
     with pytest.raises(SourceNotFoundError, match=r"train\.jsonl"):
         prepare_run(
-            resolved(Path("nobody/no-such-model")),
+            resolve_fast(Path("nobody/no-such-model")),
             tmp_path / "train.jsonl",
             tmp_path / "run",
             resolve_device(DeviceChoice.CPU),
@@ -143,29 +143,29 @@ def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path)
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])
 def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) -> None:
     """It does not say which run the folder holds; the message says how to go on."""
-    run_dir = prepared(base, tmp_path).job.run_dir
+    run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / CONTRACT).write_text(content)
 
     with pytest.raises(RefusedError, match=r"contract\.json: does not say which run this is .* --force-restart"):
-        prepared(base, tmp_path)
+        prepare_fast(base, tmp_path)
 
 
 def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
     """What lies in the folder of a run lies there."""
-    run_dir = prepared(base, tmp_path).job.run_dir
+    run_dir = prepare_fast(base, tmp_path).job.run_dir
     target = tmp_path / "precious"
     target.write_text("kept")
     (run_dir / PREFLIGHT).unlink()
     (run_dir / PREFLIGHT).symlink_to(target)
 
     with pytest.raises(RefusedError, match=r"training-preflight\.json: a link"):
-        prepared(base, tmp_path)
+        prepare_fast(base, tmp_path)
     assert target.read_text() == "kept"
 
 
 def test_an_adapter_knows_its_base_by_name(base: Path, tmp_path: Path) -> None:
     """A folder by its path; what came from a package has no state on the Hub."""
-    job = prepared(base, tmp_path).job
+    job = prepare_fast(base, tmp_path).job
 
     assert (job.base_name, job.base_revision) == (str(base), None)
 
@@ -173,13 +173,13 @@ def test_an_adapter_knows_its_base_by_name(base: Path, tmp_path: Path) -> None:
 def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) -> None:
     """All rows are harder than its last stage."""
     with pytest.raises(RefusedError, match=r"the curriculum shows 0 rows, 1 are needed\. Raise curriculum_max"):
-        prepared(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
+        prepare_fast(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
 
 
 def test_shares_that_show_nothing_are_refused(base: Path, tmp_path: Path) -> None:
     """The only kind of the train set has none."""
     with pytest.raises(RefusedError, match=r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share"):
-        prepared(base, tmp_path, token_shares={"vox_codegen": 0.0})
+        prepare_fast(base, tmp_path, token_shares={"vox_codegen": 0.0})
 
 
 @pytest.mark.seed_row(62)
@@ -188,7 +188,7 @@ def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> Non
     Encoder(special=()).inner.save(str(base / "tokenizer.json"))
 
     with pytest.raises(RefusedError, match=r"<\|im_start\|> is \d+ tokens, not one"):
-        prepared(base, tmp_path)
+        prepare_fast(base, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
@@ -245,7 +245,7 @@ _NOT_OF_THE_RUN: dict[str, Any] = {
 def _contract(recipe: Recipe | None = None, **changes: Any) -> dict[str, Any]:
     usual = {"train": "t", "base": "b", "device": "cpu", "dtype": "float32", "system": "You write Vox.", **changes}
     base = described_base(sha256=64 * usual["base"])
-    return contract_of(recipe or Recipe(), usual["train"], base, (usual["device"], usual["dtype"]), usual["system"])
+    return build_contract(recipe or Recipe(), usual["train"], base, (usual["device"], usual["dtype"]), usual["system"])
 
 
 _USUAL = key_of(_contract())

@@ -15,7 +15,7 @@ from mens_pipeline.models.base_wheels import WHEEL_BASES
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import (
     AUTO,
-    Named,
+    Preset,
     ResolvedRecipe,
     load_named,
     load_recipes,
@@ -171,8 +171,8 @@ def test_the_journey_has_the_numbers_of_its_document() -> None:
 def test_each_level_wins_over_those_below() -> None:
     """Flag, environment, preset, domain, default; and each value says where it comes from."""
     resolved = resolve_recipe(
-        {"p": Named("", {"lora_r": 2, "lora_alpha": 2, "seed": 2, "max_steps": 2})},
-        {"d": Named("", {"lora_r": 1, "lora_alpha": 1, "seed": 1, "max_steps": 1, "min_rating": 1})},
+        {"p": Preset("", {"lora_r": 2, "lora_alpha": 2, "seed": 2, "max_steps": 2})},
+        {"d": Preset("", {"lora_r": 1, "lora_alpha": 1, "seed": 1, "max_steps": 1, "min_rating": 1})},
         preset="p",
         domain="d",
         environment={"lora_r": "3", "lora_alpha": "3", "category_filter": "a,b"},
@@ -277,7 +277,7 @@ def test_auto_refuses_a_card_that_is_too_small() -> None:
 
 def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
     """Those are for people to name."""
-    presets = {"named": Named("", {}), "small": Named("", {}, 2.0), "large": Named("", {}, 9.0)}
+    presets = {"named": Preset("", {}), "small": Preset("", {}, 2.0), "large": Preset("", {}, 9.0)}
 
     assert pick_preset(presets, 8.0) == "large"
     assert pick_preset(presets, 7.9) == "small"
@@ -288,7 +288,7 @@ def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
     [
         ("a: {lora_rr: 1}\nb: {lora_r: 0}\n", r"a.lora_rr: unknown, did you mean lora_r\?; b.lora_r: Input should be"),
         ("a: {quantization: fp4}\n", "a.quantization: "),
-        ("a: {min_vram_gb: many}\n", "a.min_vram_gb: 'many' is no number of gigabytes"),
+        ("a: {min_vram_gb: many}\n", "a.min_vram_gb: 'many' is not a number of gigabytes"),
         ("a: [", "not YAML"),
         (b"\xff", "not YAML"),
         ("a: {about: 2001-13-45}\n", "not YAML"),
@@ -314,7 +314,7 @@ def test_names_are_text_and_notes_are_no_fields(tmp_path: Path) -> None:
     """`4080` is a number to YAML; what a preset is for is not part of its recipe."""
     named = load_named(_write(tmp_path, "4080: {about: A card., min_vram_gb: 15, lora_r: 2}\nbare: {}\n"))
 
-    assert named == {"4080": Named("A card.", {"lora_r": 2}, 15), "bare": Named("", {})}
+    assert named == {"4080": Preset("A card.", {"lora_r": 2}, 15), "bare": Preset("", {})}
 
 
 def test_those_of_the_repository_hold_together() -> None:

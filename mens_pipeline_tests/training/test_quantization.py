@@ -16,7 +16,7 @@ from mens_pipeline.training.preflight import choose_quantization, estimate_memor
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline_tests.training.runs import prepared, train_here
+from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.test_manifest import RESULT
 from mens_pipeline_tests.training.tiny_base import LAYERS
 
@@ -32,7 +32,7 @@ def _card(gigabytes: float | None, *, has_bfloat16: bool = True, kind: str = "cu
     return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)
 
 
-def _chosen(device: Device, **fields: Any) -> str:
+def _choose(device: Device, **fields: Any) -> str:
     preset = "cpu_demo" if device.preset_gb is None else "auto"
     choice: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
     recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **choice, vram_gb=device.preset_gb).recipe
@@ -59,7 +59,7 @@ def _chosen(device: Device, **fields: Any) -> str:
 )
 def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(device: Device, expected: str) -> None:
     """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits."""
-    assert _chosen(device) == expected
+    assert _choose(device) == expected
 
 
 @pytest.mark.seed_row(19, 56)
@@ -81,16 +81,16 @@ def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None
 
 def test_what_a_person_says_is_done() -> None:
     """On any device; who asks for float32 gets four bits, as bf16 has no float32."""
-    assert _chosen(_card(139.8), quantization="nf4") == "nf4"
-    assert _chosen(_card(7.8), quantization="bf16") == "bf16"
-    assert _chosen(_CPU, quantization="bf16") == "bf16"
-    assert _chosen(_card(139.8), bnb_4bit_compute_dtype="float32") == "nf4"
+    assert _choose(_card(139.8), quantization="nf4") == "nf4"
+    assert _choose(_card(7.8), quantization="bf16") == "bf16"
+    assert _choose(_CPU, quantization="bf16") == "bf16"
+    assert _choose(_card(139.8), bnb_4bit_compute_dtype="float32") == "nf4"
 
 
 def test_bfloat16_that_is_only_emulated_is_refused() -> None:
     """By the name of the GPU, with what to write."""
     with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Write quantiz"):
-        _chosen(_card(31.7, has_bfloat16=False), quantization="bf16")
+        _choose(_card(31.7, has_bfloat16=False), quantization="bf16")
 
 
 def test_memory_is_estimated_of_both() -> None:
@@ -115,7 +115,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
 
     from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
 
-    made, trainers = train.arguments_of, []
+    made, trainers = train.build_arguments, []
     begun = train._trainer  # noqa: SLF001 - to look at what it makes
 
     def as_on_a_gpu(*given: Any) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
         trainers.append(begun(*given))
         return trainers[-1]
 
-    monkeypatch.setattr(train, "arguments_of", as_on_a_gpu)
+    monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
     monkeypatch.setattr(train, "_trainer", keep)
-    run = prepared(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
+    run = prepare_fast(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
     result = train_here(run)
     manifest = finish_run(run, None, ExitCode.DONE)
     (trainer,) = trainers
@@ -161,7 +161,7 @@ def test_the_base_is_judged_as_its_users_run_it(
     tiny_base: Path, tmp_path: Path, device: Device, model: Model, expected: tuple[str, bool, str]
 ) -> None:
     """Whole where it fits, though its adapter is judged on the values of four bits; else in four bits as well."""
-    run = prepared(tiny_base, tmp_path)
+    run = prepare_fast(tiny_base, tmp_path)
     manifest = training_manifest(run, RESULT, None)
     found = evaluated_model(model, Adapter(run.job.run_dir, "0" * 64, manifest), device)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE
-from mens_pipeline.training.step_plan import FILE, Decision, Schedule, StepPlan, take_up
+from mens_pipeline.training.step_plan import FILE, Schedule, StepDecision, StepPlan, take_up
 
 _TARGET = 150
 _BUDGET = 1200.0
@@ -27,7 +27,6 @@ def _plan(
 
 
 def _run(plan: StepPlan, lap_of: Callable[[int], float], seconds: float = 0.0, first: int = 0) -> tuple[int, float]:
-    """Take steps to the end, each as long as a machine takes for it; their number and all seconds."""
     step = first
     while step < plan.num_steps:
         step += 1
@@ -177,19 +176,18 @@ _KINDS = ("linear", "cosine")
 def _schedules(draw: st.DrawFn, kinds: tuple[str, ...] = _KINDS) -> Schedule:
     """A schedule with up to four decisions, each made before the end that was decided before it."""
     target = draw(st.integers(1, 80))
-    decisions: list[Decision] = []
+    decisions: list[StepDecision] = []
     step, end = 0, target
     for _ in range(draw(st.integers(0, 4))):
         if step + 1 >= end:
             break
         step = draw(st.integers(step + 1, end - 1))
         end = draw(st.integers(step + 1, target))
-        decisions.append(Decision(step, end, 1.0, 1.0, "a test"))
+        decisions.append(StepDecision(step, end, 1.0, 1.0, "a test"))
     return Schedule(target, draw(st.integers(0, 20)), draw(st.sampled_from(kinds)), tuple(decisions))
 
 
 def _warmup_of(schedule: Schedule) -> int:
-    """Steps until the highest rate."""
     factors = [schedule.factor(step) for step in range(schedule.num_steps)]
     return factors.index(max(factors))
 
@@ -256,14 +254,14 @@ def test_few_steps_have_no_warmup(target: int) -> None:
 
 def test_a_shorter_run_comes_down_from_where_it_is() -> None:
     """At step 40 of 100 the rate is at 0.6, and 30 steps are left instead of 60: it falls twice as fast."""
-    schedule = Schedule(100, 0, "linear", (Decision(40, 70, 1.0, 40.0, "slow"),))
+    schedule = Schedule(100, 0, "linear", (StepDecision(40, 70, 1.0, 40.0, "slow"),))
 
     assert [schedule.factor(step) for step in (39, 40, 55, 69)] == pytest.approx([0.61, 0.6, 0.3, 0.02])
 
 
 def test_a_warmup_that_is_cut_short_goes_down_from_there() -> None:
     """Twelve steps are left of a hundred, so one more of them warms up instead of eight."""
-    schedule = Schedule(100, 10, "linear", (Decision(2, 14, 1.0, 2.0, "slow"),))
+    schedule = Schedule(100, 10, "linear", (StepDecision(2, 14, 1.0, 2.0, "slow"),))
 
     assert [schedule.factor(step) for step in range(4)] == pytest.approx([1 / 11, 2 / 11, 3 / 11, 4 / 11])
     assert schedule.factor(13) == pytest.approx(4 / 11 / 11)

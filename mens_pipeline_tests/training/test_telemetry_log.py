@@ -12,7 +12,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.training import telemetry_log
-from mens_pipeline.training.telemetry_log import format_plan, losses_of, seconds_trained, steps_of, totals_of
+from mens_pipeline.training.telemetry_log import compute_totals, format_plan, losses_of, seconds_trained, steps_of
 
 
 def _line(number: int, **payload: Any) -> str:
@@ -185,7 +185,7 @@ def test_the_loss_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:
     ]
     (tmp_path / "log").write_text("".join(lines))
 
-    assert totals_of(tmp_path / "log") == {"train_loss": 7 / 4, "trained_tokens": 41}
+    assert compute_totals(tmp_path / "log") == {"train_loss": 7 / 4, "trained_tokens": 41}
 
 
 def test_a_log_without_steps_has_none(tmp_path: Path) -> None:

@@ -16,14 +16,13 @@ from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.card import format_kinds
 from mens_pipeline.settings import PRESETS
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Examples, format_too_long
-from mens_pipeline.training.plan import MOST_PASSES, Plan, shares_of
+from mens_pipeline.training.plan import MOST_PASSES, BatchPlan, build_columns, compute_shares
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import FROM_USERS, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
-from mens_pipeline_tests.training.runs import pairs, resolved, train_here
+from mens_pipeline_tests.training.runs import pairs, resolve_fast, train_here
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
@@ -50,12 +49,12 @@ def _tokens(rows: list[Row], batch: tuple[int, ...]) -> Counter[str]:
     return counts
 
 
-def _shares(rows: list[Row], plan: Plan) -> dict[str, float]:
+def _shares(rows: list[Row], plan: BatchPlan) -> dict[str, float]:
     shown = sum((_tokens(rows, batch) for batch in plan.batches), Counter[str]())
     return {kind: count / shown.total() for kind, count in shown.items()}
 
 
-def _counted(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
+def _count(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
     counts = Counter(row.kind for row in rows)
     return [(kind, share, counts[kind]) for kind, share in wanted.items()]
 
@@ -89,10 +88,10 @@ def test_every_beginning_of_a_run_has_the_shares(
     )
     plan = plan_of(rows, recipe)
     there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in kinds}
-    wanted = shares_of(there, named)
+    wanted = compute_shares(there, named)
     whole = sum(there.values())
     is_bounded = any(share * whole > MOST_PASSES * there[kind] for kind, share in wanted.items())
-    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _counted(rows, wanted) if share)
+    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _count(rows, wanted) if share)
     window = 400 * mean
     beginnings = list(accumulate((_tokens(rows, batch) for batch in plan.batches), lambda done, more: done + more))
 
@@ -200,7 +199,7 @@ def test_kinds_without_a_share_share_the_rest_by_their_size(
 
     Where there is no rest, they have the share of their tokens among all.
     """
-    assert shares_of({"a": 300, "b": 100, "c": 600}, named) == pytest.approx(expected)
+    assert compute_shares({"a": 300, "b": 100, "c": 600}, named) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", sorted(FROM_USERS))
@@ -212,7 +211,7 @@ def test_kinds_without_a_share_share_the_rest_by_their_size(
 def test_what_users_accepted_has_four_times_its_size(kind: str, tokens: int, share: float) -> None:
     """Up to the share of programs of the workspace; the named ones have what is left of all."""
     named = {"vox_codegen": 0.5, "task": 0.5}
-    found = shares_of({kind: tokens, "vox_codegen": 500 - tokens // 2, "task": 500 - tokens // 2}, named)
+    found = compute_shares({kind: tokens, "vox_codegen": 500 - tokens // 2, "task": 500 - tokens // 2}, named)
 
     assert found[kind] == pytest.approx(share / (share + 1 - tokens / 1000))
 
@@ -252,7 +251,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
     extra += [TrainingPair(**at_cursor, task_family=family) for family in ("infill", "accepted")]
     write_jsonl(tmp_path / "train.jsonl", [*pairs(60), *extra])
     run = prepare_run(
-        resolved(tiny_base, token_shares=recipe, infill_share=0.2),
+        resolve_fast(tiny_base, token_shares=recipe, infill_share=0.2),
         tmp_path / "train.jsonl",
         tmp_path / "run",
         resolve_device(DeviceChoice.CPU),
@@ -268,7 +267,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
 
 def test_the_account_by_kind_adds_up() -> None:
     """Rows there, shown and too long; the most shown comes first in the line for people."""
-    columns = columns_of(Row(length, kind=kind) for kind, length in (("a", 10), ("a", 30), ("b", 20)))
+    columns = build_columns(Row(length, kind=kind) for kind, length in (("a", 10), ("a", 30), ("b", 20)))
     none: Any = ()
     examples = Examples(train=none, columns=columns, too_long={"a": (1, 60), "c": (2, 900)}, seen=6)
     kinds = examples.kinds(batches_of((0, 2), (2,)))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
-from mens_pipeline_tests.training.runs import prepared, train_here, weights_of
+from mens_pipeline_tests.training.runs import prepare_fast, train_here, weights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -32,7 +32,7 @@ def test_the_adapter_is_the_same_however_many_layers_compute_again(
     monkeypatch.setattr(train, "_trainer", as_on_a_gpu)
     for every_n in (None, 0, 1, 2):
         fields: dict[str, Any] = {"max_steps": 3, "lora_dropout": 0.1, "checkpoint_every_n_layers": every_n}
-        run = prepared(base, tmp_path / str(every_n), **fields)
+        run = prepare_fast(base, tmp_path / str(every_n), **fields)
         train_here(run)
         weights.append(weights_of(run))
         layers = trainers[-1].model.get_base_model().model.layers

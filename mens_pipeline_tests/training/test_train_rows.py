@@ -19,7 +19,7 @@ from mens_pipeline.training.examples import Examples, make_examples, open_exampl
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.train_rows import Encoding, Shards, encode_pairs, encode_train_set
 from mens_pipeline_tests.training.encoded import encode_examples
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import pairs, prepare_fast
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
 _SYSTEM = "You write Vox."
@@ -38,7 +38,6 @@ def encoding(tmp_path: Path) -> Encoding:
 
 
 def _encode(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
-    """The folder of the shards, and the lines that tell of them."""
     lines: list[str] = []
     cache = encoding.train_path.parent / "cache"
     folder = encode_train_set(encoding, digest_of(encoding.train_path), cache, lines.append, workers=1, **options)
@@ -143,7 +142,7 @@ def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: li
 
 def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp_path: Path) -> None:
     """By its name, with what to do; the same where it is gone."""
-    job = prepared(tiny_base, tmp_path).job
+    job = prepare_fast(tiny_base, tmp_path).job
     path = job.rows_path / "00000.arrow"
     path.write_bytes(path.read_bytes()[:100])
     for _ in range(2):
@@ -219,7 +218,7 @@ def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding)
 def test_held_out_rows_are_looked_for_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same finding, without reading the train set again."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
-    first = prepared(tiny_base, tmp_path).preflight["notes"]
+    first = prepare_fast(tiny_base, tmp_path).preflight["notes"]
     monkeypatch.setattr(prepare, "trained_heldout", lambda *_: pytest.fail("read again"))
 
-    assert prepared(tiny_base, tmp_path).preflight["notes"] == first != []
+    assert prepare_fast(tiny_base, tmp_path).preflight["notes"] == first != []

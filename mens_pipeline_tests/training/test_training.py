@@ -15,7 +15,7 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import prepared, train_here
+from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
 pytestmark = [
@@ -33,12 +33,11 @@ def _adapter(run: PreparedRun) -> dict[str, Any]:
 
 
 def _trainer(run: PreparedRun) -> Any:
-    """A trainer just before its first step, with its first micro-batch."""
     from transformers import AutoTokenizer
 
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
@@ -46,7 +45,7 @@ def _trainer(run: PreparedRun) -> Any:
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    progress = Progress(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
+    progress = RunMonitor(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested
     return trainer, next(iter(trainer.get_train_dataloader()))
 
@@ -54,7 +53,7 @@ def _trainer(run: PreparedRun) -> Any:
 @pytest.mark.seed_row(12, 57)
 def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_base: Path, tmp_path: Path) -> None:
     """Seven linear layers in each of two blocks, two matrices each; the quantised base stays as it was, bit for bit."""
-    result = train_here(prepared(tiny_base, tmp_path, max_steps=1))
+    result = train_here(prepare_fast(tiny_base, tmp_path, max_steps=1))
 
     assert result["num_adapter_matrices"] == result["num_changed_matrices"] == 7 * LAYERS * 2
     assert (result["n_layers"], result["n_heads"], result["num_steps"]) == (LAYERS, HEADS, 1)
@@ -62,9 +61,11 @@ def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_ba
 
 def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base: Path, tmp_path: Path) -> None:
     """Both groups hold all matrices; the first step of AdamW is as large as the rate (LoRA+)."""
-    trainer, _ = _trainer(prepared(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
+    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
     groups = {group["lr"]: len(group["params"]) for group in trainer.create_optimizer().param_groups if group["params"]}
-    run = prepared(tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1)
+    run = prepare_fast(
+        tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1
+    )
     train_here(run)
     largest = max(tensor.abs().max().item() for name, tensor in _adapter(run).items() if "lora_B" in name)
 
@@ -75,7 +76,7 @@ def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base:
 @pytest.mark.seed_row(57)
 def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> None:
     """As in the preset `journey`: query and value projections."""
-    run = prepared(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
+    run = prepare_fast(tiny_base, tmp_path, max_steps=1, target_modules="q_proj,v_proj")
 
     assert train_here(run)["num_adapter_matrices"] == 2 * LAYERS * 2
     assert {name.split(".")[-3] for name in _adapter(run)} == {"q_proj", "v_proj"}
@@ -84,7 +85,7 @@ def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> No
 def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) -> None:
     """The message says what there is; the head never gets an adapter."""
     for number, name in enumerate(("c_attn", "lm_head")):
-        run = prepared(tiny_base, tmp_path / str(number), max_steps=1, target_modules=name)
+        run = prepare_fast(tiny_base, tmp_path / str(number), max_steps=1, target_modules=name)
         with pytest.raises(
             RefusedError, match=f'{name} cannot get an adapter. Write "all-linear", or some of down_proj'
         ):
@@ -93,8 +94,8 @@ def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) 
 
 def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
     """Four rows at once, and four times one row, of different lengths: the same step."""
-    at_once = prepared(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
-    one_by_one = prepared(
+    at_once = prepare_fast(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
+    one_by_one = prepare_fast(
         tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
     )
     first, second = train_here(at_once), train_here(one_by_one)
@@ -112,7 +113,7 @@ def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: P
 
     Also where labels stand among the tokens that all rows begin with.
     """
-    trainer, batch = _trainer(prepared(tiny_base, tmp_path))
+    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path))
     batch["labels"][0, 2 : 2 + early] = batch["input_ids"][0, 2 : 2 + early]
     batch["counts"] = (batch["counts"][0], batch["counts"][1] + early)
     trainer.model.eval()
@@ -132,7 +133,7 @@ def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_p
     """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
     from bitsandbytes.nn import Linear4bit
 
-    trainer, _ = _trainer(prepared(tiny_base, tmp_path))
+    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path))
     layers = [module for module in trainer.model.modules() if isinstance(module, Linear4bit)]
 
     assert len(layers) == 7 * LAYERS
@@ -147,7 +148,7 @@ def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_p
 
 def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> None:
     """Before the clip they are longer, after it as long as the recipe allows."""
-    trainer, batch = _trainer(prepared(tiny_base, tmp_path, max_grad_norm=0.01))
+    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, batch).backward()
     before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - what is tested
@@ -160,7 +161,7 @@ def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
     """Zero, not a number, infinite: before the update that would spoil the adapter."""
-    trainer, batch = _trainer(prepared(tiny_base, tmp_path))
+    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path))
     trainer.compute_loss(trainer.model, batch).backward()
     for parameter in trainer.model.parameters():
         if parameter.requires_grad:
@@ -172,7 +173,7 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
 
 def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     """A line for each step with all its figures; the loss falls; nothing of the padding is counted."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
     result = train_here(run)
     steps = list(steps_of(run.job.run_dir / TELEMETRY))
     events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
@@ -187,7 +188,7 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
 
 def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -> None:
     """They do not train, and their loss is told."""
-    run = prepared(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
+    run = prepare_fast(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
     result = train_here(run)
 
     assert result["num_train"] + result["num_validation"] == 40
@@ -197,7 +198,7 @@ def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -
 
 def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
     """Tokens and time of each update count, also of those after the last whole line; the adapter is the same."""
-    often, seldom = (prepared(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
+    often, seldom = (prepare_fast(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
     each, all_told = train_here(often), train_here(seldom)
     lines = list(steps_of(seldom.job.run_dir / TELEMETRY))
     weights = [(run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in (often, seldom)]
@@ -206,7 +207,7 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
     assert all_told["trained_tokens"] == each["trained_tokens"]
     assert weights[0] == weights[1]
 
-    rare = prepared(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
+    rare = prepare_fast(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
     result = train_here(rare)
     lines = list(steps_of(rare.job.run_dir / TELEMETRY))
     assert [(step["step"], step["num_updates"]) for step in lines] == [(3, 3), (4, 1)]
@@ -228,12 +229,12 @@ def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -
 
     assert AutoTokenizer.from_pretrained(base).pad_token_id is None
 
-    assert train_here(prepared(base, tmp_path, max_steps=1))["num_steps"] == 1
+    assert train_here(prepare_fast(base, tmp_path, max_steps=1))["num_steps"] == 1
 
 
 def test_two_runs_give_the_same_adapter(tiny_base: Path, tmp_path: Path) -> None:
     """The same contract, the same bytes; another seed, others."""
-    runs = [prepared(tiny_base, tmp_path / str(n), max_steps=3, seed=seed) for n, seed in enumerate((1, 1, 2))]
+    runs = [prepare_fast(tiny_base, tmp_path / str(n), max_steps=3, seed=seed) for n, seed in enumerate((1, 1, 2))]
     for run in runs:
         train_here(run)
     first, again, other = ((run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in runs)

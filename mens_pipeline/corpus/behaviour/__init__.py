@@ -1,1 +1,1 @@
-"""Functions observed: argument lists drawn, mutants refused, examples and hidden tests chosen."""
+"""Observe functions: draw arguments, refuse mutants, choose examples and hidden tests."""

@@ -8,30 +8,30 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter import NONE, SmallestDraws, Value, Variant, error, ok, some
+from mens_pipeline.language.interpreter import NONE, SmallestDraws, Value, VariantValue, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)
 _DECIMALS: Final = tuple(map(Decimal, ("0.00", "1.00", "-1.00", "0.50", "2.75", "10.00", "19.99", "100.00")))
 _WORDS: Final = ("", "a", "b", "abc", "Ann", "hello", "Vox", "level", "x1", "42", "hello world", " pad ", "A-b", "aab")
 _PIECES: Final = ("a", "b", "Ann", "x1", "1", "2", "7", "10", "42")
-"""Words that are joined with separators of the code to inputs for functions that split text."""
+"""Words to join with separators from the code, as inputs of functions that split text."""
 _LONGEST_SEPARATOR: Final = 2
 _MESSAGES: Final = ("bad input", "not found")
 _MOST_ELEMENTS: Final = 5
 _MOST_LITERALS: Final = 24
-"""Literals of a program that are taken up; a table of thousands says no more about its edges."""
+"""Literals of a program that are used; thousands would tell no more about its edges."""
 _MOST_STRING: Final = 24
-"""Characters of a literal that is taken up."""
+"""Characters of a literal that is used."""
 _MOST_INT: Final = 10**9
 _MOST_PAIRED: Final = 4
-"""Ints of the code whose differences and products are drawn: borders of sums, common multiples."""
+"""Ints of the code to combine: differences and products are borders of sums and common multiples."""
 _MOST_PRODUCT: Final = 1_000
 _MOST_LEVELS: Final = 2
-"""Levels of user types at which variants are drawn freely; below, the one that ends soonest."""
+"""Levels of user types with free choice of variants; deeper ones take the smallest variant."""
 _LIST_NAMES: Final = frozenset(("List", "list"))
 _EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}
-"""Types that have a value whatever lies in them."""
+"""Types that have an empty value."""
 _MAP_NAMES: Final = frozenset(("Map", "map"))
 _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
@@ -44,7 +44,6 @@ class Drawing:
     """Draws argument lists for functions of one program."""
 
     def __init__(self, module: ast.Module) -> None:
-        """Read the types and the literals of the program."""
         declared = module.declarations
         self._structs = {d.name: d.fields for d in declared if isinstance(d, ast.TypeDef | ast.Table) and d.fields}
         self._sums = {d.name: d.variants for d in declared if isinstance(d, ast.TypeDef | ast.Url) and d.variants}
@@ -77,7 +76,7 @@ class Drawing:
             yield tuple(values)
 
     def _find_heights(self) -> dict[str, float]:
-        """Name of each user type -> its height; recursive types need as many rounds as they are nested."""
+        """Return each user type's height; nested recursive types need several rounds."""
         heights = dict.fromkeys((*self._structs, *self._sums), math.inf)
         while True:
             found = {name: 1 + min(_variant_height(v, heights) for v in vs) for name, vs in self._sums.items()}
@@ -87,7 +86,6 @@ class Drawing:
             heights = found
 
     def _is_drawable(self, annotation: ast.Type) -> bool:
-        """Return whether there are values, and for lists and options more than the empty one."""
         if isinstance(annotation, ast.GenericType) and annotation.name in _EMPTY_NAMES:
             return len(annotation.arguments) == 1 and self._is_drawable(annotation.arguments[0])
         return _height(annotation, self._heights) < math.inf
@@ -112,10 +110,10 @@ class Drawing:
             variants = [variant for variant in variants if _variant_height(variant, self._heights) == least]
         drawable = [variant for variant in variants if _variant_height(variant, self._heights) < math.inf]
         variant = random.choice(drawable)
-        return Variant(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
+        return VariantValue(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
 
     def _ends(self, inner: ast.Type, level: int) -> bool:
-        """Return whether a list or option is empty: nothing can be drawn for it, or a deep type would not end."""
+        """Return whether to draw an empty list or option, because a deep type would not end otherwise."""
         goes_on = isinstance(inner, ast.GenericType) or getattr(inner, "name", "") in self._heights
         return (level > _MOST_LEVELS and goes_on) or not self._is_drawable(inner)
 
@@ -163,7 +161,7 @@ class Drawing:
 
 
 def _height(annotation: ast.Type, heights: Mapping[str, float]) -> float:
-    """Count the user types that are nested in the smallest value; infinity if no value can be drawn."""
+    """Count the user types nested in the smallest value; infinity if there is none."""
     if isinstance(annotation, ast.GenericType):
         inner = [_height(argument, heights) for argument in annotation.arguments]
         if annotation.name in _EMPTY_NAMES and len(inner) == 1:
@@ -181,7 +179,7 @@ def _variant_height(variant: ast.Variant, heights: Mapping[str, float]) -> float
 
 
 def type_key(annotation: ast.Type | None, generics: Sequence[str] = ()) -> str:
-    """Return a key for a type, equal for types that mean the same; type parameters count as ints."""
+    """Return a key that is equal for equal types; type parameters count as ints."""
     if isinstance(annotation, ast.GenericType):
         name = {"list": "List", "map": "Map"}.get(annotation.name, annotation.name)
         return f"{name}[{', '.join(type_key(argument, generics) for argument in annotation.arguments)}]"
@@ -191,7 +189,6 @@ def type_key(annotation: ast.Type | None, generics: Sequence[str] = ()) -> str:
 
 
 def _concrete(annotation: ast.Type | None, generics: Sequence[str]) -> ast.Type:
-    """Return a type with `int` in place of the type parameters of its function."""
     if annotation is None:
         raise UndrawableError
     if isinstance(annotation, ast.NamedType) and annotation.name in generics:
@@ -221,12 +218,11 @@ def _relate(values: list[Value], keys: Sequence[str], random: Random) -> None:
 
 
 def _leaves(value: Value) -> Iterator[Value]:
-    """Yield the ints, strings and other plain values inside a value."""
     if type(value) is list:
         parts: Iterable[Value] = value
     elif type(value) is dict:
         parts = value.values()
-    elif type(value) is Variant:
+    elif type(value) is VariantValue:
         parts = value.fields
     else:
         yield value
@@ -236,7 +232,6 @@ def _leaves(value: Value) -> Iterator[Value]:
 
 
 def _literals(module: ast.Module) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]:
-    """Collect the ints, floats, decimals and strings of a program, numbers with their neighbours."""
     ints: dict[int, None] = {}
     floats: dict[float, None] = {}
     decimals: dict[Decimal, None] = {}

@@ -1,4 +1,4 @@
-"""Observed calls as examples of a prompt and as hidden tests: chosen, written, and read where a prompt states them."""
+"""Observed calls as prompt examples and hidden tests: chosen, written, and read back from prompts."""
 
 import math
 import re
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mens_pipeline.language import analyze, tokenize
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 
 Goal = tuple[str, object]
-"""A goal that a hidden test can cover: a branch, a mutant or another simple function refused, a result shown, or as
-many steps taken, to a power of two."""
+"""Something that a hidden test can cover: a branch reached, a mutant or simple other function refused, a result shown,
+or a number of steps, rounded to a power of two."""
 
 FEWEST_TESTS: Final = 5
 FEWEST_RESULTS: Final = 2
 MOST_EXAMPLES: Final = 3
 _USUAL_TESTS: Final = 8
-"""As many where there are enough calls: fewer let other functions through by chance."""
+"""Fewer tests let other functions pass by chance."""
 _MOST_TESTS: Final = 12
 _WORTH_OF_A_RESULT: Final = 4
-"""Goals that a call with a result of its own may lack, among calls that are not needed."""
+"""Goals that a new result is worth when choosing among calls that are not needed."""
 _LONGEST_EXAMPLE: Final = 80
 """Characters of a call and its result."""
 _LONGEST_EXAMPLES: Final = 150
-"""The same of all examples together: a prompt must leave room for its completion."""
+"""Characters of all examples together: a prompt must leave room for its completion."""
 _GLANCE: Final = 50
-"""Characters of a call and its result up to which both are read at a glance."""
+"""Characters of a call and its result that a person reads at a glance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Observation:
 
 @dataclass(slots=True, eq=False)
 class SeenCall:
-    """One call that returned a value that can be written, and the goals that it covers.
+    """A call whose result can be written as Vox text, with the goals that it covers.
 
-    `length` is the characters of both texts; `oddity` how much is at an edge or hard to read, as large numbers are.
+    `length` counts the characters of both texts; `oddity` grows with edge values and text that is hard to read.
     """
 
     arguments: tuple[Value, ...]
@@ -55,7 +55,6 @@ class SeenCall:
     oddity: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Measure it once: it is compared often."""
         self.length = len(self.call) + len(self.result)
         self.oddity = sum(map(_oddity, (*self.arguments, self.value))) + max(0, self.length - _GLANCE) // 10
 
@@ -70,11 +69,11 @@ def _oddity(value: Value) -> int:
         return sum(map(_oddity, value)) + max(0, 2 - len(value))
     if kind is dict:
         return sum(map(_oddity, value.values()))
-    return sum(map(_oddity, value.fields)) if kind is Variant else 0
+    return sum(map(_oddity, value.fields)) if kind is VariantValue else 0
 
 
 def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
-    """Compute the results of simple other functions: the maximum, the sum, the length, each argument as it is."""
+    """Compute simple other functions of the arguments: maximum, sum, length, each argument itself."""
     found: dict[str, Value] = {f"argument {index}": value for index, value in enumerate(arguments)}
     ints = [value for value in arguments if type(value) is int]
     texts = [value for value in arguments if type(value) is str]
@@ -96,20 +95,20 @@ def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
     return found
 
 
-def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
-    """Unite what several calls cover."""
+def collect_goals(calls: Iterable[SeenCall]) -> set[Goal]:
+    """Return the goals that any of the calls covers."""
     return {goal for call in calls for goal in call.goals}
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Return one to three short calls that reach different branches, with other results; no hidden test needs them."""
+    """Choose one to three short calls with different branches and results that no hidden test needs."""
     left = Counter[Goal]()
     for call in calls:
         left.update(call.goals)
     short = [call for call in calls if call.length <= _LONGEST_EXAMPLE] or [min(calls, key=lambda call: call.length)]
     spare = _spare(short, left)
     if not spare:
-        # Every call is needed as a test: the one that is missed least.
+        # Every call is needed as a test: take the one that the tests miss least.
         return [min(short, key=lambda call: (sum(left[goal] == 1 for goal in call.goals), call.oddity))]
     examples: list[SeenCall] = []
     reached: set[Goal] = set()
@@ -124,15 +123,14 @@ def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
 
 
 def _spare(calls: Sequence[SeenCall], left: Mapping[Goal, int]) -> list[SeenCall]:
-    """Return the calls all of whose goals others reach as well."""
     rare = {goal for goal, number in left.items() if number <= 1}
     return [call for call in calls if rare.isdisjoint(call.goals)]
 
 
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
-    """Return as few calls as cover all that any covers, but eight if there are; earlier ones are preferred."""
+    """Choose the fewest calls that cover every goal, but eight if there are; prefer earlier ones."""
     left, chosen = list(calls), list[SeenCall]()
-    missing = goals_of(left)
+    missing = collect_goals(left)
     results: set[str] = set()
 
     def gain(call: SeenCall) -> tuple[int, int]:
@@ -152,29 +150,29 @@ def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
 
 
 _STATED: Final = re.compile(r"`(?P<call>[a-z_]\w*\([^`]*\))` (?:is|gives|returns|equals) (?:`(?P<result>[^`]+)`)?")
-"""An example, which a result without marks may follow."""
+"""An example; its result may follow without backticks."""
 _MOST_STATED: Final = 16
-"""Examples of a prompt that are read."""
+"""Examples that are read from one prompt."""
 _LONGEST_RESULT: Final = 400
-"""Characters of a result without marks."""
+"""Characters of a result without backticks."""
 _OPENERS: Final = frozenset("([{")
 _CLOSERS: Final = frozenset(")]}")
 _VALUES: Final = frozenset(("INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "TYPEIDENT", "true", "false"))
 _SHOWN: Final = ":\n\n"
-"""The sentence between a prompt and the code that it shows: `This is there already:` and a blank line."""
+"""Ends the sentence before the code that a prompt shows: `This is there already:` and a blank line."""
 _MOST_SHOWN: Final = 4
-"""Places of a prompt at which code may begin."""
+"""Places in a prompt where code may begin."""
 
 
 def examples_sentence(examples: Sequence[Observation]) -> str:
-    """Return the examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``."""
+    """Format examples as a sentence: ``For example, `f(1)` is 2 and `f(2)` is 3.``."""
     parts = [f"`{example.call}` is {example.result}" for example in examples]
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return f"For example, {listed}."
 
 
 def stated_examples(prompt: str) -> tuple[Observation, ...]:
-    """Return the examples that a prompt states, as ``f(1)` is 2``; what is no call or no value of Vox is left out."""
+    """Read the examples in a prompt, such as ``f(1)` is 2``; skip anything that is not a Vox call and value."""
     found: list[Observation] = []
     for match in _STATED.finditer(prompt):
         if len(found) == _MOST_STATED:
@@ -187,13 +185,13 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
 
 
 def example_tests(examples: Sequence[Observation]) -> str:
-    """Return the examples as `@test` functions, one each, in their order."""
+    """Format examples as `@test` functions, one each, in order."""
     lines = (f"@test fn stated_{n}() {{ assert({seen.call} is {seen.result}) }}" for n, seen in enumerate(examples))
     return "\n".join(lines) + "\n"
 
 
 def shown_code(prompt: str) -> str:
-    """Return the program that a prompt ends with, behind a sentence such as `This is there already:`; else nothing."""
+    """Return the program at the end of a prompt, after a sentence such as `This is there already:`; else ""."""
     start = prompt.find(_SHOWN)
     for _ in range(_MOST_SHOWN):
         if start < 0:
@@ -207,7 +205,6 @@ def shown_code(prompt: str) -> str:
 
 
 def _value_in(text: str) -> str:
-    """Return the value that a text begins with; empty where it begins with none."""
     tokens = [token for token in tokenize(text) if not token.is_trivia]
     if not tokens or tokens[0].start:
         return ""

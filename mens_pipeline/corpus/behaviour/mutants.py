@@ -1,4 +1,4 @@
-"""Changes of the body of a function that most likely change what it does, and probes that tell which branches ran."""
+"""Mutants: changes of a function's body that most likely change its behaviour; and probes that record branches."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from mens_pipeline.language import ast
 
 PROBE: Final = "branch reached"
-"""The name of the function that probes call; no program can write it."""
+"""The function that probes call; no program can contain this name."""
 
 _OPERATORS: Final[dict[str, tuple[str, ...]]] = {
     "Lt": ("Lte", "Gte"),
@@ -41,16 +41,16 @@ _METHODS: Final = {
     )
     for name, other in (pair, pair[::-1])
 }
-"""Methods that take and give the same kinds of value."""
+"""Methods with the same types of arguments and result."""
 
 _Path = tuple[Any, ast.Node, str, int | None] | None
-"""A position in the tree: path of the parent, the parent, its field, and the index in that field."""
+"""A position in the tree: the parent's path, the parent, its field, and the index in that field."""
 
 
-def mutants_of(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
-    """Return copies of a function with one change each, of as many kinds as there are.
+def build_mutants(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
+    """Return copies of a function with one change each, spread over the kinds of change.
 
-    The syntax tree is changed, not the text: nothing has to be parsed again.
+    The syntax tree is changed, not the text, so nothing has to be parsed again.
     """
     kinds: dict[type, list[tuple[_Path, ast.Node]]] = {}
     for path, node in _sites(declaration):
@@ -67,12 +67,11 @@ def mutants_of(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.
 
 
 def with_probes(declaration: ast.Declaration) -> ast.Declaration:
-    """Return a copy of a function that calls `PROBE` with a number where a branch begins, and does the same."""
+    """Return a copy of a function that calls `PROBE` with a number at each branch, and otherwise does the same."""
     return _Probes().inside(declaration)
 
 
 def _sites(declaration: ast.Declaration) -> Iterator[tuple[_Path, ast.Node]]:
-    """Yield the function and each node of its body with its path."""
     function: Any = getattr(declaration, "function", declaration)
     root: _Path = None if function is declaration else (None, declaration, "function", None)
     pending: list[tuple[_Path, ast.Node]] = [((root, function, "body", i), s) for i, s in enumerate(function.body)]
@@ -102,7 +101,7 @@ def _rebuild(path: _Path, node: ast.Node) -> Any:
 
 _NO_CODE: Final = frozenset(("start", "end", "type", "return_type"))
 _FIELD_NAMES: Final[dict[str, tuple[str, ...]]] = {}
-"""Class of node -> its fields that may hold code; looked up once each."""
+"""Class of node -> its fields that may contain code."""
 
 
 def _field_names(node: ast.Node) -> tuple[str, ...]:
@@ -137,7 +136,6 @@ def _number(node: Any) -> Iterator[ast.Node]:
 
 
 def _if(node: ast.If) -> Iterator[ast.Node]:
-    """Yield mutants of an `if`: branches swapped, or the same branch taken in both cases."""
     yield replace(node, then=node.otherwise or (), otherwise=node.then)
     yield replace(node, then=node.otherwise or ())
     if node.otherwise is not None:
@@ -145,7 +143,6 @@ def _if(node: ast.If) -> Iterator[ast.Node]:
 
 
 def _match(node: ast.Match) -> Iterator[ast.Node]:
-    """Swap the results of two neighbouring arms."""
     for index in range(len(node.arms) - 1):
         first, second = node.arms[index : index + 2]
         swapped = (replace(first, body=second.body), replace(second, body=first.body))
@@ -170,7 +167,7 @@ Syntax = TypeVar("Syntax", bound=ast.Node)
 
 
 class _Probes:
-    """Puts a numbered probe where each branch begins; recurses as deep as the tree."""
+    """Inserts a numbered probe at the start of each branch; recurses as deep as the tree."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,10 +1,9 @@
-"""Observe what a function does by running it: examples for its prompt, and hidden tests that refuse mutants.
+"""Observe a function by running it: examples for its prompt, and hidden tests that refuse mutants.
 
-The function is called with drawn arguments. Of the calls that return, a few become hidden tests: every branch is
-reached that any call reaches, and every changed body (mutant) and every simple other function, such as one that hands
-an argument back or gives the maximum, is refused that any call tells apart. Everything runs in this process, by the
-interpreter alone: step, size and depth limits bound it. Programs of strangers are observed in worker processes
-(`workers.py`).
+The function is called with drawn arguments. Some of the calls that return become hidden tests. They reach every branch
+that any call reaches; they refuse every mutant (changed body) and every simple other function, such as one that returns
+an argument or the maximum, that any call tells apart. Everything runs in this process, bounded by the interpreter's
+limits on steps, size and depth. Untrusted programs are observed in worker processes (`workers.py`).
 """
 
 from collections import Counter
@@ -24,9 +23,9 @@ from mens_pipeline.corpus.behaviour.examples import (
     alternatives,
     chosen_examples,
     chosen_tests,
-    goals_of,
+    collect_goals,
 )
-from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
+from mens_pipeline.corpus.behaviour.mutants import PROBE, build_mutants, with_probes
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, name_of
@@ -49,41 +48,39 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=False)
-"""Contracts hold, as where completions are evaluated; a database is no behaviour of a function alone."""
+"""Contracts are checked, as in evaluations; a function that needs a database has no behaviour of its own."""
 
 LIMITS: Final = Limits(max_steps=20_000, max_depth=100, max_size=10_000, max_allocation=100_000)
 """Of one call."""
 
 _SECONDS: Final = 5.0
-"""Of all calls of a function together; steps end nearly everything far sooner, so that a busy machine decides as a
-quiet one does."""
+"""For all calls of a function. The step limit ends nearly everything far sooner, so load does not change the result."""
 _NUM_DRAWS: Final = 24
-"""Argument lists that are drawn first; as many again where results are scarce, and where mutants survive."""
+"""Argument lists drawn at first, and once more where results are scarce, and where mutants survive."""
 _NUM_MUTANTS: Final = 24
 _MOST_NODES: Final = 2_000
-"""Of the syntax of a function that is observed."""
+"""Syntax nodes of an observed function."""
 _MUTANT: Final = "mutant"
 _MOST_CHOICES: Final = 6
-"""Different results up to which a function chooses one of a few, each of which a hidden test must show."""
+"""With at most this many different results, hidden tests must show each of them."""
 _LONGEST_TEST: Final = 200
 """Characters of a call and its result."""
 _ENOUGH_KILLS: Final = 3
-"""Calls that tell a mutant from the function; more are not looked for."""
-
+"""Calls that refuse a mutant; more are not looked for."""
 
 _COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
-"""Kinds of value that nearly everything returns, and that Python compares as the language does."""
+"""Frequent types of results that Python compares as Vox does."""
 
 _LASTING: Final = frozenset((NoBehaviour.NOT_PURE, NoBehaviour.NONDETERMINISTIC))
-"""Reasons that further calls cannot change."""
+"""Reasons that more calls cannot change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
     """The observed behaviour of a function: 1 to 3 examples for its prompt, and at least 5 hidden observations.
 
-    `tests` are the hidden ones as `@test` functions; they refuse `num_killed` of the `num_mutants` changed bodies that
-    at least one observed call tells from the function.
+    `tests` holds the hidden ones as `@test` functions. They refuse `num_killed` of the `num_mutants` changed bodies
+    that at least one observed call tells from the function.
     """
 
     examples: tuple[Observation, ...]
@@ -98,12 +95,12 @@ class Behaviour:
         return self.num_killed == self.num_mutants
 
 
-def behaviour_of(
+def observe_behaviour(
     source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function; the same arguments give the same behaviour, or reason why it has none to speak of.
+    """Observe a function; the same arguments give the same behaviour, or the same reason why there is none.
 
-    `seed` decides the choice of mutants, and the `arguments` where they are not given.
+    `seed` decides which mutants are tried, and which arguments where none are given.
 
     Raises:
         RefusedError: The front end rejects the program, or it declares no such function.
@@ -111,13 +108,13 @@ def behaviour_of(
     module = analyze(source).module
     if module is None:
         raise RefusedError("a program to observe is rejected by the front end. Check it first with `mens check`.")
-    return behaviour_in(module, function, seed=seed, arguments=arguments)
+    return observe_function(module, function, seed=seed, arguments=arguments)
 
 
-def behaviour_in(
+def observe_function(
     module: Module, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function of a parsed program, as `behaviour_of`."""
+    """Observe a function of a parsed program, like `observe_behaviour`."""
     declaration = function_in(module, function)
     syntax: Any = getattr(declaration, "function", declaration)
     if not syntax.body:
@@ -135,19 +132,19 @@ def behaviour_in(
 
 
 def passes(program: str, tests: str) -> bool:
-    """Return whether a program passes all of its hidden tests, which the front end accepts."""
+    """Return whether a program passes all of its hidden tests, which the front end must accept."""
     return run_with_tests(program, tests, features=Features(check_contracts=True, database=True)).passed
 
 
 def callable_syntax(declaration: Declaration) -> Function | Workflow | Activity | None:
-    """Return what a declaration declares that tests can call, below its decorators; None for tests and all else."""
+    """Return the function, workflow or activity that a declaration wraps; None for tests and everything else."""
     syntax = getattr(declaration, "function", declaration)
     is_test = isinstance(declaration, Test | Forall)
     return syntax if isinstance(syntax, Function | Workflow | Activity) and not is_test else None
 
 
 def function_in(module: Module, function: str) -> Declaration:
-    """Return the last function of a name, which is the one that counts (C1).
+    """Return the last function with a name, which is the one that counts (C1).
 
     Raises:
         RefusedError: There is no such function.
@@ -171,8 +168,7 @@ class _Observing:
         self.reached = reached = set[Goal]()
 
         def reach(_machine: Machine, number: Value) -> Value:
-            # Not a method: what the program holds must not hold all that was observed, or only a search for cycles
-            # frees it.
+            # Not a method: a reference to this object would be a cycle that only the garbage collector frees.
             reached.add(("branch", number))
             return UNIT
 
@@ -194,7 +190,7 @@ class _Observing:
         reason = self._refusal() or self._triviality()
         if reason is not None:
             return reason
-        mutants = dict(enumerate(mutants_of(self.declaration, _NUM_MUTANTS, f"{seed}:{self.function}")))
+        mutants = dict(enumerate(build_mutants(self.declaration, _NUM_MUTANTS, f"{seed}:{self.function}")))
         survivors = self._survivors(mutants, self.calls)
         if survivors:
             num_calls = len(self.calls)
@@ -207,12 +203,13 @@ class _Observing:
         examples = chosen_examples(self.calls)
         hidden = chosen_tests(call for call in self.calls if call not in examples)
         observations = _observations(hidden)
-        num_mutants, num_killed = (sum(goal[0] == _MUTANT for goal in goals_of(seen)) for seen in (self.calls, hidden))
+        num_mutants, num_killed = (
+            sum(goal[0] == _MUTANT for goal in collect_goals(seen)) for seen in (self.calls, hidden)
+        )
         tests = _tests(self.module, observations)
         return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
 
     def _observe(self, arguments: Iterable[tuple[Value, ...]]) -> None:
-        """Call the function, and keep the calls that return and can be written."""
         self.program.redefine(self.probed)
         for values in arguments:
             texts = [literal_of(value) for value in values]
@@ -238,7 +235,6 @@ class _Observing:
         return equal(self.judge, left, right)
 
     def _is_scarce(self) -> bool:
-        """Return whether calls return too seldom, or show one of a few results or a branch only once."""
         counts = Counter(call.result for call in self.calls)
         is_rare = len(counts) <= _MOST_CHOICES and min(counts.values(), default=0) < FEWEST_RESULTS
         branches = Counter(goal for call in self.calls for goal in call.goals)
@@ -249,7 +245,6 @@ class _Observing:
         return list({call.result: call for call in reversed(self.calls)}.values())
 
     def _refusal(self) -> NoBehaviour | None:
-        """Return why calls do not give enough, if so."""
         refusals = {end.reason for end in self.ends if isinstance(end.reason, Refusal)}
         if refusals:
             is_random = refusals <= {Refusal.CLOCK, Refusal.RANDOM}
@@ -274,7 +269,7 @@ class _Observing:
         return None
 
     def _set_goals(self) -> None:
-        """Note what each call is good for, beside the branches that it reached and the mutants that it refuses."""
+        """Add to each call the goals besides branches and mutants."""
         is_choice = len(self._results()) <= _MOST_CHOICES
         for call in self.calls:
             call.goals.add(("steps", call.num_steps.bit_length()))
@@ -284,8 +279,8 @@ class _Observing:
             call.goals |= {("alternative", name) for name, value in given.items() if not self._same(value, call.value)}
 
     def _survivors(self, mutants: dict[int, Declaration], calls: Sequence[SeenCall]) -> dict[int, Declaration]:
-        """Note which calls refuse which mutants, and give those that none of them refuses."""
-        # The fastest first: a mutant without end is stopped by the steps of the first call that it does not end.
+        """Record which calls refuse which mutants; return the mutants that none refuses."""
+        # The fastest first: an endless mutant is stopped after a multiple of the steps of its first call.
         ordered = sorted(calls, key=lambda call: call.num_steps)
         survivors = dict(mutants)
         for number, mutant in mutants.items():
@@ -307,7 +302,6 @@ def _observations(calls: Iterable[SeenCall]) -> tuple[Observation, ...]:
 
 
 def _tests(module: Module, hidden: Sequence[Observation]) -> str:
-    """Return hidden tests, with names that hide none of the program's."""
     declared = {name_of(declaration) or "" for declaration in module.declarations}
     prefix = "observed"
     while any(name.startswith(prefix) for name in declared):

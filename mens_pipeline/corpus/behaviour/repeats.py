@@ -8,31 +8,29 @@ from mens_pipeline.corpus.behaviour.arguments import type_key
 from mens_pipeline.corpus.behaviour.observe import callable_syntax
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.schema.records import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair, parsed_code
 from mens_pipeline.language import DEEP_STACK, Mode, analyze, name_of
 from mens_pipeline.language.ast import Ident, Module, Node, walk
 from mens_pipeline.language.interpreter import GIVEN_END, hidden_module
 
 _Signature = tuple[str, ...]
-"""Types of the parameters in order, then the return type."""
+"""Types of the parameters, then the return type."""
 _MOST_TASKS_AT_ONCE: Final = 64
-"""Tasks in one request to a worker, so that one slow function cannot use up the time of all."""
+"""Tasks in one request, so that one slow function cannot use up the time of all."""
 _Entry = tuple[TaskFunction, str]
-"""A function that tests call, and the task it is of."""
+"""A tested function, and the label of its task."""
 
 
 class TaskFunctions:
-    """The functions that hidden tests of tasks call, by their signatures."""
+    """The functions that the hidden tests of tasks call, by signature."""
 
     def __init__(self, tasks: Iterable[TrainingPair], workers: BehaviourWorkers) -> None:
-        """Take up the tasks, and leave out those whose tests say nothing."""
         self._workers = workers
         self._entries: defaultdict[_Signature, list[_Entry]] = defaultdict(list)
         self.counts: Counter[str] = Counter()
         found: dict[TaskFunction, tuple[_Signature, str]] = {}
         for pair in tasks:
-            program = _program_of(pair)
+            program = _read_program(pair)
             module = analyze(program).module if program is not None and pair.tests is not None else None
             if module is None or program is None or pair.tests is None:
                 self.counts["without_tests"] += 1
@@ -47,16 +45,16 @@ class TaskFunctions:
                 self._entries[signature].append((task, label))
 
     def account(self) -> dict[str, int]:
-        """Return how many tested functions were or were not compared with others, and how many tasks have no tests."""
+        """Count tested functions by whether rows are compared with them, and tasks without tests."""
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
     def find_repeats(self, rows: Sequence[TrainingPair]) -> list[str | None]:
-        """Return for each row the task that one of its functions solves; None where it solves none."""
+        """Return for each row the task that one of its functions solves, or None."""
         tried: dict[tuple[str, str, int], list[_Entry]] = {}
         functions: list[list[tuple[str, str, int]]] = []
         for row in rows:
             functions.append([])
-            program = _program_of(row) if self._entries else None
+            program = _read_program(row) if self._entries else None
             module = analyze(program).module if program is not None else None
             if program is None or module is None:
                 continue
@@ -75,7 +73,7 @@ class TaskFunctions:
 
 
 def _tested_functions(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
-    """Return the functions that tests call, without helpers that others of them call: a helper alone solves no task."""
+    """Return the functions that tests call, without helpers of others: a helper alone solves no task."""
     called = (_names_in(tests) - _signatures(tests).keys()) & set(signatures)
     uses = {name: set[str]() for name in called}
     for declaration in reference.declarations:
@@ -89,8 +87,8 @@ def _names_in(node: Node) -> set[str]:
     return {inner.name for inner in walk(node) if isinstance(inner, Ident)}
 
 
-def _program_of(pair: TrainingPair) -> str | None:
-    """Return the code of a completion with what its prompt gives; None for prose, scripts and UI modules."""
+def _read_program(pair: TrainingPair) -> str | None:
+    """Return a completion's code with the code that its prompt gives; None for prose, scripts and UI modules."""
     code = parsed_code(pair)
     if code is None or code[1] is not Mode.SOURCE:
         return None
@@ -99,7 +97,6 @@ def _program_of(pair: TrainingPair) -> str | None:
 
 
 def _signatures(module: Module) -> dict[str, _Signature]:
-    """Map each function that has parameters to its signature; type parameters count as ints."""
     signatures = {}
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()

@@ -1,4 +1,4 @@
-"""Functions tried on the hidden tests of tasks: one that passes does what the task asks for, however it is written."""
+"""Try functions on the hidden tests of tasks: one that passes solves the task, however it is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,20 +17,20 @@ from mens_pipeline.language.interpreter import (
     Program,
     TextName,
     Value,
-    error_of,
+    catch_error,
     literal_of,
     put_below,
     without_tests,
 )
 
 FEATURES: Final = Features(check_contracts=True, database=True, views=True)
-"""As where completions are evaluated."""
+"""As in evaluations."""
 
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
-"""Of one hidden test; steps end nearly everything far sooner, so that a busy machine decides as a quiet one does."""
+"""For one hidden test. The step limit ends nearly everything before the seconds do, so load does not change results."""
 
 _MOST_CONSTANTS: Final = 50
-"""Results of a reference that are tried as constants."""
+"""Results of the reference that are tried as constant functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,19 @@ class TaskFunction:
 
 
 class TaskStatus(StrEnum):
-    """Whether the tests of a function say something about others that pass them."""
+    """Whether passing the tests of a function is evidence."""
 
     COMPARED = "compared"
     TRIVIAL = "trivial"
-    """A constant, or an argument handed back, passes them."""
+    """A function that returns a constant or an argument passes them."""
     FAILS = "reference_fails"
-    """The reference itself does not pass them, within these limits."""
+    """The reference itself does not pass them within these limits."""
 
 
 class Screening:
-    """Tries functions on hidden tests, in this process; what was compiled for a task is kept."""
+    """Tries functions on hidden tests in this process; caches what it compiles for a task."""
 
     def __init__(self) -> None:
-        """Begin without any task."""
         self._machine = Machine(LIMITS)
         self._tasks: dict[TaskFunction, _Task] = {}
 
@@ -67,7 +66,7 @@ class Screening:
             return self._task(task).status
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
-        """Return the place of the first task whose tests a function passes; None where it passes the tests of none."""
+        """Return the index of the first task whose tests a function passes, or None."""
         module = analyze(program).module
         if module is None:
             return None
@@ -76,7 +75,7 @@ class Screening:
             self._machine.limits = LIMITS
             self._machine.begin()
             candidate = Program(without_tests(module), TextName.PROGRAM, self._machine, FEATURES)
-            if error_of(candidate.begin) is not None:
+            if catch_error(candidate.begin) is not None:
                 return None
             value = candidate.names.get(function)
             if type(value) not in CALLABLE:
@@ -101,11 +100,10 @@ class _Task:
         self._limits = LIMITS
 
     def is_passed_by(self, value: Value) -> bool:
-        """Return whether all tests pass where the name of the function means another value."""
         self._program.define(self._name, value)
         self._machine.limits = self._limits
         tests = self._program.tests.values()
-        return all(self._runner.result_of(test, LIMITS.test_seconds).passed for test in tests)
+        return all(self._runner.run_case(test, LIMITS.test_seconds).passed for test in tests)
 
     @cached_property
     def status(self) -> TaskStatus:
@@ -113,7 +111,7 @@ class _Task:
         most_arguments = most_steps = 0
         self._machine.limits = LIMITS
         self._machine.begin()
-        if error_of(self._reference.begin) is not None:
+        if catch_error(self._reference.begin) is not None:
             return TaskStatus.FAILS
         reference = self._reference.names[self._name]
 
@@ -127,11 +125,11 @@ class _Task:
 
         self._program.define(self._name, Native(self._name, record, 0, 100))
         for test in self._program.tests.values():
-            result = self._runner.result_of(test, LIMITS.test_seconds)
+            result = self._runner.run_case(test, LIMITS.test_seconds)
             if not result.passed:
                 return TaskStatus.FAILS
             most_steps = max(most_steps, result.num_steps)
-        # A function that does the same may take longer than the reference; one without end is told soon.
+        # A correct function may take longer than the reference, but an endless one should be stopped soon.
         self._limits = replace(LIMITS, max_steps=min(LIMITS.max_steps, 20 * most_steps + 5_000))
         trivial = [_constant(self._name, value) for value in results.values()]
         trivial += [_argument(self._name, index) for index in range(most_arguments)]

@@ -1,8 +1,8 @@
-"""Functions of strangers observed and tried in worker processes.
+"""Observe and try untrusted functions in worker processes.
 
-The workspace's programs, and rows that models wrote, are strangers' code. The interpreter cannot reach out, but a
-regular expression can take for ever and a counted value can still be large: a worker has bounded memory, is killed when
-it says nothing in time, and is replaced. So no program can stop or harm the stage that looks at it.
+Programs of the workspace and rows that models wrote are untrusted. The interpreter cannot reach the outside, but a
+regular expression can take forever and a value can still be large. A worker has bounded memory, is killed when it does
+not reply in time, and is replaced. So no program can stop or harm a stage.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError
-from mens_pipeline.corpus.behaviour.observe import FEATURES, LIMITS, Behaviour, behaviour_of, function_in, passes
+from mens_pipeline.corpus.behaviour.observe import FEATURES, LIMITS, Behaviour, function_in, observe_behaviour, passes
 from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, TaskStatus
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
@@ -26,7 +26,7 @@ from mens_pipeline.language.interpreter import (
     CallableProgram,
     Limits,
     Value,
-    Variant,
+    VariantValue,
     WorkerPool,
     WorkerProcess,
     WorkerStoppedError,
@@ -40,20 +40,19 @@ from mens_pipeline.language.interpreter import (
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 
 _LIMITS: Final = Limits()
-"""Of which the memory counts."""
+"""Only its memory limit counts here."""
 
 _SECONDS_OF_REQUEST: Final = 60.0
-"""Of one request, unless told otherwise."""
 _AT_ONCE: Final = 64
-"""Requests taken up at once, so that sources of any length are read as they are used."""
+"""Requests in memory at once, so that sources of any length can be streamed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ObservationJob:
     """A function to observe.
 
-    `source` is its declaration, as a completion would be; `given` holds declarations that it needs and need not
-    repeat, empty for none.
+    `source` is its declaration, as in a completion; `given` holds declarations that it needs and a completion need not
+    repeat.
     """
 
     source: str
@@ -76,28 +75,26 @@ class BehaviourWorkers(WorkerPool):
         seconds: float = _SECONDS_OF_REQUEST,
         launch: type[WorkerProcess] = WorkerProcess,
     ) -> None:
-        """Set the number of processes, and the seconds that one may take for a request; nothing is started yet."""
+        """Configure the pool; workers start on demand. `seconds` is the time limit of one request."""
         super().__init__(num_workers, command, _LIMITS, launch)
         self._seconds = seconds
 
-    def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
-        """Yield what was observed of functions, in order; `STOPPED` where the worker had to be replaced."""
+    def observe(self, jobs: Iterable[ObservationJob]) -> Iterator[Behaviour | NoBehaviour]:
+        """Yield the behaviour of functions, in order; `STOPPED` where the worker had to be replaced."""
         requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for reply in self._replies(requests):
             yield NoBehaviour.STOPPED if reply is None else _REPLIES.validate_python(reply)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
-        """Yield whether the tests of tasks say something about functions that pass them.
-
-        Of a task that stops its worker the reference fails.
-        """
+        """Yield whether the tests of each task are evidence; `FAILS` where the task stopped its worker."""
         for reply in self._replies({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
             yield TaskStatus.FAILS if reply is None else TaskStatus(reply[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
-        """Try functions, each by its program and its name, on the tests of tasks.
+        """Try functions, given by program and name, on the tests of tasks.
 
-        Yields the place of the first task whose tests it passes; None where it passes none, or stops its worker.
+        Yields the index of the first task whose tests the function passes; None where it passes none or stops its
+        worker.
         """
         requests = (
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
@@ -106,41 +103,37 @@ class BehaviourWorkers(WorkerPool):
         yield from self._replies(requests)
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
-        """Yield for each of several programs what `outputs_of` gives; None where the program stops its worker."""
+        """Yield `compute_outputs` for each program; None where the program stops its worker."""
         common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
         yield from self._replies({**common, "number": number} for number in range(len(programs)))
 
     def _replies(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
-        """Yield the replies in order; None where a worker had to be replaced."""
+        """Yield replies in order; None where a worker had to be replaced."""
         waiting = iter(requests)
         with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
-                yield from threads.map(self._send_reply, batch)
+                yield from threads.map(self._exchange, batch)
 
-    def _send_reply(self, request: dict[str, Any]) -> Any:
-        with self.worker() as worker:
-            try:
-                return worker.exchange(request, self._seconds)
-            except WorkerStoppedError:
-                return None
+    def _exchange(self, request: dict[str, Any]) -> Any:
+        with self.worker() as worker, suppress(WorkerStoppedError):
+            return worker.exchange(request, self._seconds)
 
 
 _NUM_CALLS: Final = 24
 _SECONDS_OF_CALLS: Final = 2.0
-"""Of all calls of one program; steps end nearly everything far sooner."""
+"""For all calls of one program; the step limit ends nearly everything far sooner."""
 _LONGEST: Final = 1_000
-"""Characters of a result that is compared."""
+"""Characters of a compared result."""
 
 
-def outputs_of(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
-    """Call the function of one of several programs, that at the place `number`.
+def compute_outputs(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
+    """Call the function of the program at index `number`.
 
-    The arguments are drawn from all programs that are not rejected, about as many from each; they are the same
-    whichever is called.
+    The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`.
 
     Returns:
-        What each call returned, as Vox text; None where it did not, or where that cannot be written. Nothing where
-        nothing can be drawn.
+        The result of each call as Vox text; None where it did not return, or where the result cannot be written.
+        Empty where nothing can be drawn.
     """
     modules = [analyze(program).module for program in programs]
     arguments: dict[str, tuple[Value, ...]] = {}
@@ -167,7 +160,6 @@ def outputs_of(programs: Sequence[str], number: int, function: str, seed: str) -
 
 
 def _order_fields(value: Value, level: int = 0) -> Value:
-    """Return a value whose records have their fields in order, as deep as values are written."""
     kind = type(value)
     if level > MOST_LEVELS:
         return value
@@ -175,8 +167,8 @@ def _order_fields(value: Value, level: int = 0) -> Value:
         return {key: _order_fields(value[key], level + 1) for key in sorted(value)}
     if kind is list or kind is tuple:
         return kind(_order_fields(part, level + 1) for part in value)
-    if kind is Variant:
-        return Variant(value.name, tuple(_order_fields(part, level + 1) for part in value.fields))
+    if kind is VariantValue:
+        return VariantValue(value.name, tuple(_order_fields(part, level + 1) for part in value.fields))
     return value
 
 
@@ -187,19 +179,18 @@ class Responder:
     """Replies to the requests of one worker."""
 
     def __init__(self) -> None:
-        """Begin without any task."""
         self._screening = Screening()
 
     def respond(self, request: dict[str, Any]) -> Any:
         """Reply to a request in JSON types.
 
-        Its `kind` decides what it takes: `observe` a function, `outputs` of a function of several programs, `status` of
-        a tested function, `try` a function on tests.
+        Its `kind` is `observe` (a function), `outputs` (of a function of several programs), `status` (of a tested
+        function) or `try` (a function on tests).
         """
         if request["kind"] == "observe":
             return _observe(request)
         if request["kind"] == "outputs":
-            return outputs_of(request["programs"], request["number"], request["function"], request["seed"])
+            return compute_outputs(request["programs"], request["number"], request["function"], request["seed"])
         tasks = [TaskFunction(*task) for task in request["tasks"]]
         if request["kind"] == "status":
             return [self._screening.status(task) for task in tasks]
@@ -207,9 +198,9 @@ class Responder:
 
 
 def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
-    """Warm up, give up what could do harm, then reply to requests.
+    """Warm up, drop privileges, then reply to requests.
 
-    Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
+    `memory_bytes` of address space remain. `give_up` confines this process and returns the restrictions that apply.
     """
     responder = Responder()
     warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})
@@ -219,9 +210,9 @@ def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Call
 
 
 def _observe(request: dict[str, Any]) -> Any:
-    """Observe a function; its tests hold the declarations that it needs and a completion need not repeat."""
+    """Observe a function; its tests include the declarations that it needs and a completion need not repeat."""
     given, alone = request["given"], request["source"]
-    behaviour = behaviour_of(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
+    behaviour = observe_behaviour(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
     if isinstance(behaviour, NoBehaviour):
         return behaviour
     tests = with_given(given, behaviour.tests)

@@ -1,4 +1,4 @@
-"""Figures of training data: what there is of each kind, how much of its code parses, and which constructs it shows."""
+"""Statistics of training data: counts by kind, the share of code that parses, and the constructs it shows."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.corpus.curate.validate import Quarantined, parsed_code, read_rows
+from mens_pipeline.corpus.curate.validate import Quarantined, read_rows
 from mens_pipeline.corpus.schema.account import most_frequent
-from mens_pipeline.corpus.schema.records import ExtractedRecord, pair_digest
+from mens_pipeline.corpus.schema.records import ExtractedRecord, pair_digest, parsed_code
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
 from mens_pipeline.storage.validation import Strict
 
@@ -16,20 +16,18 @@ _COUNTED: Final = ("lane", "kind", "task_family", "category", "rating", "difficu
 
 
 class LaneEvaluation(Strict):
-    """Figures of the code of a lane; shares are from 0 to 1."""
+    """Figures for the code of a lane; shares are from 0 to 1."""
 
     num_code_rows: int = Field(ge=0)
     num_parsed: int = Field(ge=0, description="Rows of code that the front end accepts.")
     vox_parse_rate: float | None = Field(ge=0, le=1, description="Their share; null where there is no code.")
-    constructs: dict[str, int] = Field(
-        description="Construct -> accepted rows that show it; only those that are shown."
-    )
+    constructs: dict[str, int] = Field(description="Construct -> accepted rows that show it; without zeros.")
     construct_coverage: float = Field(ge=0, le=1, description="Share of all constructs that are shown.")
     missing_constructs: tuple[str, ...]
 
 
 class DataEvaluationDocument(LaneEvaluation):
-    """Figures of training data as they are written; not of what a model writes."""
+    """Figures for training data, not for what a model writes."""
 
     schema_: Literal["mens_data_evaluation_v1"] = Field(default="mens_data_evaluation_v1", alias="schema")
     measured: Literal["data"] = "data"
@@ -37,19 +35,19 @@ class DataEvaluationDocument(LaneEvaluation):
     lanes: dict[str, LaneEvaluation]
     num_prose_rows: int = Field(ge=0)
     num_unreadable_rows: int = Field(ge=0, description="Rows that are neither records nor pairs.")
-    min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="What is required; null: not compared.")
-    min_coverage: float | None = Field(default=None, ge=0, le=1, description="Likewise.")
+    min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
+    min_coverage: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
     gate_passed: bool | None = Field(default=None, description="Whether both are met.")
 
     def compare(self, min_parse_rate: float, min_coverage: float) -> "DataEvaluationDocument":
-        """Return the figures with what is required of them; without code the parse rate is 0."""
+        """Add the required values and whether they are met; without code the parse rate counts as 0."""
         passed = (self.vox_parse_rate or 0.0) >= min_parse_rate and self.construct_coverage >= min_coverage
         required = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage}
         return self.model_copy(update={**required, "gate_passed": passed})
 
 
 def evaluate_data(lines: Iterable[bytes]) -> DataEvaluationDocument:
-    """Parse the code of the records or pairs of a JSONL file; nothing is deduplicated."""
+    """Parse the code of the records or pairs in a JSONL file, duplicates included."""
     rows, parsed = Counter[str](), Counter[str]()
     constructs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     num_prose = num_unreadable = 0
@@ -87,8 +85,8 @@ def _figures(num_parsed: int, num_rows: int, constructs: Counter[str]) -> LaneEv
     )
 
 
-def statistics_of(lines: Iterable[bytes]) -> dict[str, Any]:
-    """Count the records or pairs of a JSONL file by what they are and how long they are, in JSON types."""
+def compute_statistics(lines: Iterable[bytes]) -> dict[str, Any]:
+    """Count the records or pairs of a JSONL file by kind and length, in JSON types."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in _COUNTED}
     lengths: dict[str, list[int]] = {"prompt": [], "response": []}
     distinct, sources = set[bytes](), set[str]()

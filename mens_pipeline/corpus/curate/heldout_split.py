@@ -1,7 +1,7 @@
-"""Pairs that train and pairs that evaluate: whole source files are held out, and nothing similar to them trains."""
+"""Split pairs for training and evaluation: whole source files are held out, and nothing similar to them trains."""
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,18 +12,89 @@ from pydantic import BaseModel, ConfigDict
 
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
+from mens_pipeline.corpus.curate.near_duplicates import ngrams_of, words_of
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
 from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import NEW_CONSTANTS, UNKNOWN_TASK, Lane, SourceKind, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import (
+    NEW_CONSTANTS,
+    UNKNOWN_TASK,
+    Lane,
+    SourceKind,
+    TrainingPair,
+    parsed_code,
+    read_pairs,
+)
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import analyze, declaration_structures
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind, SplitFile
 from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
+
+NGRAM: Final = 8
+"""Words in a run."""
+
+
+class HeldoutTasks:
+    """The held-out tasks, indexed to be compared with training rows."""
+
+    def __init__(self, tasks: Iterable[TrainingPair], max_overlap: float, min_nodes: int) -> None:
+        self._max_overlap = max_overlap
+        self._min_nodes = min_nodes
+        self._prompts: dict[str, int] = {}
+        self._structures: dict[str, int] = {}
+        self._runs: defaultdict[str, list[int]] = defaultdict(list)
+        self._num_runs: list[int] = []
+        self._labels: list[str] = []
+        for number, task in enumerate(tasks):
+            runs = ngrams_of(words_of(task.response), NGRAM)
+            for run in runs:
+                self._runs[run].append(number)
+            self._num_runs.append(len(runs))
+            self._labels.append(task.source.path if task.source is not None else "a row without a source")
+            self._prompts.setdefault(_normalise(task.prompt), number)
+            for structure in structures_in(task, self._min_nodes):
+                self._structures.setdefault(structure, number)
+
+    def overlap(self, row: TrainingPair) -> tuple[SplitReason, str] | None:
+        """Return the kind of overlap and the held-out task that a row repeats, or None.
+
+        The prompt of the row counts as well, since it may contain code.
+        """
+        same = self._prompts.get(_normalise(row.prompt))
+        if same is not None:
+            return SplitReason.PROMPT, self._labels[same]
+        runs = ngrams_of(words_of(row.prompt), NGRAM) | ngrams_of(words_of(row.response), NGRAM)
+        shared = Counter(number for run in runs for number in self._runs.get(run, ()))
+        for number, count in sorted(shared.items()):
+            if count > self._max_overlap * self._num_runs[number]:
+                return SplitReason.WORDS, self._labels[number]
+        for structure in structures_in(row, self._min_nodes):
+            if structure in self._structures:
+                return SplitReason.STRUCTURE, self._labels[self._structures[structure]]
+        return None
+
+
+def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
+    """Return the structure digests of the declarations in a row's code; none for prose.
+
+    Declarations with fewer than `min_nodes` syntax nodes are left out.
+    """
+    code = parsed_code(row)
+    module = analyze(*code).module if code is not None else None
+    if module is None:
+        return ()
+    structures = declaration_structures(module)
+    return tuple(structure.digest for structure in structures if structure.num_nodes >= min_nodes)
+
+
+def _normalise(prompt: str) -> str:
+    return " ".join(words_of(prompt.lower()))
 
 
 class SetAside(BaseModel):
@@ -37,7 +108,7 @@ class SetAside(BaseModel):
 
 
 class SplitReport(Details):
-    """The counts of a split: pairs that train by their source, that judge, and that are set aside by their reason."""
+    """Counts of a split: training pairs by source, evaluating pairs, and pairs set aside by reason."""
 
     train: dict[str, int]
     heldout: int
@@ -51,11 +122,11 @@ class SplitReport(Details):
 
 @dataclass(kw_only=True)
 class Split(Account[SplitReason]):
-    """The outcome of a split: pairs that train by the label of their source, pairs that evaluate, and the others.
+    """The result of a split: training pairs by the label of their source, held-out pairs, and pairs set aside.
 
-    Groups are source files that may evaluate, `num_evaluating_groups` those held out with a program to ask for.
-    `shortfall` says why the eval suite is smaller than asked for, with advice; empty when it is not. `tested` counts
-    functions that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on them.
+    Groups are source files that may evaluate; `num_evaluating_groups` counts held-out ones with a program to ask for.
+    `shortfall` says why the eval suite is smaller than asked for; empty when it is not. `tested` counts the functions
+    that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on them.
     """
 
     train: dict[str, list[TrainingPair]] = field(default_factory=dict)
@@ -90,12 +161,12 @@ def split_pairs(
 ) -> Split:
     """Split pairs, without those that repeat earlier ones of any source.
 
-    Which files are held out first depends on their paths and the seed alone; where those give too small an eval suite,
-    files with programs to ask for are added in the same order, so that a suite only grows. Others could not evaluate,
-    and train. Nothing near to `protected`, the tasks of a benchmark, trains.
+    Held-out files are chosen by their paths and the seed alone. Where those give too small an eval suite, more files
+    with programs to ask for are added in the same order, so that a suite only grows. Nothing near `protected`, the
+    tasks of a benchmark, trains. Synthetic pairs never evaluate.
 
     Returns:
-        Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never evaluate.
+        Every pair once: in `train`, in `heldout` or in `aside`.
     """
     split = Split()
     rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
@@ -125,7 +196,7 @@ def split_pairs(
 
 
 def _golden_groups(pairs: Sequence[TrainingPair]) -> dict[str, list[TrainingPair]]:
-    """Group pairs by the files that may evaluate, so none that has a pair from outside the golden roots."""
+    """Group pairs by source file, leaving out files with any pair from outside the golden roots."""
     outside = {group_of(pair) for pair in pairs if pair.source is not None and not pair.source.golden}
     groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
     for pair in pairs:
@@ -143,7 +214,7 @@ def _set_aside(pair: TrainingPair, found: tuple[SplitReason, str] | None, split:
 
 
 def group_of(pair: TrainingPair) -> str | None:
-    """Return the source file of a pair; None when it has none, or when no file stands behind it."""
+    """Return the source file of a pair; None when it has none, as synthetic pairs do not."""
     if pair.source is None:
         return None
     origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
@@ -151,18 +222,18 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Return whether a source file, by its path in the workspace, is held out in every workspace, however large."""
+    """Return whether a source file, given by its path, is held out in every workspace, whatever its size."""
     return _place(group, policy) < policy.heldout_share
 
 
 def _place(group: str, policy: SplitPolicy) -> float:
-    """Return the pseudorandom rank of a source file, 0 to 1, by which files are held out; stable across runs."""
+    """Return a pseudorandom rank from 0 to 1 that is stable across runs."""
     digest = hashlib.sha256(f"{policy.seed}:{group}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """Choose the held-out source files: the least share, then files that evaluate, until there are enough."""
+    """Choose the held-out files: those below the share, then more that evaluate until there are enough."""
     order = sorted(groups, key=lambda group: _place(group, policy))
     heldout = {group for group in order if is_held_out(group, policy)}
     prompts = {
@@ -183,7 +254,6 @@ def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitP
 
 
 def _note_size(split: Split, policy: SplitPolicy) -> None:
-    """Count what evaluates, and say so where it is less than asked for."""
     evaluating = [group_of(pair) for pair in split.heldout if pair.lane is Lane.CODEGEN]
     split.num_evaluating_groups = len(set(evaluating))
     if len(evaluating) < policy.min_heldout_tasks or split.num_evaluating_groups < policy.min_heldout_files:
@@ -225,11 +295,11 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
 HELDOUT: Final = SplitFile.HELDOUT
 ASIDE: Final = SplitFile.ASIDE
 FAMILIES: Final = SplitFile.FAMILIES
-"""Synthetic tasks that evaluate and never train; their `task_family` says of which kind they are."""
+"""Synthetic tasks that evaluate and never train; their `task_family` is their kind."""
 
 
 class SplitParams(Params):
-    """Validated pairs, and how they are split; nothing near to `protected`, a benchmark, trains."""
+    """Validated pairs, and how to split them; nothing near `protected`, a benchmark, trains."""
 
     pairs: Parent
     repeats: ValidatePolicy
@@ -241,8 +311,8 @@ class SplitParams(Params):
 def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
     """Split validated pairs.
 
-    The folder gets what trains under the names of the sources, `heldout.jsonl`, `families.jsonl` and `aside.jsonl`; the
-    manifest gets the counts.
+    The folder gets the training pairs under the names of their sources, `heldout.jsonl`, `families.jsonl` and
+    `aside.jsonl`; the manifest gets the counts.
     """
     names = PairsDetails.of(params.pairs).num_pairs
     sources = {name: list(read_pairs(params.pairs.path / name)) for name in names}
@@ -260,18 +330,18 @@ STAGE: Final = Stage(Kind.HELDOUT_SPLIT, (f"{__name__}:write_heldout_split",), w
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
-    """Yield synthetic tasks that evaluate: as many with new constants of a known task as of an unknown one."""
+    """Yield synthetic tasks that evaluate: half with new constants of a known task, half of unknown tasks."""
     drawn = _drawn_once(policy.seed, policy.num_family_tasks)
     for side, family in ((Side.KNOWN, NEW_CONSTANTS), (Side.UNKNOWN, UNKNOWN_TASK)):
         yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
 
 
 _drawn_once: Final = cache(heldout_tasks)
-"""The tasks of all splits of a process; running them takes seconds."""
+"""Cached, since running the tasks takes seconds."""
 
 
 class OverlapReport(Details):
-    """Training rows that share something with what evaluates, among all rows."""
+    """Training rows that share something with evaluating rows, among all rows."""
 
     num_train: int
     num_heldout: int
@@ -281,7 +351,7 @@ class OverlapReport(Details):
 
 
 class OverlapParams(Params):
-    """A split, by what it was made, and the benchmark that evaluates as well."""
+    """A split with its policy, and the benchmark, which evaluates as well."""
 
     split: Parent
     policy: SplitPolicy
@@ -289,7 +359,7 @@ class OverlapParams(Params):
 
 
 def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any]:
-    """Count in a manifest the training rows of a split that share something with what evaluates."""
+    """Count in a manifest the training rows of a split that overlap with evaluating rows."""
     heldout = list(read_pairs(params.split.file(HELDOUT)))
     evaluating = [*heldout, *params.protected]
     tasks = HeldoutTasks(evaluating, params.policy.max_overlap, params.policy.min_nodes)
@@ -309,3 +379,33 @@ def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any
 
 
 OVERLAP_STAGE: Final = Stage(Kind.HELDOUT_OVERLAP, (f"{__name__}:count_heldout_overlap",), count_heldout_overlap)
+
+
+def trained_heldout(heldout: Path, train: Path) -> str | None:
+    """Look for prompts and responses of held-out pairs in a train set, ignoring white space.
+
+    Returns:
+        A message with the finding and advice; None where the files share nothing.
+    """
+    pairs = list(read_pairs(heldout))
+    prompts = {collapse_spaces(pair.prompt) for pair in pairs}
+    responses = {collapse_spaces(pair.response) for pair in pairs}
+    same_prompts, same_responses, lines = set(), set(), []
+    for number, row in enumerate(read_pairs(train), start=1):
+        prompt, response = collapse_spaces(row.prompt), collapse_spaces(row.response)
+        if prompt in prompts or response in responses:
+            lines.append(number)
+            same_prompts |= {prompt} & prompts
+            same_responses |= {response} & responses
+    if not lines:
+        return None
+    found = f"{len(same_prompts)} prompts and {len(same_responses)} answers of {len(pairs)} held-out pairs"
+    where = f"stand in {len(lines)} rows of {train}, the first in row {lines[0]}"
+    advice = "`mens corpus mix` writes both files so that they share nothing; run it, and train on what it wrote."
+    return f"{heldout}: {found} {where}: what was trained on judges nothing. {advice}"
+
+
+def refuse_trained_heldout(heldout: Path, train: Path) -> None:
+    """Raise a RefusedError where a held-out pair is in a train set."""
+    if (found := trained_heldout(heldout, train)) is not None:
+        raise RefusedError(found)

@@ -1,4 +1,4 @@
-"""Sources of pairs to one train set, in the shares that were asked for."""
+"""Mix sources of pairs into one train set, in given shares."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mens_pipeline.corpus.infill import ACCEPTED
 from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
-from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
+from mens_pipeline.corpus.schema.account import Account, count_lost, counts_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
 from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import RefusedError
@@ -22,11 +22,11 @@ from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 BESIDE: Final = ("heldout.jsonl", "families.jsonl", "aside.jsonl")
-"""Files that `mens corpus mix` writes beside the train set; no source and no train set may have these names."""
+"""Files that `mens corpus mix` writes next to the train set; no source or train set may have these names."""
 
 
 class RecordFormat(StrEnum):
-    """Rows of other tools that are turned into pairs."""
+    """Formats of other tools whose rows are converted to pairs."""
 
     TOOL_TRACE = "tool_trace"
     ASR_REFINE = "asr_refine"
@@ -42,32 +42,32 @@ def _below(path: str) -> str:
 
 
 FilePath = Annotated[str, AfterValidator(_below)]
-"""A file of a mix; one that a stranger wrote reads and writes nothing outside the data folder."""
+"""A file of a mix; an untrusted mix can neither read nor write outside the data folder."""
 
 
 class MixSource(Strict):
     """One file of rows."""
 
     path: FilePath = Field(min_length=1, description="JSON lines, relative to the data folder.")
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Its share, beside other weights; 0 out.")
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Relative share; 0 leaves it out.")
     optional: bool = Field(default=False, description="Whether it may be missing or empty.")
-    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows that is used at all; seeded.")
-    record_format: RecordFormat | None = Field(default=None, description="What its rows are, if they are no pairs.")
+    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows to use, by the seed.")
+    record_format: RecordFormat | None = Field(default=None, description="Format of its rows, if they are not pairs.")
 
 
 class MixConfig(Strict):
-    """The whole mix."""
+    """The configuration of a mix."""
 
     sources: tuple[MixSource, ...] = Field(min_length=1, description="In the order of the report.")
     output: FilePath = Field(
         default="train.jsonl", pattern=r"\.jsonl$", description="The train set, relative to the data folder."
     )
     include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")
-    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not, whatever is included.")
-    max_repeats: float = Field(default=2.0, ge=1, le=100, description="How often a row may be used.")
+    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not train, even if included.")
+    max_repeats: float = Field(default=2.0, ge=1, le=100, description="Most uses of a row.")
     seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
     infill: InfillPolicy = Field(
-        default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from what trains."
+        default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from training rows."
     )
 
     @model_validator(mode="after")
@@ -79,7 +79,7 @@ class MixConfig(Strict):
         return self
 
     def with_infill_share(self, share: float | None) -> "MixConfig":
-        """Return the mix with another share of infill rows; None leaves it."""
+        """Return the mix with another share of infill rows; None keeps it."""
         if share is None:
             return self
         return self.model_copy(update={"infill": self.infill.model_copy(update={"share": share})})
@@ -91,16 +91,15 @@ class MixConfig(Strict):
 
 
 def load_mix_config(path: Path) -> MixConfig:
-    """Read and check a mix; the message of a ConfigurationError names all mistakes."""
+    """Read and check a mix; a ConfigurationError names all mistakes."""
     return load_model(path, MixConfig)
 
 
 @dataclass
 class SourceRows:
-    """The rows of one source; without the file, `pairs` and its `sha256` are None.
+    """The rows of one source; without the file, `pairs` and `sha256` are None.
 
-    Some of its rows were `unreadable`, or held something `sensitive` and were dropped for that, or were `moved` to the
-    infill rows.
+    `unreadable` and `sensitive` count dropped rows, `moved` those that became infill rows.
     """
 
     pairs: list[TrainingPair] | None
@@ -130,11 +129,11 @@ class SourceReport(Strict):
     @property
     def num_unaccounted(self) -> int:
         """Rows that were neither used nor dropped with a reason."""
-        return lost_of(self.input_lines, self.distinct_lines, self.dropped)
+        return count_lost(self.input_lines, self.distinct_lines, self.dropped)
 
 
 class MixReport(Details):
-    """Counts of a mix, by source; its file and its manifest also hold paths and configuration."""
+    """Counts of a mix by source; its file and its manifest also hold paths and configuration."""
 
     sources: tuple[SourceReport, ...]
     total_emitted: int
@@ -143,16 +142,16 @@ class MixReport(Details):
 
     @property
     def num_pairs(self) -> int:
-        """Different pairs, without the rows that were cut out of them."""
+        """Different pairs, without the infill rows cut from them."""
         return sum(source.distinct_lines for source in self.sources if source.path != ROWS)
 
 
 @dataclass(kw_only=True)
 class MixedSource(Account[MixDrop]):
-    """The rows of one source of the mix.
+    """One source in the mix.
 
-    `distinct` are those that are kept, `emitted` counts the rows of the train set that come of them;
-    `requested_share` is by its weight, among the sources that give anything.
+    `distinct` are the kept rows; `emitted` counts how often they occur in the train set; `requested_share` follows from
+    its weight among the sources that have rows.
     """
 
     source: MixSource
@@ -163,7 +162,7 @@ class MixedSource(Account[MixDrop]):
     skipped_reason: SkippedReason | None = None
 
     def report(self, total: int) -> SourceReport:
-        """Return what is reported of it in a train set of so many rows."""
+        """Return its report for a train set with `total` rows."""
         return SourceReport(
             path=self.source.path,
             weight=self.source.weight,
@@ -183,13 +182,13 @@ class MixedSource(Account[MixDrop]):
 
 @dataclass
 class Mix:
-    """A train set, its rows in order, and how it came about."""
+    """A train set, its rows in order, and its sources."""
 
     rows: list[TrainingPair]
     sources: list[MixedSource]
 
     def report(self) -> MixReport:
-        """Return how it came about."""
+        """Return the counts by source."""
         return MixReport(
             sources=tuple(source.report(len(self.rows)) for source in self.sources),
             total_emitted=len(self.rows),
@@ -198,10 +197,10 @@ class Mix:
 
 
 def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
-    """Mix sources by their weights; `rows` has the path of each, and the infill rows if there are any.
+    """Mix sources by their weights; `rows` maps the path of each source to its rows, and may include infill rows.
 
-    The train set is as small as it can be while every pair is used at least once and the shares are met; a source that
-    would have to be repeated more than `max_repeats` times falls short of its share, which the report shows.
+    The train set is as small as possible while every pair is used at least once and the shares are met. A source that
+    would have to be repeated more than `max_repeats` times falls short of its share, and the report shows it.
 
     Raises:
         RefusedError: A source that is not optional gives nothing, or nothing is left to train on.
@@ -229,15 +228,15 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     for source, weight in zip(giving, weights, strict=True):
         share = weight / sum(weights)
         source.requested_share = float(share)
-        # As often as its share asks for; the seed draws which pairs come once more.
+        # Repeat it as its share asks for; the seed draws the pairs that come once more.
         most = math.floor(len(source.distinct) * config.max_repeats)
         whole, rest = divmod(min(round(total * share), most), len(source.distinct))
         extra = _random(config, f"repeat {source.source.path}").sample(source.distinct, rest)
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
     if ROWS in rows:
-        # The sources decide how large the train set is; more holes could be cut than it takes. Pieces that users
-        # accepted stay in any case.
+        # The sources decide how large the train set is, and more holes may be cut than it takes. Pieces that users
+        # accepted always stay.
         asked = round(len(emitted) * config.infill.share / (1 - config.infill.share))
         number = min(infill.kept, max(len(accepted), asked))
         cut = [row for row in infill.distinct if row.task_family != ACCEPTED]
@@ -254,7 +253,6 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
 
 
 def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[bytes]) -> MixedSource:
-    """Select the pairs of a source that are used, each once, and count the others by reason."""
     mixed = MixedSource(source=source, sha256=rows.sha256)
     if rows.pairs is None or source.weight == 0:
         mixed.skipped_reason = SkippedReason.MISSING_FILE_OPTIONAL if rows.pairs is None else SkippedReason.WEIGHT_ZERO

@@ -1,4 +1,4 @@
-"""The train set as an artifact: sources read in the formats of their rows, mixed, and written with a report."""
+"""The train set as an artifact: read sources in their formats, mix them, and write rows and a report."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,11 +11,10 @@ from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
 from mens_pipeline.corpus.schema.records import InfillContext, Lane, Lineage, TrainingPair, read_pairs
 from mens_pipeline.corpus.schema.upstream_rows import without_nulls
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, redact_row
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.storage.kinds import Kind, TrainSetFile
 from mens_pipeline.storage.stage import Params, Parent, Stage
@@ -114,7 +113,6 @@ def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]]
 
 
 def _parse_json(text: str) -> object:
-    """Parse the JSON value in a string; return the string when it holds none."""
     try:
         return from_json(text)
     except ValueError:
@@ -127,9 +125,9 @@ REPORT_SUFFIX: Final = ".mix_report.json"
 def read_sources(
     config: MixConfig, folder: Path, redaction: RedactionPolicy = RedactionPolicy.MASK
 ) -> dict[str, SourceRows]:
-    """Read the rows of all sources of a mix, by their paths as the mix writes them.
+    """Read the rows of all sources of a mix, by their paths.
 
-    What comes from elsewhere may hold secrets: as `redaction` says, such rows are masked or dropped.
+    `redaction` decides whether rows with secrets are masked or dropped.
     """
     return {source.path: _read(source, folder, redaction) for source in config.sources}
 
@@ -159,9 +157,9 @@ def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> Source
 def add_infill_rows(
     sources: dict[str, SourceRows], heldout: Iterable[TrainingPair], config: MixConfig
 ) -> dict[str, Any] | None:
-    """Cut infill rows from what trains, as one more source; return how many of which kind, or None for none asked.
+    """Cut infill rows from the training pairs and add them as a source; return their counts, None if the share is 0.
 
-    Pairs that are infill rows, such as pieces that were accepted at a cursor, are moved there from their sources.
+    Infill pairs in the sources, such as pieces accepted at a cursor, are moved there.
     """
     if not config.infill.share:
         return None
@@ -177,9 +175,9 @@ def add_infill_rows(
 
 
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a train set as JSON lines and, beside `output`, as Parquet and with a report, which is returned.
+    """Write a train set as JSON lines and, next to `output`, as Parquet and with a report, which is returned.
 
-    `about` is what else the report says.
+    `about` is added to the report.
     """
     write_jsonl(output, mix.rows)
     write_parquet(mix.rows, output.with_suffix(".parquet"))
@@ -189,7 +187,7 @@ def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any
 
 
 def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
-    """Write a train set as Parquet, the same bytes for the same rows."""
+    """Write a train set as Parquet; the same rows give the same bytes."""
     import pyarrow as pa  # noqa: PLC0415 - only this needs it, and the code location loads without
     import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
 
@@ -211,7 +209,7 @@ def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
 
 
 def report_beside(train_file: Path) -> MixReport | None:
-    """Read how a train set came about; None where that does not stand beside it."""
+    """Read the report of a train set; None without one next to it."""
     path = train_file.with_suffix(REPORT_SUFFIX)
     return MixReport.model_validate_json(path.read_bytes()) if path.is_file() else None
 
@@ -220,9 +218,9 @@ TRAIN: Final = TrainSetFile.TRAIN
 
 
 class MixParams(Params):
-    """A split, and how what trains of it is mixed.
+    """A split, and how to mix its training pairs.
 
-    The paths of the mix are relative to the folder of the split; its `output` is not looked at.
+    The paths of the mix are relative to the folder of the split; its `output` is ignored.
     """
 
     split: Parent
@@ -231,7 +229,7 @@ class MixParams(Params):
 
 
 def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
-    """Mix what trains.
+    """Mix the training pairs of a split.
 
     The folder gets `train.jsonl`, `train.parquet` and `train.mix_report.json`; the manifest gets the report.
 

@@ -1,8 +1,8 @@
-"""Texts that nearly repeat an earlier one, found among ten millions in the memory of a laptop.
+"""Find near duplicates among ten million texts in the memory of a laptop.
 
-Of each text a MinHash signature is kept, and of its bands a hash each, by which texts that are near are found: the
-signatures in a file, the hashes in memory up to a bound, beyond it in sorted files that are merged as they grow. The
-files have no name and lie in the folder for temporary files (`TMPDIR`).
+Each text has a MinHash signature, and each band of it a hash by which near texts are found. Signatures are kept in a
+file; hashes in memory up to a bound, and beyond it in sorted files that are merged as they grow. The files have no name
+and are in the folder for temporary files (`TMPDIR`).
 """
 
 import os
@@ -24,22 +24,22 @@ _SHINGLE: Final = 5
 _NUM_PERM: Final = 128
 
 _LOOSER: Final = 0.7
-"""The index misses many texts just above its own threshold, so it is asked for less, and each answer is compared."""
+"""The index misses many texts just above its threshold, so its threshold is lower, and each candidate is compared."""
 
 _RECENT: Final = 1 << 19
 """Hashes in memory, of 25,000 texts; they take about 130 MB."""
 
 _PIECES: Final = 64
-"""Ranges of hashes that are merged one after the other, so that a part of two files is in memory."""
+"""Ranges of hashes that are merged one by one, so that only parts of two files are in memory."""
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return names, numbers and single signs, in order; for code and prose alike."""
+    """Split code or prose into names, numbers and single signs."""
     return tuple(_WORD.findall(text))
 
 
 def ngrams_of(words: Sequence[str], length: int) -> frozenset[str]:
-    """Return the n-grams of some words; a shorter text is one n-gram."""
+    """Return the n-grams of words; a shorter text is one n-gram."""
     last = max(1, len(words) - length + 1)
     return frozenset(" ".join(words[start : start + length]) for start in range(last))
 
@@ -48,9 +48,10 @@ class NearDuplicates:
     """The texts seen so far."""
 
     def __init__(self, threshold: float, recent: int = _RECENT) -> None:
-        """Begin with no texts; from this share of common shingles (Jaccard, 0 to 1, estimated) on, two are near.
+        """Start empty.
 
-        So many hashes of bands are kept in memory.
+        `threshold` is the estimated Jaccard similarity from which two texts are near; `recent` is the number of hashes
+        in memory.
         """
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
@@ -62,7 +63,7 @@ class NearDuplicates:
         self._ends = array("Q", [0])
 
     def earlier(self, label: str, text: str) -> str | None:
-        """Return the label of the first text that this one is near to; otherwise add it under its own."""
+        """Return the label of the first text that is near to this one; otherwise add this one under its own."""
         sketch = self._empty.copy()
         sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), _SHINGLE))])
         signature = sketch.hashvalues
@@ -78,23 +79,20 @@ class NearDuplicates:
         return None
 
     def _signature(self, number: int, like: NDArray[Any]) -> NDArray[Any]:
-        """Return the signature of a text that was added."""
         content = os.pread(self._signatures.fileno(), like.nbytes, number * like.nbytes)
         return np.frombuffer(content, like.dtype)
 
 
 def _temporary(owner: object) -> BinaryIO:
-    """Return a file without a name, that is written at once and goes with its owner."""
     file: BinaryIO = TemporaryFile(buffering=0)  # noqa: SIM115 - closed with its owner
     weakref.finalize(owner, file.close)
     return file
 
 
 class _Bands:
-    """Hashes of bands -> the numbers of the texts that have them: recent ones in memory, others in sorted files."""
+    """Maps hashes of bands to the texts that have them: recent ones in memory, others in sorted files."""
 
     def __init__(self, num_bands: int, rows: int, most_recent: int) -> None:
-        """Begin with no hash; a band is so many rows of a signature."""
         random = np.random.Generator(np.random.PCG64(1))
         self._factors = random.integers(1, 2**63, (num_bands, rows), np.uint64) | np.uint64(1)
         self._most_recent = most_recent
@@ -103,14 +101,13 @@ class _Bands:
         self._runs: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]] = []
 
     def hashes(self, signature: NDArray[Any]) -> NDArray[np.uint64]:
-        """Return a hash of each band, of which those of different bands do not meet by intent."""
+        """Hash each band; hashes of different bands should not collide."""
         bands = signature[: self._factors.size].reshape(self._factors.shape).astype(np.uint64)
         mixed = (bands * self._factors).sum(1, dtype=np.uint64)
         hashes: NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * self._factors[:, 0]
         return hashes
 
     def find(self, hashes: NDArray[np.uint64]) -> list[int]:
-        """Return the numbers of texts that share a band, in order."""
         found = {number for value in hashes.tolist() for number in self._recent.get(value, ())}
         for values, numbers in self._runs:
             for first, end in zip(values.searchsorted(hashes), values.searchsorted(hashes, "right"), strict=True):
@@ -118,7 +115,6 @@ class _Bands:
         return sorted(found)
 
     def add(self, hashes: NDArray[np.uint64], number: int) -> None:
-        """Add the hashes of a text."""
         for value in hashes.tolist():
             self._recent.setdefault(value, []).append(number)
         self._num_recent += len(hashes)
@@ -140,7 +136,6 @@ _Run = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 
 
 def _merge(runs: Sequence[_Run]) -> Iterator[_Run]:
-    """Yield the hashes and numbers of sorted files, range by range."""
     borders = np.array([piece * (2**64 // _PIECES) for piece in range(1, _PIECES)], np.uint64)
     cuts = [[0, *values.searchsorted(borders), len(values)] for values, _ in runs]
     for piece in range(_PIECES):
@@ -150,7 +145,6 @@ def _merge(runs: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _write_run(pieces: Iterator[_Run] | Sequence[_Run]) -> _Run:
-    """Sort pieces, write them one behind the other, and return what was written, as it lies in its files."""
     with TemporaryFile() as values_file, TemporaryFile() as numbers_file:
         for values, numbers in pieces:
             order = np.argsort(values, kind="stable")

@@ -46,39 +46,39 @@ class SynthesizePolicy(Strict):
 class SplitPolicy(Strict):
     """Size of the held-out set, and the similarity above which a row may not train."""
 
-    heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
-    min_heldout_tasks: int = Field(default=0, ge=0, description="Programs to ask for; more files, until there are.")
-    min_heldout_files: int = Field(default=0, ge=0, description="Source files that those come from, likewise.")
-    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of files that judge, at most.")
+    heldout_share: float = Field(ge=0, lt=1, description="Smallest share of the source files.")
+    min_heldout_tasks: int = Field(default=0, ge=0, description="Fewest programs to ask for.")
+    min_heldout_files: int = Field(default=0, ge=0, description="Fewest source files that they come from.")
+    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Largest share of evaluating files.")
     seed: int = Field(ge=0, description="Another seed holds out other files.")
     max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out completion.")
-    min_nodes: int = Field(ge=1, description="Syntax nodes below which pieces are alike by chance.")
-    num_family_tasks: int = Field(default=0, ge=0, description="Synthetic tasks of each group that judge beside those.")
+    min_nodes: int = Field(ge=1, description="Fewest syntax nodes; smaller pieces are alike by chance.")
+    num_family_tasks: int = Field(default=0, ge=0, description="Additional synthetic tasks in each group.")
 
 
 class TelemetryPolicy(Strict):
     """Filter for rows of a telemetry table."""
 
     table: str = Field(default="AgentTelemetry", min_length=1, description="Table or view, perhaps SCHEMA.NAME.")
-    query_column: str = Field(default="query", min_length=1, description="What was asked.")
+    query_column: str = Field(default="query", min_length=1, description="The request.")
     response_column: str = Field(default="optimal_response", min_length=1, description="The best answer.")
     rating_column: str | None = Field(default=None, min_length=1, description="1 to 5; unrated rows count as 4.")
     suffix_column: str | None = Field(
         default="suffix",
         min_length=1,
-        description="What stands behind the cursor, in rows of pieces that were accepted; where the table has it.",
+        description="Text after the cursor in rows of accepted pieces; optional in the table.",
     )
     order_column: str | None = Field(
-        default=None, min_length=1, description="What decides which rows are newest; else the key, else the text."
+        default=None, min_length=1, description="Decides which rows are newest; by default the key, or else the text."
     )
-    limit: int = Field(default=5000, ge=1, le=1_000_000, description="Rows to read at most, the newest first.")
+    limit: int = Field(default=5000, ge=1, le=1_000_000, description="Most rows to read, the newest first.")
 
 
 class WatchPolicy(Strict):
     """Path patterns of the files whose change starts a run."""
 
     paths: tuple[str, ...] = Field(
-        min_length=1, description="Patterns of paths below the workspace; `*` stands for any characters, also for `/`."
+        min_length=1, description="Patterns of paths below the workspace; `*` matches any characters, even `/`."
     )
 
     def counts(self, path: str) -> bool:
@@ -89,13 +89,13 @@ class WatchPolicy(Strict):
 class PipelineConfig(Strict):
     """Settings of all corpus stages."""
 
-    validate_: ValidatePolicy = Field(alias="validate", description="What `validate` keeps.")
-    synthesize: SynthesizePolicy = Field(description="What `generate-data` writes in the pipeline.")
-    telemetry: TelemetryPolicy = Field(description="What is read when `MENS_TELEMETRY_URL` names a database.")
-    split: SplitPolicy = Field(description="What judges the model.")
-    watch: WatchPolicy = Field(description="What starts a run when it changes.")
+    validate_: ValidatePolicy = Field(alias="validate", description="Rows that `validate` keeps.")
+    synthesize: SynthesizePolicy = Field(description="Rows that `generate-data` writes in the pipeline.")
+    telemetry: TelemetryPolicy = Field(description="Rows to read when `MENS_TELEMETRY_URL` names a database.")
+    split: SplitPolicy = Field(description="Held-out rows, which evaluate the model.")
+    watch: WatchPolicy = Field(description="Files whose change starts a run.")
     redaction: RedactionPolicy = Field(
-        default=RedactionPolicy.MASK, description="What is done with rows that hold a secret or name a person."
+        default=RedactionPolicy.MASK, description="Treatment of rows that contain a secret or name a person."
     )
     licences: LicencePolicy = Field(default_factory=LicencePolicy, description="Licences of files that do not train.")
 

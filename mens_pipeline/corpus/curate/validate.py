@@ -1,4 +1,4 @@
-"""Rows one by one: kept as they should be, or quarantined with the reason, such as that they repeat an earlier one."""
+"""Validate rows one by one: keep them in canonical form, or quarantine them with a reason."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +13,10 @@ from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.records import CATEGORIES, ExtractedRecord, TrainingPair, pair_digest
+from mens_pipeline.corpus.schema.records import CATEGORIES, ExtractedRecord, TrainingPair, pair_digest, parsed_code
 from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language import Analysis, Mode, analyze, mode_of
+from mens_pipeline.language import Analysis, analyze
 from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import hidden_module
 from mens_pipeline.language.semantics import first_error
@@ -25,17 +25,17 @@ from mens_pipeline.storage.validation import errors_in
 
 
 class Repetition:
-    """The rows kept so far, as far as later ones may repeat them."""
+    """The kept rows, which later rows may repeat."""
 
     def __init__(self, policy: ValidatePolicy | None) -> None:
-        """Begin with no rows; without a policy only exact repetition counts."""
+        """Start empty; without a policy only exact repetition counts."""
         self._policy = policy
         self._seen: dict[bytes, str] = {}
         self._near = NearDuplicates(policy.near_duplicate_threshold) if policy else None
         self._origins: Counter[tuple[RejectReason, str]] = Counter()
 
     def find_reason(self, row: ExtractedRecord | TrainingPair, label: str) -> tuple[RejectReason, str] | None:
-        """Return why a row is one too many, with a sentence; None for one that joins the others under its label."""
+        """Return why a row is dropped, with a sentence; None for one that is added under its label."""
         if isinstance(row, ExtractedRecord):
             key, content = pair_digest(f"{row.source.path} {row.source.span}", row.text), row.text
         else:
@@ -56,7 +56,7 @@ class Repetition:
 
 
 def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tuple[tuple[RejectReason, str] | None, int]:
-    """Return the template, else the source file, that made the row, and how many rows it may make."""
+    """Return the template or else the source file of a row, and how many rows it may give."""
     template = row.template if isinstance(row, TrainingPair) else None
     if template is not None:
         return (RejectReason.TEMPLATE_CAP, template), policy.max_per_template
@@ -78,7 +78,7 @@ class Quarantined(BaseModel):
 
 @dataclass(kw_only=True)
 class ValidationReport(Account[RejectReason]):
-    """Rows of a file, some of those that were kept with a warning; `recheck`: whether their code was checked again."""
+    """Counts of rows; kept ones may have a warning. `recheck`: whether their code is parsed again."""
 
     recheck: bool
     warned: Counter[WarnReason] = field(default_factory=Counter)
@@ -97,11 +97,11 @@ class ValidationReport(Account[RejectReason]):
 def validate_rows(
     lines: Iterable[bytes], report: ValidationReport, quarantine: Callable[[Quarantined], None], repetition: Repetition
 ) -> Iterator[ExtractedRecord | TrainingPair]:
-    """Yield the good rows, in canonical form and in order; blank lines are skipped.
+    """Yield the valid rows, in canonical form and in order; skip blank lines.
 
-    Records have a `text`, pairs have none. `report` counts every row; it adds up once all rows have been taken, and its
-    `recheck` says whether the front end checks code again; schema and repetition are checked in any case.
-    `quarantine` takes each row that is not kept, `repetition` takes up those that are.
+    Records have a `text`, pairs have none. `report` counts every row and adds up once all rows have been read. With its
+    `recheck` the front end parses code again; schema and repetition are always checked. `quarantine` takes each dropped
+    row; `repetition` records the kept ones.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -126,7 +126,7 @@ def validate_rows(
 
 
 def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
-    """Parse a line, which is not blank, as the row it should be; neither its code nor duplicates are checked."""
+    """Parse a line that is not blank; neither its code nor duplicates are checked."""
     if len(line) > MAX_LINE_BYTES:
         detail = f"more than {MAX_LINE_BYTES} bytes"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
@@ -153,7 +153,6 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair
 
 
 def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
-    """Return why a row is not kept whatever the others are."""
     if analysis is None:
         return None
     if analysis.module is None:
@@ -169,21 +168,10 @@ def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None)
     return None
 
 
-def parsed_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
-    """Return the code of a row and the mode to parse it in; None for prose, and for a piece of a program."""
-    if isinstance(row, ExtractedRecord):
-        code, is_code = row.text, row.verdict == "accepted"
-    else:
-        code, is_code = row.response, row.response_mode == "code_only" and row.infill is None
-    if not is_code:
-        return None
-    return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
-
-
 def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> str | None:
-    """Return what is wrong with the names and types of the code of a row; None where nothing is known to be.
+    """Return the first error in the names and types of a row's code, or None.
 
-    What the request mentions or the hidden tests bring need not be declared by a completion.
+    A completion need not declare what its request mentions or its hidden tests bring.
     """
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):

@@ -1,4 +1,4 @@
-"""The validated pairs as an artifact: records made into pairs of a prompt and a completion that fits it, and others."""
+"""The validated pairs as an artifact: pairs made from records, and pairs from elsewhere."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from mens_pipeline.corpus.behaviour.examples import examples_sentence
 from mens_pipeline.corpus.behaviour.observe import Behaviour, callable_syntax
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, ObservationJob
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
-from mens_pipeline.corpus.schema.prompts import noun_of, shape_of
+from mens_pipeline.corpus.schema.prompts import describe_shape, noun_of
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind, TrainingPair
 from mens_pipeline.errors import RefusedError
@@ -32,7 +32,7 @@ _RATINGS: Final = {
     SourceKind.DOC_SECTION: 3,
 }
 _NOT_GOLDEN: Final = 4
-"""At most, of a program outside the golden roots: 5 is ground truth."""
+"""The best rating of a program outside the golden roots: 5 is ground truth."""
 _FRAMES: Final = (
     "Write {what} in Vox.",
     "In Vox, write {what}.",
@@ -49,11 +49,11 @@ _AT_ONCE: Final = 64
 """Records in memory at once."""
 _MOST_NAMED: Final = 12
 _LONGEST: Final = 1_000
-"""Characters; a longer name or list of fields says no more about what is wanted."""
+"""Characters; longer names or lists of fields are left out of a request."""
 
 
 class RowCounts(BaseModel):
-    """Counts of rows of a file: seen, kept, dropped by reason, and kept although an error was found."""
+    """Counts of the rows of a file: seen, kept, rejected by reason, and kept with a warning."""
 
     seen: int
     kept: int
@@ -62,7 +62,7 @@ class RowCounts(BaseModel):
 
 
 class BehaviourCounts(BaseModel):
-    """Of how many records that ask for functions behaviour was observed; the others by reason."""
+    """Counts of records that ask for a function: with observed behaviour, and without by reason."""
 
     functions: int
     observed: int
@@ -80,7 +80,7 @@ class PairsDetails(Details):
 
 
 def behaviour_report(account: Account[NoBehaviour]) -> dict[str, Any]:
-    """Return of how many records that ask for functions behaviour was observed, in JSON types."""
+    """Count the records that ask for functions by whether behaviour was observed, in JSON types."""
     without = {str(reason): count for reason, count in account.dropped.most_common()}
     return {"functions": account.seen, "observed": account.kept, "without": without}
 
@@ -88,13 +88,12 @@ def behaviour_report(account: Account[NoBehaviour]) -> dict[str, Any]:
 def make_pairs(
     records: Iterable[ExtractedRecord], workers: BehaviourWorkers, account: Account[NoBehaviour] | None = None
 ) -> Iterator[TrainingPair]:
-    """Yield the pairs of each record, without those whose prompt and response were there before.
+    """Yield the pairs of each record, without repeated pairs of prompt and response.
 
-    A record gives one pair, and for a declaration that needs others a second one with these in the prompt.
-    The prompt is the record's own, or one made from what it declares and what is said of it. A completion declares what
-    was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
-    the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
-    behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
+    A record gives one pair; a declaration that needs others gives a second one with these in the prompt. The prompt is
+    the record's own, or is made from its declarations and their comments. A completion declares only what was asked
+    for. The hash of the text chooses the wording, so the same record always gives the same pairs. Where one function is
+    asked for and its behaviour can be observed, the prompt gives examples, and the pair has hidden tests.
 
     Raises:
         RefusedError: The front end rejects the text of a record.
@@ -118,8 +117,6 @@ def make_pairs(
 
 
 class _RecordPairs:
-    """The pairs of one record, and the behaviour to observe for them."""
-
     def __init__(self, record: ExtractedRecord) -> None:
         self.record = record
         spans: list[DeclarationSpan] = []
@@ -134,18 +131,17 @@ class _RecordPairs:
         given = [span for span in spans if span not in self.wanted]
         self.is_part = record.source.kind is SourceKind.VOX_DECLARATION and bool(given)
         self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
-        # Comments above declarations say what a request says; in completions they are tokens that no parser reads.
+        # Comments above declarations go into the request, and out of the completion, where no parser reads them.
         completion = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
         self.completion = completion if self.wanted else record.text
         is_source = mode_of(record.source.path) is Mode.SOURCE
         self.functions = [span.name for span in self.wanted if is_source and callable_syntax(span.declaration)]
 
     @property
-    def job(self) -> Job | None:
-        """Behaviour to observe; None where not exactly one function is asked for."""
+    def job(self) -> ObservationJob | None:
         if len(self.functions) != 1 or self.functions[0] is None:
             return None
-        return Job(self.completion, self.functions[0], self.given, self.record.text_sha256)
+        return ObservationJob(self.completion, self.functions[0], self.given, self.record.text_sha256)
 
     def pairs(self, behaviour: Behaviour | None) -> tuple[TrainingPair, ...]:
         record = self.record
@@ -189,7 +185,7 @@ def _pair(record: ExtractedRecord, prompt: str, response: str, tests: str | None
 def _describe(span: DeclarationSpan, text: str) -> str:
     noun = noun_of(span.construct.name)
     named = f"{noun} `{span.name}`" if span.name and len(span.name) <= _LONGEST else noun
-    shape = shape_of(span.declaration, text)
+    shape = describe_shape(span.declaration, text)
     return f"{named} {shape}" if shape and len(shape) <= _LONGEST else named
 
 
@@ -204,7 +200,7 @@ QUARANTINE: Final = PairsFile.QUARANTINE
 
 
 class ValidationParams(Params):
-    """A corpus, files of pairs from elsewhere by their names, and what is valid."""
+    """A corpus, files of other pairs by name, and the policy."""
 
     corpus: Parent
     others: dict[str, Content]
@@ -213,7 +209,7 @@ class ValidationParams(Params):
 
 
 def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, Any]:
-    """Validate a corpus and make its pairs, and validate pairs from elsewhere.
+    """Validate a corpus and make its pairs, and validate other pairs.
 
     The folder gets `pairs.jsonl`, a file for each of the others, and `quarantine.jsonl`; the manifest gets the counts.
     """
@@ -242,7 +238,7 @@ def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, A
     with params.observers() as workers:
         num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
     for name, path in params.others.items():
-        # Whether they repeat pairs of other files is seen when all are there: when they are split.
+        # Repetition across files is checked in the split, which reads all of them.
         pairs = read_valid(path, TrainingPair, Repetition(None))
         num_pairs[name] = write_jsonl(folder / name, count_pairs(pairs))
     write_jsonl(folder / QUARANTINE, refused)

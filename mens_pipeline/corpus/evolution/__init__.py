@@ -1,4 +1,4 @@
-"""Requests made harder or moved to other subjects by a model, and completed by it (Evol-Instruct).
+"""A model makes requests harder or changes their subject, and completes them (Evol-Instruct).
 
 Source: Xu et al., "WizardLM: Empowering Large Language Models to Follow Complex Instructions" (2023).
 """

@@ -1,60 +1,322 @@
-"""From seeds to evolved rows: ask, check, keep, and evolve what was kept again, within a budget.
+"""Evolve seeds into new rows: ask, check, keep, and evolve kept rows again, within a budget.
 
-The outcome depends on seeds, plan, generator and its replies alone; a call that was cut short and one more give what
-one call would have given.
+The outcome depends only on seeds, plan, generator and its replies; an interrupted call and another one give the same
+rows as one call.
 """
 
+import hashlib
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks, group_of, is_held_out
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.validate import semantic_problem
-from mens_pipeline.corpus.evolution.examine import (
-    Attempt,
-    Neighbours,
-    Reading,
-    Refusal,
-    Seeds,
-    code_of,
-    content_refusal,
-    form_refusal,
-    instruction_in,
-    instruction_refusal,
-    refusal_of_tests,
+from mens_pipeline.corpus.evolution.operators import (
+    Evolution,
+    EvolutionPrompts,
+    ModelRequest,
+    Reply,
+    TextModel,
+    draw_evolution,
 )
-from mens_pipeline.corpus.evolution.operators import Generator, Prompts, Reply, draw_evolution
 from mens_pipeline.corpus.schema.account import Account, counts_of
-from mens_pipeline.corpus.schema.reasons import EvolutionDrop
-from mens_pipeline.corpus.schema.records import Lineage, Source, SourceKind, TrainingPair
-from mens_pipeline.language import Mode, analyze, difficulty
-from mens_pipeline.language.ast import Module
-from mens_pipeline.language.interpreter import ProgramReport
+from mens_pipeline.corpus.schema.prompts import noun_of
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Lineage, Source, SourceKind, TrainingPair, parsed_code
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, difficulty, name_of, structure_of
+from mens_pipeline.language.ast import Module, Node
+from mens_pipeline.language.interpreter import ProgramReport, ProgramStatus
 from mens_pipeline.storage.validation import Strict
+
+MAX_INSTRUCTION: Final = 2_000
+"""Characters of a request."""
+
+_SAME: Final = 0.9
+"""Share of common words from which a request repeats its parent."""
+
+_COPIED: Final = 0.5
+"""Share of the runs of a request that a program may repeat."""
+
+_RUN: Final = 5
+"""Words in a run."""
+
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_FEWEST_WORDS: Final = 3
+"""A request is at least `Write ... Vox`; anything shorter is noise."""
+
+_LABEL: Final = re.compile(r"^[\s*]*(?:(?:the|new|rewritten|harder) )*request\b(?:\*\*:|:\*\*|:)\s*", re.IGNORECASE)
+"""Such as `New request:` or `**Request:**`."""
+_QUOTES: Final = ("“”", '""', "''")
+_LEAK: Final = re.compile(
+    r"\b(?:rewritten|rewrit(?:e|ing)|harder version|original request|given request|request (?:above|below)"
+    r"|self-contained program must)\b",
+    re.IGNORECASE,
+)
+
+
+Refusal = tuple[EvolutionDrop, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reply, parsed like a completion in an evaluation.
+
+    The program is its fenced block, or all of it; a stub has a comment in place of code.
+    """
+
+    program: str
+    is_refusal: bool
+    is_stub: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request on its way to a row.
+
+    `parent` is the pair to evolve, and `generation` is 1 for a seed. `request` is the next prompt for the model;
+    `instruction`, the new request, and `program`, its completion, are added when they are known.
+    """
+
+    parent: TrainingPair
+    evolution: Evolution
+    generation: int
+    request: ModelRequest
+    instruction: str = ""
+    program: str = ""
+
+    @property
+    def construct(self) -> str:
+        """Construct of the row: the operator's goal, or else the parent's construct."""
+        return self.evolution.goal or self.parent.category
+
+    @property
+    def mode(self) -> Mode:
+        """Grammar mode of the parent and its program."""
+        return read_code(self.parent)[1]
+
+
+def instruction_in(text: str) -> str:
+    """Extract the instruction from a reply, without a label before it or quotes around it."""
+    bare = _LABEL.sub("", text.strip()).strip()
+    quoted = any(bare.startswith(pair[0]) and bare.endswith(pair[1]) and len(bare) > 1 for pair in _QUOTES)
+    return bare[1:-1].strip() if quoted else bare
+
+
+def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> str | None:
+    """Return why a new request is not worth completing, or None.
+
+    `stopped` tells whether the model ended by itself.
+    """
+    if reading.is_refusal:
+        return "a refusal"
+    if not stopped:
+        return "cut off"
+    if len(instruction) > MAX_INSTRUCTION:
+        return f"{len(instruction)} characters"
+    module = analyze(instruction).module
+    if "```" in instruction or (module is not None and module.declarations):
+        return "contains code"
+    if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
+        return "hardly a word"
+    leak = _LEAK.search(instruction)
+    if leak is not None and leak[0].lower() not in parent.prompt.lower():
+        return f"says `{leak[0]}`"
+    before, after = (frozenset(words_of(text.lower())) for text in (parent.prompt, instruction))
+    is_same = after <= before or len(before & after) >= _SAME * len(before | after)
+    return "says nothing new" if is_same else None
+
+
+def check_form(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
+    """Return why a completion is not a program, or None."""
+    program = attempt.program
+    analysis = analyze(program, attempt.mode)
+    is_program = analysis.module is not None and bool(analysis.module.declarations)
+    faults = {
+        "empty": not program.strip(),
+        "a refusal": reading.is_refusal and not is_program,
+        "cut off": not stopped,
+        f"{len(program)} characters": len(program) > MAX_TEXT,
+    }
+    fault = next((fault for fault, is_found in faults.items() if is_found), None)
+    if fault is not None:
+        return EvolutionDrop.BAD_REPLY, fault
+    if analysis.errors:
+        first = analysis.errors[0]
+        return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column + 1}: {first.code}: {first.message}"
+    if not is_program:
+        return EvolutionDrop.REJECTED, "it declares nothing"
+    return (EvolutionDrop.BAD_REPLY, "a comment in place of code") if reading.is_stub else None
+
+
+def check_content(attempt: Attempt, module: Module) -> Refusal | None:
+    """Return why an accepted program is not what was asked for, or not new; otherwise None."""
+    runs = ngrams_of(words_of(attempt.instruction.lower()), _RUN)
+    if len(runs & ngrams_of(words_of(attempt.program.lower()), _RUN)) > _COPIED * len(runs):
+        return EvolutionDrop.NOT_AS_ASKED, "repeats the request"
+    constructs = {construct_of(declaration).name for declaration in module.declarations}
+    missing = {attempt.construct, attempt.parent.category} - constructs
+    if missing:
+        return EvolutionDrop.NOT_AS_ASKED, f"no {', '.join(sorted(missing))}"
+    asked = names_in(attempt.instruction, attempt.construct)
+    declared = {name_of(d) for d in module.declarations if construct_of(d).name == attempt.construct}
+    if asked and not asked & declared:
+        return EvolutionDrop.NOT_AS_ASKED, f"not called {' or '.join(sorted(asked))}"
+    if not attempt.evolution.is_shown(module):
+        return EvolutionDrop.NOT_AS_ASKED, f"does not show {attempt.evolution.operator}"
+    if structure_of(module).digest == structure_of(_parse(attempt.parent)).digest:
+        return EvolutionDrop.REPEATED, "the parent"
+    return None
+
+
+def names_in(instruction: str, construct: str) -> set[str]:
+    """Return the names that an instruction gives to what it asks for: those in backticks after its noun."""
+    noun = noun_of(construct).split(" ", 1)[1].replace("`", "")
+    return set(re.findall(rf"\b{re.escape(noun)}(?: named| called)? `([A-Za-z_][\w.]*)(?:\([^`]*\))?`", instruction))
+
+
+def check_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
+    """Return why the tests of a program do not pass; otherwise whether it has any."""
+    report = run(program, mode)
+    if report.status is ProgramStatus.NO_TESTS:
+        return False
+    if report.status is not ProgramStatus.RAN:
+        return EvolutionDrop.TESTS_FAILED, report.message
+    for case in report.tests:
+        if not case.passed:
+            return EvolutionDrop.TESTS_FAILED, f"{case.name}: {case.message}"
+        if not case.num_assertions:
+            return EvolutionDrop.TESTS_FAILED, f"{case.name}: asserts nothing"
+    return True
+
+
+def read_code(pair: TrainingPair) -> tuple[str, Mode]:
+    """Return the code of a seed or an evolved row, and the mode to parse it in."""
+    code = parsed_code(pair)
+    assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+    return code
+
+
+def _parse(pair: TrainingPair) -> Node:
+    module = analyze(*read_code(pair)).module
+    assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
+    return module
+
+
+@dataclass(kw_only=True)
+class Seeds(Account[NoSeed]):
+    """The seeds among the rows of a file.
+
+    No new row may be near `heldout`; dropped rows are not evolved; `examples` maps a construct to the shortest
+    program of a seed that shows it.
+    """
+
+    pairs: list[TrainingPair] = field(default_factory=list)
+    heldout: list[TrainingPair] = field(default_factory=list)
+    examples: dict[str, str] = field(default_factory=dict)
+
+
+def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
+    """Sort rows into seeds, held-out ones, and others; every row is in `pairs` or counted in `dropped`.
+
+    `seed` decides the order; the order of the rows does not matter.
+    """
+    seeds = Seeds()
+    seen: set[bytes] = set()
+    for pair in pairs:
+        seeds.seen += 1
+        reason = NoSeed.REPEATED if pair.digest in seen else _find_reason(pair, policy)
+        seen.add(pair.digest)
+        if reason is NoSeed.HELD_OUT:
+            seeds.heldout.append(pair)
+        if reason is None:
+            seeds.pairs.append(pair)
+            seeds.kept += 1
+        else:
+            seeds.dropped[reason] += 1
+    seeds.check()
+    seeds.pairs.sort(key=lambda pair: hashlib.sha256(f"{seed}:{pair.digest.hex()}".encode()).digest())
+    for pair in sorted(seeds.pairs, key=lambda pair: (len(pair.response), pair.response)):
+        seeds.examples.setdefault(pair.category, pair.response)
+    return seeds
+
+
+def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
+    code = parsed_code(pair)
+    if code is None or pair.lane is not Lane.CODEGEN:
+        return NoSeed.PROSE
+    group = group_of(pair)
+    if group is not None and is_held_out(group, policy):
+        return NoSeed.HELD_OUT
+    if pair.category not in CONSTRUCTS:
+        return NoSeed.OTHER_TASK
+    if "\n\n" in pair.prompt.strip():
+        return NoSeed.HOLDS_CODE
+    return None if analyze(*code).module is not None else NoSeed.REJECTED
+
+
+class Neighbours:
+    """Known rows, which new rows must differ from; kept rows join them."""
+
+    def __init__(
+        self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
+    ) -> None:
+        self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
+        self._min_nodes = policy.min_nodes
+        # Smaller programs are alike by chance.
+        structures = (structure_of(_parse(pair)) for pair in seeds.pairs)
+        self._structures = {one.digest for one in structures if one.num_nodes >= policy.min_nodes}
+        self._texts = NearDuplicates(near_duplicate_threshold)
+        self._num_rows = 0
+        for number, pair in enumerate(seeds.pairs):
+            self._texts.earlier(f"seed {number}", _text(pair))
+
+    def find_reason(self, row: TrainingPair, module: Module) -> Refusal | None:
+        """Return why a row is dropped, with a detail; None for a row that joins the others."""
+        overlap = self._heldout.overlap(row)
+        if overlap is not None:
+            return EvolutionDrop.NEAR_HELD_OUT, f"{overlap[0]}: {overlap[1]}"
+        structure = structure_of(module)
+        if structure.digest in self._structures:
+            return EvolutionDrop.REPEATED, "the structure of another row"
+        near = self._texts.earlier(f"row {self._num_rows}", _text(row))
+        if near is not None:
+            return EvolutionDrop.REPEATED, f"nearly {near}"
+        self._num_rows += 1
+        if structure.num_nodes >= self._min_nodes:
+            self._structures.add(structure.digest)
+        return None
+
+
+def _text(pair: TrainingPair) -> str:
+    return f"{pair.prompt}\n{pair.response}"
 
 
 class Budget(Strict):
-    """Bounds of one evolution. Requests, tokens and rows count those of earlier calls whose replies were kept."""
+    """Bounds of one evolution. Requests, tokens and rows include those of earlier calls whose replies were kept."""
 
     max_requests: int = Field(ge=0, description="Requests that the generator answers.")
     max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
-    max_minutes: float = Field(ge=0, description="Of one call; what is on its way then is still taken.")
+    max_minutes: float = Field(ge=0, description="Of one call; requests that are already sent are completed.")
     max_rows: int = Field(ge=0, description="Rows that are kept.")
 
 
-class Plan(Strict):
+class EvolutionPlan(Strict):
     """Seed, generations and budget of an evolution."""
 
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
-    generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
+    generations: int = Field(ge=1, le=8, description="How often a kept row is evolved again.")
     budget: Budget
 
 
 class DroppedAttempt(BaseModel):
-    """An attempt that gave no row."""
+    """An attempt that gave no row, with the reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -69,14 +331,14 @@ class DroppedAttempt(BaseModel):
 
 @dataclass(kw_only=True)
 class EvolutionAccount(Account[EvolutionDrop]):
-    """Attempts of which at least the request was rewritten: those that gave rows, and the others.
+    """Attempts whose request was rewritten.
 
     Attributes:
-        rows: What was kept, in order.
+        rows: Kept rows, in order.
         failures: The other attempts, in order.
-        num_requests: Requests that the generator answered, those of earlier calls among them.
-        num_tokens: Tokens of all of them.
-        ended_by: Which part of the budget ended the work; None when everything was tried.
+        num_requests: Requests that the generator answered, in earlier calls too.
+        num_tokens: Their tokens.
+        ended_by: The limit of the budget that ended the work; None when everything was tried.
     """
 
     rows: list[TrainingPair] = field(default_factory=list)
@@ -103,13 +365,13 @@ class EvolutionAccount(Account[EvolutionDrop]):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Generator, clock and checks of an evolution.
+    """Model, clock and checks of an evolution.
 
-    `clock` gives the seconds of a clock that never goes back; `read` finds the program in a reply, as evaluation does;
-    `run_tests` runs the tests of a program where nothing can come to harm; a new row must differ from `neighbours`.
+    `clock` returns the seconds of a monotonic clock; `read` finds the program in a reply, as evaluation does;
+    `run_tests` runs the tests of a program in a sandbox; a new row must differ from `neighbours`.
     """
 
-    generator: Generator
+    generator: TextModel
     clock: Callable[[], float]
     read: Callable[[str], Reading]
     run_tests: Callable[[str, Mode], ProgramReport]
@@ -117,14 +379,14 @@ class Session:
 
 
 _WAVE: Final = 32
-"""Seeds that are evolved side by side: enough to keep an endpoint busy, few enough to lose little."""
+"""Seeds that are evolved together: enough to keep an endpoint busy, few enough to lose little."""
 
 _RATING_TESTED: Final = 4
 _RATING_UNTESTED: Final = 3
 
 
-def evolve(seeds: Seeds, plan: Plan, session: Session) -> EvolutionAccount:
-    """Evolve seeds as far as the budget goes, and return the account with the rows; it adds up.
+def evolve(seeds: Seeds, plan: EvolutionPlan, session: Session) -> EvolutionAccount:
+    """Evolve seeds within the budget, and return the account with the rows.
 
     Raises:
         RefusedError: The generator does not work.
@@ -140,18 +402,17 @@ def evolve(seeds: Seeds, plan: Plan, session: Session) -> EvolutionAccount:
 
 
 class _Work:
-    def __init__(self, seeds: Seeds, plan: Plan, session: Session) -> None:
+    def __init__(self, seeds: Seeds, plan: EvolutionPlan, session: Session) -> None:
         self.account = EvolutionAccount()
         self._seeds, self._plan, self._session = seeds, plan, session
-        self._prompts = Prompts(session.generator, plan.seed, seeds.examples)
+        self._prompts = EvolutionPrompts(session.generator, plan.seed, seeds.examples)
         self._until = session.clock() + 60 * plan.budget.max_minutes
 
     def evolve_all(self, parents: Sequence[TrainingPair], generation: int) -> list[TrainingPair]:
-        """Evolve some pairs in order until a budget is used up, and return the rows that are kept."""
         waiting = [self._begin(parent, generation) for parent in parents]
         rows: list[TrainingPair] = []
         while waiting and self.account.ended_by is None:
-            # A request is paid for in vain when its completion cannot be, so both must be within the budget.
+            # Rewriting is useless unless the completion is affordable too.
             number, limit = self._num_affordable(waiting, num_each=2)
             if not number:
                 self.account.ended_by = limit
@@ -161,7 +422,7 @@ class _Work:
 
     def _begin(self, parent: TrainingPair, generation: int) -> Attempt:
         draw = f"{self._plan.seed}:{parent.digest.hex()}:{generation}"
-        evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
+        evolution = draw_evolution(Random(draw), parent.category, read_code(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
         return Attempt(parent, evolution, generation, self._prompts.ask_to_rewrite(parent, evolution))
 
     def _evolve(self, attempts: Sequence[Attempt]) -> list[TrainingPair]:
@@ -174,7 +435,6 @@ class _Work:
         return [row for row in rows if row is not None]
 
     def _drafts(self, attempts: Sequence[Attempt], written: dict[str, Reply]) -> Iterator[Attempt]:
-        """Yield the attempts whose new request is worth completing, each with it."""
         for attempt in attempts:
             reply = written.get(attempt.request.key)
             if reply is None:
@@ -182,12 +442,12 @@ class _Work:
             self.account.seen += 1
             instruction = instruction_in(reply.text)
             reading = self._session.read(reply.text)
-            refusal = instruction_refusal(instruction, attempt.parent, reading, stopped=reply.stopped)
-            if refusal is None:
+            fault = find_fault(instruction, attempt.parent, reading, stopped=reply.stopped)
+            if fault is None:
                 request = self._prompts.ask_to_complete(attempt.parent, attempt.evolution, instruction)
                 yield replace(attempt, instruction=instruction, request=request)
             else:
-                self._drop(replace(attempt, instruction=instruction), refusal)
+                self._drop(replace(attempt, instruction=instruction), (EvolutionDrop.BAD_INSTRUCTION, fault))
 
     def _row(self, draft: Attempt, reply: Reply | None) -> TrainingPair | None:
         if reply is None:
@@ -208,22 +468,20 @@ class _Work:
     def _check(self, attempt: Attempt, reading: Reading, *, stopped: bool) -> TrainingPair | Refusal:
         if self.account.kept >= self._plan.budget.max_rows:
             return EvolutionDrop.OVER_BUDGET, "max_rows"
-        form = form_refusal(attempt, reading, stopped=stopped)
-        if form is not None:
+        if (form := check_form(attempt, reading, stopped=stopped)) is not None:
             return form
         module = analyze(attempt.program, attempt.mode).module
-        assert module is not None, "its form was looked at"  # noqa: S101 - our own impossibility
-        content = content_refusal(attempt, module)
-        if content is not None:
+        assert module is not None, "its form was checked"  # noqa: S101 - our own impossibility
+        if (content := check_content(attempt, module)) is not None:
             return content
-        tested = refusal_of_tests(attempt.program, attempt.mode, self._session.run_tests)
+        tested = check_tests(attempt.program, attempt.mode, self._session.run_tests)
         if not isinstance(tested, bool):
             return tested
         row = make_row(attempt, module, self._session.generator, seed=self._plan.seed, is_tested=tested)
         problem = semantic_problem(row, attempt.program, module)
         if problem is not None:
             return EvolutionDrop.SEMANTIC_ERROR, problem
-        return self._session.neighbours.refusal(row, module) or row
+        return self._session.neighbours.find_reason(row, module) or row
 
     def _drop(self, attempt: Attempt, refusal: Refusal) -> None:
         self.account.dropped[refusal[0]] += 1
@@ -240,7 +498,6 @@ class _Work:
         )
 
     def _ask(self, attempts: Sequence[Attempt]) -> dict[str, Reply]:
-        """Return replies to the requests of attempts, as many as there is time for."""
         requests = {attempt.request.key: attempt.request for attempt in attempts}
         replies = self._session.generator.ask([*requests.values()], lambda: self._until - self._session.clock())
         if len(replies) < len(requests):
@@ -250,10 +507,9 @@ class _Work:
         return replies
 
     def _num_affordable(self, attempts: Sequence[Attempt], num_each: int) -> tuple[int, str]:
-        """Return how many attempts fit the budget, each with `num_each` requests, and the limit that stops.
+        """Return how many attempts the budget allows, with `num_each` requests each, and the limit that stops.
 
-        Replies are taken to be of full length. Whether one is known already makes no difference: a call that was cut
-        short goes on from there.
+        Replies count with their full length, known ones too, so that an interrupted call can be resumed.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
         for number, attempt in enumerate(attempts):
@@ -265,11 +521,11 @@ class _Work:
         return len(attempts), ""
 
 
-def make_row(attempt: Attempt, module: Module, generator: Generator, *, seed: int, is_tested: bool) -> TrainingPair:
-    """Build the training row of a completion that was kept; `is_tested` tells whether it has tests, which pass.
+def make_row(attempt: Attempt, module: Module, generator: TextModel, *, seed: int, is_tested: bool) -> TrainingPair:
+    """Build the training row of a kept completion; `is_tested`: it has tests, which pass.
 
-    It stands where the first of its ancestors stands: a split that holds that file out holds this row out as well, and
-    a limit on what a file or template may give counts it.
+    The row has the path of its first ancestor: a split that holds out that file holds out this row too, and the limits
+    on rows of a file or template count it.
     """
     parent, program = attempt.parent, attempt.program.rstrip() + "\n"
     suffix = ".vox.ui" if attempt.mode is Mode.UI else ".vox"

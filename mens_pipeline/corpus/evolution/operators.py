@@ -1,7 +1,7 @@
-"""Operators of Evol-Instruct, and the prompts that ask a model to apply one and to complete what came of it.
+"""Operators of Evol-Instruct, and the prompts that ask a model to apply one and to complete the new request.
 
 In depth, an operator makes a request harder; in breadth, it changes the subject. Source: Xu et al. (2023), section 3.2;
-the operators that name parts of Vox are ours.
+operators for constructs of Vox are ours.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from mens_pipeline.storage.validation import Strict
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One thing asked of a generator; `system` is what the model is told first.
+class ModelRequest:
+    """A system prompt and a prompt for a model.
 
-    `key`, by which replies are kept, is the SHA-256 over all that decides the reply, hexadecimal.
+    `key`, under which its reply is kept, is the SHA-256 over all that decides the reply, hexadecimal.
     """
 
     key: str
@@ -34,29 +34,29 @@ class Request:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of both texts, which they have no more tokens than."""
+        """Bytes of both texts, an upper bound of their tokens."""
         return len(self.system.encode()) + len(self.prompt.encode())
 
 
 class Reply(Strict):
-    """Reply of a generator, as it is kept."""
+    """Reply of a model, as kept in a ledger."""
 
-    key: str = Field(description="Of the request.")
+    key: str = Field(description="Key of the request.")
     text: str
-    stopped: bool = Field(description="The model ended by itself, rather than running into the limit.")
-    num_tokens: int = Field(ge=0, description="Of request and reply, as the generator counts them.")
+    stopped: bool = Field(description="Whether the model ended by itself, before the limit.")
+    num_tokens: int = Field(ge=0, description="Tokens of request and reply, as the model counts them.")
     num_written: int | None = Field(
         default=None,
         ge=0,
         exclude_if=lambda number: number is None,
-        description="Of the reply alone; null where the generator does not count it.",
+        description="Tokens of the reply alone; null where the model does not count them.",
     )
 
 
-class Generator(Protocol):
+class TextModel(Protocol):
     """A model that replies to requests.
 
-    `digest` is the SHA-256 of its weights, of an endpoint its address. `decoding` are options in JSON types, part of
+    `digest` is the SHA-256 of its weights, or the address of an endpoint. `decoding` are options in JSON types, part of
     the key of a request; `max_new_tokens` is the limit of a reply.
     """
 
@@ -72,10 +72,10 @@ class Generator(Protocol):
     @property
     def max_new_tokens(self) -> int: ...  # noqa: D102
 
-    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Return replies by key, kept ones and as many new ones as there is time for; whatever ends it, none is lost.
+    def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Return replies by key: kept ones, and as many new ones as there is time for; each is kept at once.
 
-        `time_left` gives the seconds until no request may begin. Refuse (`RefusedError`) when the model does not work.
+        `time_left` returns the seconds in which requests may still start. A model that does not work is a RefusedError.
         """
         ...
 
@@ -97,10 +97,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """One operator, drawn for one request.
-
-    `goal` is the construct that has to be asked for as well; None where the operator names none.
-    """
+    """One operator, drawn for one request; `goal` is the construct that it adds, if any."""
 
     operator: Operator
     goal: str | None = None
@@ -124,11 +121,13 @@ class Evolution:
 
 
 def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
-    """Draw one of the operators that fit a prompt, each with the same probability.
+    """Draw one of the operators that fit a prompt, all with the same probability.
 
-    `known` holds a program for each construct that may be asked for.
+    `known` contains a program for each construct that may be asked for.
     """
-    goals = _harder(construct, known) if mode is Mode.SOURCE else ()
+    least = CONSTRUCTS[construct].difficulty
+    harder = tuple(name for name, other in CONSTRUCTS.items() if other.difficulty > least and name in known)
+    goals = harder if mode is Mode.SOURCE else ()
     fitting = [operator for operator in Operator if _fits(operator, construct, mode, goals)]
     operator = random.choice(fitting)
     return Evolution(operator, random.choice(goals) if operator is Operator.HARDER_CONSTRUCT else None)
@@ -155,11 +154,6 @@ def _fits(operator: Operator, construct: str, mode: Mode, goals: tuple[str, ...]
     return only_for is None or (mode is Mode.SOURCE and construct in only_for)
 
 
-def _harder(construct: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    least = CONSTRUCTS[construct].difficulty
-    return tuple(name for name, other in CONSTRUCTS.items() if other.difficulty > least and name in known)
-
-
 def _handles_failure(module: Module) -> bool:
     return any(
         isinstance(node, Try) or (isinstance(node, GenericType) and node.name in _FAILURES) for node in walk(module)
@@ -171,14 +165,10 @@ def _has_contract(module: Module) -> bool:
     return any(decorator.name in _CONTRACTS for function in functions for decorator in function.decorators)
 
 
-def _has_test(module: Module) -> bool:
-    return any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
-
-
 _SHOWN: Final[Mapping[Operator, Callable[[Module], bool]]] = {
     Operator.ERROR_HANDLING: _handles_failure,
     Operator.CONTRACTS: _has_contract,
-    Operator.TESTS: _has_test,
+    Operator.TESTS: lambda module: any(isinstance(found, Test | Forall) for found in module.declarations),
 }
 
 _HOW: Final[Mapping[Operator, str]] = {
@@ -207,18 +197,18 @@ REWRITER: Final = (
 """System prompt of a generator that rewrites a request."""
 
 
-class Prompts:
-    """Words what is asked of one generator."""
+class EvolutionPrompts:
+    """The prompts for one model."""
 
-    def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
-        """Word for a generator.
+    def __init__(self, generator: TextModel, seed: int, examples: Mapping[str, str]) -> None:
+        """Set the model.
 
-        Another seed asks again; `examples` maps a construct to a program that shows it.
+        Another seed gives other keys; `examples` maps a construct to a program that shows it.
         """
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
 
-    def ask_to_rewrite(self, parent: TrainingPair, evolution: Evolution) -> Request:
+    def ask_to_rewrite(self, parent: TrainingPair, evolution: Evolution) -> ModelRequest:
         """Ask for a new request."""
         noun = noun_of(parent.category)
         if evolution.operator is Operator.BREADTH:
@@ -228,7 +218,7 @@ class Prompts:
         rules = "One self-contained program must be able to answer it. Keep names in backticks."
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
-    def ask_to_complete(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
+    def ask_to_complete(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> ModelRequest:
         """Ask for the program."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
@@ -238,9 +228,9 @@ class Prompts:
         parts.append("Answer with one complete program in a fenced block.")
         return self._request(SYSTEM_PROMPT, "\n\n".join(part for part in parts if part))
 
-    def _request(self, system: str, prompt: str) -> Request:
+    def _request(self, system: str, prompt: str) -> ModelRequest:
         content = json.dumps([*self._decides, system, prompt], sort_keys=True)
-        return Request(hashlib.sha256(content.encode()).hexdigest(), system, prompt)
+        return ModelRequest(hashlib.sha256(content.encode()).hexdigest(), system, prompt)
 
 
 def _fence(program: str) -> str:

@@ -1,4 +1,4 @@
-"""Work on many files in several processes: results in order, in bounded memory, whatever the number of workers."""
+"""Work on many files in several processes, with results in order and bounded memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from typing import Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
-"""How much a process is handed at once: half a second of work, and little to keep in memory."""
+"""Work that a process gets at once: half a second, and little memory."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -24,9 +24,9 @@ def start_processes(number: int) -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Where batches are worked on: by so many processes at once, with one by this process.
+    """Where batches run: in `size` processes, or in this process with one.
 
-    `start` starts them; a cluster has one that starts them on its nodes.
+    `start` starts them; for a cluster it starts them on its nodes.
     """
 
     size: int
@@ -38,8 +38,6 @@ ONE_PROCESS: Final = Pool(1)
 
 @dataclass
 class _Batch(Generic[Job, Result]):
-    """Some items in order: results that are there already, and jobs."""
-
     items: list[Result | None] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     future: Future[list[Result]] | None = None
@@ -55,11 +53,10 @@ def in_batches(
     pool: Pool,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Result]:
-    """Yield results in the order of the items; at most a few batches are in memory.
+    """Yield results in the order of the items; only a few batches are in memory.
 
-    An item is a job, or a result that is there already, and its size in bytes. `work` gives the results of jobs in
-    order; in a pool of several processes it is importable by name. Other processes are started only when there is work
-    for more than one batch.
+    An item is a job or a known result, and its size in bytes. `work` returns the results of jobs in order; with several
+    processes it must be importable by name. Processes start only when there is work for more than one batch.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
     with ExitStack() as stack:
@@ -80,7 +77,7 @@ def in_batches(
 
 
 def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:
-    """End a pool; without waiting where not all was done, as then the pool's own thread may be what cleans up."""
+    """End a pool; do not wait after an error, since the pool's own thread may be what cleans up."""
     pool.shutdown(wait=kind is None, cancel_futures=True)
 
 

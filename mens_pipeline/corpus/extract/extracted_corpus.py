@@ -1,9 +1,9 @@
-"""The snapshot of a workspace, pinned by hash before it is read, and the corpus that is extracted from it."""
+"""The snapshot of a workspace, pinned by hash, and the corpus that is extracted from it."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
@@ -16,16 +16,16 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
     VOX_SUFFIXES,
-    commit_of,
     files_below,
+    find_newest_commit,
     find_source_roots,
     tree_fingerprint,
 )
 from mens_pipeline.corpus.extract.workspace import (
     FileOutcome,
+    build_outcome,
     extract_workspace,
     extraction_report,
-    outcome_of,
     with_commit,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
@@ -46,36 +46,55 @@ from mens_pipeline.storage.kinds import CorpusFile, Kind, SnapshotFile
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
+RECORDS: Final = CorpusFile.RECORDS
+REPORT: Final = CorpusFile.REPORT
+TELEMETRY: Final = CorpusFile.TELEMETRY
 
-@dataclass
+
+@dataclass(frozen=True, slots=True)
 class PreviousExtraction:
-    """The records of an earlier corpus, and the commit that they name.
+    """An earlier corpus that the same rules made.
 
-    `accounts` maps a path to the account of the file, with `start` and `end`, where its records lie in bytes.
+    `accounts` maps a path to the account of the file; `start` and `end` are the range of its records in bytes. `commit`
+    is the one that the records name.
     """
 
     accounts: dict[str, dict[str, Any]]
     records: BinaryIO
     commit: str | None
 
+    @classmethod
+    @contextmanager
+    def open(cls, corpus: Artifact) -> Iterator[Self]:
+        """Read the accounts of a corpus, and keep its records open."""
+        with corpus.file(RECORDS).open("rb") as records:
+            yield cls(
+                {account["path"]: account for account in _read_accounts(corpus)}, records, corpus.inputs["commit"]
+            )
+
+    def knows(self, path: str, blob: str) -> bool:
+        """Return whether a file had this content, and nothing else decided its outcome."""
+        account = self.accounts.get(path)
+        return account is not None and account["blob"] == blob and account["stands_alone"]
+
     def outcome(self, file: SourceFile) -> FileOutcome | None:
-        """Return what the file gave, if its content is the same now and nothing else decided it; None otherwise."""
-        account = self.accounts.get(file.path)
-        if account is None or account["blob"] != file.blob or not account["stands_alone"]:
+        """Return the outcome of a known file; None for any other."""
+        if not self.knows(file.path, file.blob):
             return None
+        account = self.accounts[file.path]
         self.records.seek(account["start"])
         text = self.records.read(account["end"] - account["start"]).decode()
         lines = tuple(with_commit(line, self.commit, file.commit) for line in text.split("\n")[:-1])
-        return outcome_of(account, lines)
+        return build_outcome(account, lines)
 
 
-RECORDS: Final = CorpusFile.RECORDS
-REPORT: Final = CorpusFile.REPORT
-TELEMETRY: Final = CorpusFile.TELEMETRY
+def _read_accounts(corpus: Artifact) -> Iterator[dict[str, Any]]:
+    with corpus.file(FILES).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
 
 
 class UnitCounts(BaseModel):
-    """How many programs, pages, sections or blocks were seen and kept; the others by reason."""
+    """Counts of programs, pages, sections or blocks: seen, kept, and dropped by reason."""
 
     seen: int
     kept: int
@@ -83,7 +102,7 @@ class UnitCounts(BaseModel):
 
 
 class WorkspaceState(BaseModel):
-    """The commit of a workspace; none without a repository."""
+    """The commit of a workspace; None without a repository."""
 
     commit: str | None
 
@@ -96,14 +115,15 @@ class CorpusDetails(Details):
     units: dict[str, UnitCounts]
     telemetry: dict[str, Any] | None
     grammar: str
-    redactions: dict[str, int] = Field(default_factory=dict)
+    redactions: dict[str, int]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Reuse:
-    """Whether the whole corpus was there already; else the files that were taken over, and those that were extracted.
+    """How much of a corpus was known.
 
-    `differs`: a full extraction gave other bytes than the earlier one of the same inputs did.
+    `is_whole`: it existed already; otherwise `known` and `extracted` count files. `differs`: a full extraction gave
+    other bytes than the earlier one of the same inputs.
     """
 
     is_whole: bool = False
@@ -116,7 +136,7 @@ _READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
 
 
 class WorkspaceParams(Params):
-    """Parameters of an extraction: hashes of contents, roots and telemetry, the commit, and where they lie."""
+    """A pinned workspace: hashes of contents, roots and telemetry, the commit, and the places of all these."""
 
     sources: str
     roots: str
@@ -126,12 +146,12 @@ class WorkspaceParams(Params):
     query: Helper[TelemetryQuery | None]
 
     @classmethod
-    def of(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
-        """Look at a workspace and a telemetry table as they are now; `others` are fields of a subclass."""
+    def pin(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
+        """Hash a workspace and a telemetry table; `others` are fields of a subclass."""
         return cls(
             sources=tree_fingerprint(root, (*files_below(root, _READ), *licence_files_above(root))),
             roots=find_source_roots(root).fingerprint(),
-            commit=commit_of(root),
+            commit=find_newest_commit(root),
             telemetry=None if query is None else telemetry_fingerprint(query),
             root=root,
             query=query,
@@ -139,37 +159,36 @@ class WorkspaceParams(Params):
         )
 
     def refuse_change(self) -> None:
-        """Refuse files that have changed since the snapshot was made."""
-        now = WorkspaceParams.of(self.root, self.query).model_dump()
-        if now != self.model_dump(include=set(WorkspaceParams.model_fields)):
-            raise RefusedError(f"{self.root}: the workspace or the telemetry changed while it was read. Run again.")
+        """Raise a RefusedError where the workspace or the telemetry has changed since it was pinned."""
+        now = WorkspaceParams.pin(self.root, self.query).model_dump()
+        changed = [name for name, value in now.items() if value != getattr(self, name)]
+        if changed:
+            advice = "Run again from workspace_snapshot on, so that the corpus is made of what was checked."
+            raise RefusedError(f"{self.root}: {', '.join(changed)} changed since the workspace was pinned. {advice}")
 
 
 class ExtractionParams(WorkspaceParams):
-    """A workspace, and how it is extracted: `full` is every file, whatever the latest corpus of the store knows.
+    """A workspace, and how to extract it; `previous` saves work and decides nothing.
 
-    A policy that denies nothing is in no key.
+    A policy that denies nothing is left out of the key.
     """
 
     redaction: RedactionPolicy = RedactionPolicy.MASK
     licences: LicencePolicy = Field(default_factory=LicencePolicy, exclude_if=lambda policy: not policy.deny)
-    store: Helper[ArtifactStore]
-    reuse: Helper[Reuse]
+    previous: Helper[PreviousExtraction | None] = None
     pool: Helper[Pool] = ONE_PROCESS
-    full: Helper[bool] = False
 
 
 def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, Any]:
-    """Extract a workspace; files that have not changed since the latest corpus are not read again.
+    """Extract a workspace; unchanged files of the previous corpus are not read again.
 
-    The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (what
-    each file gave, and where its records lie) and `report.json`. None of it depends on the pool.
+    The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (the
+    account of each file, and the range of its records) and `report.json`. None of it depends on the pool.
 
     Raises:
-        RefusedError: The workspace or the telemetry changed while it was read.
+        RefusedError: The workspace or the telemetry has changed since it was pinned.
     """
-    known = None if params.full else _latest(params.store, STAGE.inputs(params))
-    extra = _write(folder, params, known)
+    extra = _write(folder, params)
     telemetry_counts = _write_telemetry(folder / TELEMETRY, params.query)
     params.refuse_change()
     return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
@@ -189,54 +208,51 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     licences: LicencePolicy | None = None,
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
-    """Extract a workspace into the store, and return the corpus with how much of it was known.
+    """Extract a workspace into the store; return the corpus, and how much of it was known.
 
-    `full` extracts every file, whatever is known; an earlier corpus of the same inputs is replaced. `pinned` is what
-    `workspace_snapshot` found when it looked at the workspace; None to take it as it is.
+    `full` extracts every file, and replaces an earlier corpus of the same inputs. `pinned` are the inputs of
+    `workspace_snapshot`; None pins the workspace now.
 
     Raises:
-        SourceNotFoundError: `root` is no folder.
-        RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
+        SourceNotFoundError: `root` is not a folder.
+        RefusedError: The workspace or the telemetry has changed since it was pinned.
     """
-    reuse = Reuse()
-    how = {"pool": pool, "full": full, "redaction": redaction, "licences": licences or LicencePolicy()}
-    params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, **how)
-    looked_at = params.model_dump(include=set(WorkspaceParams.model_fields))
-    changed = [name for name, value in looked_at.items() if pinned is not None and pinned[name] != value]
-    if changed:
-        advice = "Materialise workspace_snapshot with it: what is read is what was checked."
-        raise RefusedError(f"{root}: {', '.join(changed)} changed since workspace_snapshot looked. {advice}")
+    how = {"pool": pool, "redaction": redaction, "licences": licences or LicencePolicy()}
+    if pinned is None:
+        params = ExtractionParams.pin(root, telemetry, **how)
+    else:
+        pins = {name: pinned[name] for name in ("sources", "roots", "commit", "telemetry")}
+        params = ExtractionParams(**pins, root=root, query=telemetry, **how)
     before = STAGE.find(store, params)
-    corpus, reuse.is_whole = STAGE.build(store, params, force=full)
-    reuse.differs = before is not None and before.manifest != corpus.manifest
-    return corpus, reuse
+    if before is not None and not full:
+        params.refuse_change()
+        return STAGE.build(store, params)[0], Reuse(is_whole=True)
+    latest = None if full else _find_latest(store, STAGE.inputs(params))
+    with PreviousExtraction.open(latest) if latest is not None else nullcontext() as previous:
+        corpus, _ = STAGE.build(store, params.model_copy(update={"previous": previous}), force=full)
+    blobs = [(account["path"], account["blob"]) for account in _read_accounts(corpus) if account["blob"] is not None]
+    known = sum(previous.knows(*file) for file in blobs) if previous is not None else 0
+    differs = before is not None and before.manifest != corpus.manifest
+    return corpus, Reuse(known=known, extracted=len(blobs) - known, differs=differs)
 
 
-def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> dict[str, Any]:
-    reuse, commit = params.reuse, params.commit
+def _write(folder: Path, params: ExtractionParams) -> dict[str, Any]:
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     redacted: Counter[SensitiveKind] = Counter()
     num_records = position = 0
-    with ExitStack() as stack:
-        previous = None
-        if latest is not None:
-            with latest.file(FILES).open(encoding="utf-8") as lines:
-                known = {account["path"]: account for account in map(json.loads, lines)}
-            earlier = stack.enter_context(latest.file(RECORDS).open("rb"))
-            previous = PreviousExtraction(known, earlier, latest.inputs["commit"])
-        records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
-        index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
-
-        def look_up(file: SourceFile) -> FileOutcome | None:
-            outcome = previous.outcome(file) if previous is not None else None
-            reuse.known += outcome is not None
-            reuse.extracted += outcome is None
-            return outcome
-
-        outcomes = extract_workspace(
-            params.root, commit, look_up, params.pool, redaction=params.redaction, policy=params.licences
-        )
+    outcomes = extract_workspace(
+        params.root,
+        params.commit,
+        params.previous.outcome if params.previous is not None else lambda _file: None,
+        params.pool,
+        redaction=params.redaction,
+        policy=params.licences,
+    )
+    with (
+        (folder / RECORDS).open("w", encoding="utf-8", newline="\n") as records,
+        (folder / FILES).open("w", encoding="utf-8", newline="\n") as index,
+    ):
         for outcome in outcomes:
             text = "".join(f"{line}\n" for line in outcome.lines)
             start, position = position, position + len(text.encode())
@@ -252,7 +268,7 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
     return report
 
 
-def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
+def _find_latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     """Return the latest corpus, if the same rules made it and its files are unchanged."""
     previous = store.latest(Kind.EXTRACTED_CORPUS)
     if previous is None or previous.is_damaged():
@@ -262,7 +278,6 @@ def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
 
 
 def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
-    """Write the pairs of a telemetry table, and return the counts; without a database none, and None."""
     if query is None:
         path.touch()
         return None
@@ -274,7 +289,7 @@ def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RejectedFile:
-    """A file that is no Vox, and its first error, at a line from 1; only golden files count for the parse rate."""
+    """A file that is not Vox, and its first error, at a line from 1; only golden files affect the parse rate."""
 
     path: str
     line: int
@@ -284,8 +299,8 @@ class RejectedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceReport:
-    """The verdicts on the files of a workspace; `constructs` counts all constructs over accepted files, also with 0."""
+class WorkspaceReport:
+    """The verdicts on the files of a workspace; `constructs` counts every construct in accepted files, 0 included."""
 
     num_files: int
     num_golden: int
@@ -295,21 +310,21 @@ class SourceReport:
 
     @property
     def num_accepted(self) -> int:
-        """Golden files that the front end accepts."""
+        """Number of golden files that the front end accepts."""
         return self.num_golden - sum(file.is_golden for file in self.rejected)
 
     @property
     def parse_rate(self) -> float | None:
-        """Accepted golden files over all of them; None when there are none."""
+        """Share of golden files that are accepted; None without any."""
         return self.num_accepted / self.num_golden if self.num_golden else None
 
     @property
     def missing_constructs(self) -> tuple[str, ...]:
-        """Constructs of which the workspace has no example."""
+        """Constructs without an example in the workspace."""
         return tuple(name for name, count in self.constructs.items() if count == 0)
 
 
-_REPORTS: Final = TypeAdapter(SourceReport)
+_REPORTS: Final = TypeAdapter(WorkspaceReport)
 
 
 class SnapshotDetails(Details):
@@ -318,8 +333,8 @@ class SnapshotDetails(Details):
     num_pages: int
 
 
-def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool]) -> SourceReport:
-    """Check every file of a workspace, given as relative path and bytes; None for a file that cannot be read."""
+def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool]) -> WorkspaceReport:
+    """Check every file of a workspace, given as relative path and bytes; None means unreadable."""
     num_files = num_golden = num_bytes = 0
     rejected: list[RejectedFile] = []
     counts: Counter[str] = Counter()
@@ -338,7 +353,7 @@ def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Call
         else:
             counts.update(construct_of(declaration).name for declaration in analysis.module.declarations)
     counted = {name: counts[name] for name in CONSTRUCTS}
-    return SourceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)
+    return WorkspaceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)
 
 
 Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
@@ -346,16 +361,16 @@ Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
 
 
 class SnapshotParams(WorkspaceParams):
-    """A workspace as it is now, and how its programs are read."""
+    """A pinned workspace, and a function that reads its programs."""
 
     contents: Helper[Contents]
 
 
 def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, Any]:
-    """Pin what programs, pages and telemetry hold now: `sources.json` gets what the front end says of the programs.
+    """Check the programs of a pinned workspace: `sources.json` gets the verdicts of the front end.
 
     Raises:
-        RefusedError: The workspace or the telemetry changed while it was read.
+        RefusedError: The workspace or the telemetry has changed since it was pinned.
     """
     root = params.root
     roots = find_source_roots(root)
@@ -371,6 +386,6 @@ SNAPSHOT_STAGE: Final = Stage(
 )
 
 
-def source_report_in(snapshot: Artifact) -> SourceReport:
-    """Read what the front end says of the programs of a snapshot."""
+def source_report_in(snapshot: Artifact) -> WorkspaceReport:
+    """Read the verdicts of the front end on the programs of a snapshot."""
     return _REPORTS.validate_json(snapshot.file(SnapshotFile.SOURCES).read_bytes())

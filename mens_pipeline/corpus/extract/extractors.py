@@ -1,4 +1,4 @@
-"""A program or a page to records: of a program itself and its declarations, of a page its blocks and sections."""
+"""Extract records: of a program itself and its declarations, of a page its blocks and sections."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +14,17 @@ from mens_pipeline.corpus.extract.metadata import (
     has_skip_marker,
     is_directive,
     jsonable,
+    read_weight,
     strip_metadata,
     training_prompt,
-    weight_of,
 )
 from mens_pipeline.corpus.extract.page import (
     MAX_INCLUDED_BYTES,
     Allowance,
-    Block,
     IncludeError,
     Page,
-    Section,
+    PageBlock,
+    PageSection,
     parse_page,
     refuse_lost_header,
     resolve_includes,
@@ -46,26 +46,26 @@ from mens_pipeline.language import DEFAULT_DIFFICULTY, DeclarationSpan, SourceTe
 from mens_pipeline.storage.files import read_regular
 
 BETWEEN: Final = "\n\n"
-"""What stands between declarations that are put together."""
+"""Separates declarations that are joined."""
 
 _NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 MAX_PIECE: Final = 16_384
-"""Characters of a declaration with all it needs; where all call one another, longer pieces would grow without end."""
+"""Characters of a declaration with everything it needs; larger pieces are useless where everything calls everything."""
 
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
 
 MAX_PAGE_LINES: Final = 30_000
-"""A page of very many very short lines keeps the parser busy: it looks at each once for every block around it."""
+"""The parser looks at each line once for every block around it, so very many short lines are slow."""
 
 
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
-    """Extract the records of a program, or return a drop with the reason why it has none.
+    """Extract the records of a program, or return a drop with a reason.
 
     Returns:
-        A record for the whole file, then one for each declaration that with all it needs is less than the file. The
-        front end accepts every text. What is longer than `MAX_TEXT` gives no record, nor what comes after records of
+        A record for the whole file, then one for each declaration that is less than the file together with all it
+        needs. The front end accepts every text. Texts above `MAX_TEXT` give no record, and records end after
         `MAX_FILE_RECORDS` characters.
     """
 
@@ -76,7 +76,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
         source = file.data.decode("utf-8")
         header = comment_header(source).values
         refusal = find_reason(header, must_opt_in=False)
-        weight = weight_of(header)
+        weight = read_weight(header)
     except UnicodeDecodeError as error:
         return drop(DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
     except FrontmatterError as error:
@@ -107,7 +107,6 @@ def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
     spans: tuple[DeclarationSpan, ...],
     stated: str | None,
 ) -> Iterator[ExtractedRecord]:
-    """Yield the records of an accepted program, the whole first."""
     text, dependencies = SourceText(source), Dependencies(spans, source)
     metadata = {key: jsonable(value) for key, value in header.items()}
     whole = strip_metadata(source)
@@ -144,7 +143,7 @@ def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
 
 
 def behaviour_sentence(span: DeclarationSpan) -> str | None:
-    """Return the comment lines directly above a declaration as one line, without directives; None if there are none."""
+    """Join the comment lines directly above a declaration, without directives; None if there are none."""
     return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
 
 
@@ -153,14 +152,13 @@ def _text(value: object) -> str | None:
 
 
 class Dependencies:
-    """Which declarations of a file need which.
+    """The dependencies between the declarations of a file.
 
     A declaration needs another when one of its tokens is a name that the other declares: a function, type, variant,
-    table, component. A local name that happens to be the same costs an unneeded neighbour, never a missing one.
+    table or component. A local name that happens to be equal adds an unneeded neighbour, but never misses one.
     """
 
     def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
-        """Look up every name once."""
         self._declared: dict[str, list[int]] = {}
         for index, span in enumerate(spans):
             declared = {variant.name for variant in getattr(span.declaration, "variants", ())}
@@ -178,9 +176,9 @@ class Dependencies:
             self._names.append(list(dict.fromkeys(name for name in names if name in self._declared)))
 
     def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
-        """Return the indexes of a declaration and of all it needs, directly or not, in source order.
+        """Return the indexes of a declaration and everything it needs, directly or not, in source order.
 
-        None when all of them together, each with `BETWEEN` behind it, have more than `most` characters.
+        None when all of them, each followed by `BETWEEN`, have more than `most` characters.
         """
         needed = {index}
         pending = [index]
@@ -200,25 +198,25 @@ class Dependencies:
         return tuple(sorted(needed)) if size <= most else None
 
 
-Piece = TypeVar("Piece", Block, Section)
+Piece = TypeVar("Piece", PageBlock, PageSection)
 
 
 RefuseInclude = Callable[[Path, bytes], tuple[DropReason, str] | None]
-"""Why a file with this content may not be included by a page that trains, with a detail; None when it may."""
+"""Returns why a page that trains may not include a file with this content, with a detail; None when it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageExtraction:
-    """The records of a page, its blocks first, and what of its blocks and sections gave none."""
+    """The records of a page, blocks first, and its dropped blocks and sections."""
 
     records: tuple[ExtractedRecord, ...]
     drops: tuple[Drop, ...]
 
 
 def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_: None) -> PageExtraction | Drop:
-    """Extract the records of a page, or return a drop with the reason why it has none.
+    """Extract the records of a page, or return a drop with a reason.
 
-    Includes are resolved inside `root`, the workspace; what `refuse` gives a reason against may not be included.
+    Includes are resolved inside `root`, the workspace; `refuse` returns why a file may not be included.
     """
     try:
         text = file.data.decode("utf-8")
@@ -232,7 +230,7 @@ def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_
         if not page.header:
             refuse_lost_header(text)
         refusal = find_reason(page.header, must_opt_in=True)
-        weight = weight_of(page.header)
+        weight = read_weight(page.header)
     except FrontmatterError as error:
         return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
     if refusal is not None:
@@ -266,7 +264,6 @@ class _PageRecords:
     def _fitting(
         self, unit: Unit, piece: Piece, made_of: Callable[[Piece], ExtractedRecord | Drop]
     ) -> ExtractedRecord | Drop:
-        """Make the record of a piece, or drop it when the page has no room left for it."""
         result = made_of(piece) if self.room > 0 else None
         if isinstance(result, ExtractedRecord):
             self.room -= len(result.text) + len(str(self.metadata))
@@ -275,7 +272,7 @@ class _PageRecords:
             return Drop(unit, self.file.path, piece.first_line + 1, DropReason.TOO_LARGE, detail)
         return result
 
-    def _block(self, block: Block) -> ExtractedRecord | Drop:
+    def _block(self, block: PageBlock) -> ExtractedRecord | Drop:
         def drop(reason: DropReason, detail: str, line: int = 0) -> Drop:
             return Drop(Unit.BLOCK, self.file.path, block.first_line + 1 + line, reason, detail)
 
@@ -309,7 +306,6 @@ class _PageRecords:
         )
 
     def _find_reason_against_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
-        """Return why an included program may not be used for training, with a detail; None if all may."""
         for path in files:
             data = read_regular(path, MAX_INCLUDED_BYTES)
             refusal = self.refuse(path, data)
@@ -318,7 +314,7 @@ class _PageRecords:
                 return refusal
         return None
 
-    def _section(self, section: Section) -> ExtractedRecord | Drop:
+    def _section(self, section: PageSection) -> ExtractedRecord | Drop:
         if not MIN_PROSE <= len(section.prose) <= MAX_TEXT:
             is_short = len(section.prose) < MIN_PROSE
             bound = f"fewer than {MIN_PROSE}" if is_short else f"more than {MAX_TEXT}"
@@ -347,5 +343,4 @@ class _PageRecords:
 
 
 def _join(*parts: str) -> str:
-    """Join the parts that are not empty with `: `, each once."""
     return ": ".join(dict.fromkeys(part for part in parts if part))

@@ -1,4 +1,4 @@
-"""The licence of a source file, and the policy by which some licences keep a file from training.
+"""Licences of source files, and the policy that keeps files with some licences from training.
 
 A file has the licence of its own SPDX line, or else that of the nearest licence file above it.
 """
@@ -25,18 +25,18 @@ LICENCE_FILES: Final = (
     *(f"{name}{suffix}" for name in ("LICENSE", "LICENCE", "COPYING") for suffix in ("", ".txt", ".md")),
     *(f"LICENSE-{name}" for name in ("APACHE", "MIT")),
 )
-"""Names of licence files; those with the name of a licence stand for a choice between them."""
+"""Names of licence files; several that are named for a licence offer a choice."""
 
 _CHOICE: Final = "LICENSE-"
 _LARGEST: Final = 131_072
-"""Bytes of a licence file that is read."""
+"""Bytes of a licence file; larger ones are not read."""
 
 _NUM_HEAD_BYTES: Final = 4_096
-"""Bytes at the beginning of a file in which an SPDX line is looked for."""
+"""Bytes at the start of a file that may contain an SPDX line."""
 
 _TAG: Final = "SPDX-License-Identifier:"
 _OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))
-"""Openers of comments, one of which may precede the tag in its line."""
+"""Comment openers that may precede the tag."""
 _EXPRESSION: Final = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}")
 _WORD: Final = re.compile(r"[A-Za-z0-9.+:-]+")
 _NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
@@ -52,7 +52,7 @@ _PASSAGES: Final = {
     "MIT": "the above copyright notice and this permission notice shall be included in all copies or substantial",
     "MPL-2.0": "mozilla public license version 2.0",
 }
-"""SPDX id -> a passage that only the text of this licence has, in lower case, words alone."""
+"""SPDX id -> a passage that only this licence contains, as lower-case words."""
 
 _VERSIONS: Final = re.compile(r"(?:-only|-or-later|\+)$")
 _OWN: Final = ("LicenseRef-", "DocumentRef-")
@@ -63,22 +63,21 @@ class LicencePolicy(Strict):
 
     deny: tuple[str, ...] = Field(
         default=(),
-        description="SPDX ids, in which `*` stands for any characters; `unknown` for a file without a licence that "
-        "is recognised. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
+        description="SPDX ids, where `*` matches any characters; `unknown` for a file without a known "
+        "licence. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
     )
 
     @field_validator("deny")
     @classmethod
     def _are_known(cls, deny: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse an id that no licence has: what it was meant to deny would train."""
         for name in deny:
             if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
                 advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`"
-                raise ValueError(f"{name!r} is no SPDX id. {advice}")
+                raise ValueError(f"{name!r} is not an SPDX id. {advice}")
         return deny
 
     def denies(self, licence: str) -> bool:
-        """Return whether a file of this licence may not train: of a choice every part is denied, else any part."""
+        """Return whether a licence may not train: every part of a choice is denied, or any part of a conjunction."""
         return bool(self.deny) and (self._denies_id(UNKNOWN) if licence == UNKNOWN else self._denies(_parse(licence)))
 
     def _denies(self, parsed: "Expression") -> bool:
@@ -97,10 +96,10 @@ def _without_version(licence: str) -> str:
 
 @dataclass
 class Licences:
-    """The licences of the files of a workspace, and which of them keep a file from training.
+    """The licences of the files of a workspace, and which of them may not train.
 
-    Licence files are looked for from the folder of a file up to `root`, and above it up to the git checkout it lies in.
-    What was read of a folder is kept; make a new one where files may have changed.
+    Licence files are looked up from a file's folder up to the git checkout around `root`. Folders are cached; make a
+    new object where files may have changed.
     """
 
     root: Path
@@ -108,10 +107,10 @@ class Licences:
     _seen: dict[Path, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._top = checkout_of(self.root)
+        self._top = find_checkout(self.root)
 
-    def licence_of(self, path: Path, data: bytes) -> str:
-        """Return the licence of a file with this content, as an SPDX expression; `unknown` where there is none."""
+    def find_licence(self, path: Path, data: bytes) -> str:
+        """Return the licence of a file with this content, as an SPDX expression; `unknown` without one."""
         stated = _find_stated(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
         if stated is not None:
             return stated
@@ -124,19 +123,19 @@ class Licences:
         return UNKNOWN
 
     def find_reason(self, licence: str) -> tuple[DropReason, str] | None:
-        """Return why a file of this licence may not train; None when it may."""
+        """Return why a file with this licence may not train; None when it may."""
         return (DropReason.LICENCE, f"licence {licence}") if self.policy.denies(licence) else None
 
 
-def checkout_of(root: Path) -> Path:
-    """Return the folder of the git checkout that a workspace lies in; the workspace itself outside one."""
+def find_checkout(root: Path) -> Path:
+    """Return the root of the git checkout around a workspace; the workspace itself outside one."""
     root = root.resolve()
     return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
 
 
 def licence_files_above(root: Path) -> Iterator[Path]:
-    """Yield the licence files above a workspace that may hold for its files, the nearest first."""
-    top, folder = checkout_of(root), root.resolve()
+    """Yield the licence files above a workspace that may apply to it, the nearest first."""
+    top, folder = find_checkout(root), root.resolve()
     while folder != top:
         folder = folder.parent
         yield from _licence_files(folder)
@@ -147,7 +146,6 @@ def _licence_files(folder: Path) -> list[Path]:
 
 
 def _licence_in(folder: Path) -> str | None:
-    """Return the licence of a folder's own files; None where there are none."""
     found = {path.name: _read_licence(path) for path in _licence_files(folder)}
     whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
     licences = sorted(whole or found.values())
@@ -157,7 +155,6 @@ def _licence_in(folder: Path) -> str | None:
 
 
 def _read_licence(path: Path) -> str:
-    """Return the licence that a licence file is, by its SPDX line or its text."""
     try:
         text = read_regular(path, _LARGEST, follow=False).decode("utf-8", "replace")
     except OSError:  # a link, which may lead anywhere; or larger than any licence
@@ -170,24 +167,20 @@ def _read_licence(path: Path) -> str:
 
 
 def _find_stated(text: str) -> str | None:
-    """Return what the SPDX lines of a text say, all of which hold; None without one."""
-    stated = list(dict.fromkeys(_normalise(line) for line in _find_lines(text)))
+    """Join the SPDX lines of a text, all of which apply; None without one."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        opener, tag, rest = line.partition(_TAG)
+        expression = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
+        if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(expression):
+            lines.append(expression)
+    stated = list(dict.fromkeys(map(_normalise, lines)))
     if len(stated) < 2:  # noqa: PLR2004 - one line says it all
         return next(iter(stated), None)
     return UNKNOWN if UNKNOWN in stated else " AND ".join(f"({line})" if " OR " in line else line for line in stated)
 
 
-def _find_lines(text: str) -> Iterator[str]:
-    """Yield the licence of each line that states one, in a comment or alone."""
-    for line in text.split("\n"):
-        opener, tag, rest = line.partition(_TAG)
-        stated = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
-        if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(stated):
-            yield stated
-
-
 def _normalise(expression: str) -> str:
-    """Return an SPDX expression as the standard writes it; `unknown` for what is none."""
     from license_expression import ExpressionError, Licensing  # noqa: PLC0415 - few files state a licence
 
     try:
@@ -206,7 +199,6 @@ def _parse(expression: str) -> "Expression":
 
 
 def _spdx_id(name: str) -> str | None:
-    """Return an SPDX id as the standard writes it; None for what is none."""
     from cyclonedx.spdx import fixup_id  # noqa: PLC0415 - reads the list of all ids
 
     if name.startswith(_OWN):

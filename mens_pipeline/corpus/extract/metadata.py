@@ -1,4 +1,4 @@
-"""Metadata in the header and comments of a source, and the one rule that decides which source may train."""
+"""Metadata in the header and comments of a source, and the rule that decides whether the source may train."""
 
 import re
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from mens_pipeline.language import tokenize
 from mens_pipeline.storage.yaml_file import YamlLimitError, parse_yaml
 
 MAX_FRONTMATTER: Final = 16_384
-"""Characters of frontmatter that are read; a larger header is refused."""
+"""Characters of frontmatter; a larger header is refused."""
 
 MAX_BRACKETS: Final = 200
-"""Opening brackets and braces that a header may have; YAML takes quadratic time on nested ones."""
+"""Opening brackets and braces of a header; YAML takes quadratic time on nested ones."""
 
 _FENCE: Final = "// ---"
 _ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
@@ -25,22 +25,22 @@ _MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")
 
 
 class FrontmatterError(Exception):
-    """A header that is no plain YAML mapping; never leaves this package."""
+    """A header that is not a plain YAML mapping; never leaves this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Metadata that a source states about itself, and the number of lines that it takes up, fences included."""
+    """Metadata that a source states about itself, and the number of lines of the header, fences included."""
 
     values: dict[str, Any]
     end_line: int
 
 
 def comment_header(source: str) -> Header:
-    """Read the `// ---` header at the top of a program; empty where there is none.
+    """Read the `// ---` header at the top of a program; empty without one.
 
     Raises:
-        FrontmatterError: The header does not close or is no YAML mapping.
+        FrontmatterError: The header does not close or is not a YAML mapping.
     """
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:
@@ -55,10 +55,10 @@ def comment_header(source: str) -> Header:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Return YAML text as a mapping.
+    """Parse YAML text as a mapping.
 
     Raises:
-        FrontmatterError: It is too large, uses aliases (which can grow without bound), or is no mapping.
+        FrontmatterError: It is too large, uses aliases (which can grow without bound), or is not a mapping.
     """
     if len(text) > MAX_FRONTMATTER:
         raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
@@ -81,7 +81,7 @@ def parse_header(text: str) -> dict[str, Any]:
 def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
     """Return why a source with this header may not train, or None when it may.
 
-    A page trains only if it says so; a program unless it says no.
+    A page trains only if its header allows it; a program unless its header forbids it.
     """
     eligible = values.get("training_eligible")
     if str(values.get("status", "")).strip().lower() == "deprecated":
@@ -95,8 +95,8 @@ def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReaso
     return None
 
 
-def weight_of(values: dict[str, Any]) -> float:
-    """Return `training_weight`, 1 when it is not given; anything but a positive number is a FrontmatterError."""
+def read_weight(values: dict[str, Any]) -> float:
+    """Return `training_weight`, 1 by default; anything but a positive number is a FrontmatterError."""
     weight = values.get("training_weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
         raise FrontmatterError(f"training_weight is {weight!r}, not a positive number")
@@ -115,7 +115,7 @@ def jsonable(value: Any) -> JsonValue:
 
 
 def _load_line_by_line(text: str) -> dict[str, Any]:
-    """Parse a header line by line; a value that is no YAML, as in `constructs: [fn, @test]`, is kept as text."""
+    """Parse a header line by line; keep invalid YAML values, such as `[fn, @test]`, as text."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
         match = _ENTRY.match(line)
@@ -134,7 +134,7 @@ def _load_line_by_line(text: str) -> dict[str, Any]:
 
 _DIRECTIVE: Final = re.compile(r"^(?://|#)\s*(?:@training_prompt:|ANCHOR(?:_END)?:|vox:)")
 _LOOKS_LIKE_ONE: Final = re.compile(r"^[ \t]*(?://|#)\s*(?:@training_prompt:|ANCHOR|vox:)", re.MULTILINE)
-"""Found in every text with a directive, and sometimes in a string; texts without it need not be tokenised."""
+"""Matches every text with a directive, and some others; texts without a match need not be tokenised."""
 
 _PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:(?P<prompt>.*)$")
 _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
@@ -143,11 +143,11 @@ _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
 def strip_metadata(source: str) -> str:
     """Remove frontmatter, training prompt, anchors and `vox:` directives from a program.
 
-    Only comments that fill their lines go, each with its line end, so no token and no other newline moves. The rest has
-    no blank lines at its ends, and one line end.
+    Only comments that fill their lines go, each with its line end, so no token and no other newline moves. The result
+    has no blank lines at its ends and one final newline.
 
     Raises:
-        FrontmatterError: The header does not hold together.
+        FrontmatterError: The header does not close or is not a YAML mapping.
     """
     begin = comment_header(source).end_line
     drop = {line for line, comment in _whole_line_comments(source) if is_directive(comment)}
@@ -156,12 +156,12 @@ def strip_metadata(source: str) -> str:
 
 
 def is_directive(comment: str) -> bool:
-    """Return whether a comment speaks to the pipeline."""
+    """Return whether a comment addresses the pipeline."""
     return _DIRECTIVE.match(comment) is not None
 
 
 def training_prompt(source: str) -> str | None:
-    """Return the `@training_prompt:` of a program; None where there is none."""
+    """Return the `@training_prompt:` of a program, or None."""
     if "@training_prompt:" not in source:
         return None
     matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
@@ -169,7 +169,7 @@ def training_prompt(source: str) -> str | None:
 
 
 def has_skip_marker(source: str) -> bool:
-    """Return whether a program carries `vox:skip`."""
+    """Return whether a program contains `vox:skip`."""
     return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
 
 

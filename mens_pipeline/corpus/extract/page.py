@@ -1,4 +1,4 @@
-"""A Markdown page: its header, fenced blocks and sections, and the files that it includes."""
+"""Parse a Markdown page: its header, fenced blocks and sections, and the files that it includes."""
 
 import re
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ _SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PageBlock:
     """A fenced block of Vox.
 
-    Lines count from 0; `last_line` is the one behind its last. Heading and paragraph are those directly above it.
+    Lines count from 0; `last_line` is the line after the block. Heading and paragraph are those directly above it.
     """
 
     text: str
@@ -36,10 +36,10 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading of level 2 or deeper with its prose: paragraphs and lists up to the next heading, no fenced blocks.
+class PageSection:
+    """A heading of level 2 or deeper with its paragraphs and lists up to the next heading, without fenced blocks.
 
-    Lines count from 0: that of the heading, and the one behind the section.
+    Lines count from 0: `first_line` is the heading, `last_line` the line after the section.
     """
 
     heading: str
@@ -50,16 +50,20 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed page; its title is the one in the header, else the first heading."""
+    """A parsed page; its title comes from the header, or else from the first heading."""
 
     header: dict[str, Any]
     title: str
-    blocks: tuple[Block, ...]
-    sections: tuple[Section, ...]
+    blocks: tuple[PageBlock, ...]
+    sections: tuple[PageSection, ...]
 
 
 def parse_page(text: str) -> Page:
-    """Read a page of CommonMark with YAML frontmatter, which is a mapping, or a FrontmatterError."""
+    """Parse a page of CommonMark with YAML frontmatter.
+
+    Raises:
+        FrontmatterError: The frontmatter is not a mapping.
+    """
     tokens = _parser().parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
@@ -73,7 +77,7 @@ def parse_page(text: str) -> Page:
 
 
 def refuse_lost_header(text: str) -> None:
-    """Raise a FrontmatterError where a page without a header begins with what was meant as one."""
+    """Raise a FrontmatterError where a page without a header starts with a malformed one."""
     if _LOST_HEADER.match(text) is None:
         return
     if text.startswith(_RULE):
@@ -83,11 +87,11 @@ def refuse_lost_header(text: str) -> None:
 
 @cache
 def _parser() -> MarkdownIt:
-    # What stands inside a line is taken as it is written, and reading it is where a hostile page would cost most.
+    # Inline markup is kept as written; parsing it is where a hostile page would cost most.
     return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 
 
-def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
+def _blocks(tokens: list[Token]) -> tuple[PageBlock, ...]:
     blocks = []
     heading = paragraph = ""
     for index, token in enumerate(tokens):
@@ -101,25 +105,25 @@ def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
                 first = token.map[0] + 1
                 last = first + token.content.count("\n")
                 is_skipped = not _SKIPPING.isdisjoint(words)
-                blocks.append(Block(token.content, first, last, is_skipped, heading, paragraph))
+                blocks.append(PageBlock(token.content, first, last, is_skipped, heading, paragraph))
     return tuple(blocks)
 
 
-def _section(tokens: list[Token], lines: list[str]) -> Section:
+def _section(tokens: list[Token], lines: list[str]) -> PageSection:
     placed = [token for token in tokens if token.map is not None and token.level == 0]
     ranges = [token.map for token in placed[1:] if token.map is not None and token.type not in {"fence", "html_block"}]
     prose = "\n\n".join("\n".join(lines[first:last]).strip() for first, last in ranges)
     maps = [token.map for token in placed if token.map is not None]
-    return Section(tokens[1].content, prose, maps[0][0], maps[-1][1])
+    return PageSection(tokens[1].content, prose, maps[0][0], maps[-1][1])
 
 
 _DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")
 _ANCHOR: Final = r"^\s*(?://|#)\s*ANCHOR{end}:\s*{name}\s*$"
 MAX_INCLUDED_BYTES: Final = 1_048_576
-"""Of a file that is included."""
+"""Of one included file."""
 
 MAX_INCLUDED_BY_PAGE: Final = 4 * MAX_INCLUDED_BYTES
-"""Of all that the blocks of a page include: a line of twenty characters may ask for a file of a million."""
+"""Of all includes of a page: a line of twenty characters may ask for a file of a million."""
 
 
 class IncludeError(Exception):
@@ -128,12 +132,12 @@ class IncludeError(Exception):
 
 @dataclass
 class Allowance:
-    """Bytes of files that may still be read for the includes of a page."""
+    """Bytes of files that the includes of a page may still read."""
 
     num_bytes: int = MAX_INCLUDED_BY_PAGE
 
     def spend(self, num_bytes: int) -> None:
-        """Count a file; raise an IncludeError where it is one too many."""
+        """Count a file; raise an IncludeError where the allowance is used up."""
         self.num_bytes -= num_bytes
         if self.num_bytes < 0:
             raise IncludeError(f"the page includes more than {MAX_INCLUDED_BY_PAGE} bytes")
@@ -142,14 +146,14 @@ class Allowance:
 def resolve_includes(block: str, page: Path, root: Path, allowance: Allowance) -> tuple[str, tuple[Path, ...]]:
     """Replace the include directives of a fenced block with the text that they name.
 
-    Directives are relative to the folder of the page; nothing outside `root`, the workspace, is read, not even through
+    Directives are relative to the folder of the page. Nothing outside `root`, the workspace, is read, not even through
     a link.
 
     Returns:
-        The text, and the files it was taken from.
+        The text, and the included files.
 
     Raises:
-        IncludeError: A file is missing, outside, too large or no text, has no such anchor, or is one too many.
+        IncludeError: A file is missing, outside, too large or not text, lacks the anchor, or exceeds the allowance.
     """
     lines: list[str] = []
     files: list[Path] = []
@@ -165,12 +169,11 @@ def resolve_includes(block: str, page: Path, root: Path, allowance: Allowance) -
 
 
 def has_include(page: bytes) -> bool:
-    """Return whether a page may include another file; some that say so only in passing count as well."""
+    """Return whether a page may include another file; some false positives are fine."""
     return b"{{#include" in page
 
 
 def _read(path: Path, root: Path, allowance: Allowance) -> tuple[Path, str]:
-    """Return where a file inside a folder really lies, and its text."""
     name = path.name
     try:
         path = path.resolve(strict=True)

@@ -1,4 +1,4 @@
-"""The files of a Vox workspace: listed, hashed, watched; which never train or evaluate; the commit they are of."""
+"""The files of a Vox workspace: list, hash and watch them; find negative and golden roots, and the git commit."""
 
 import hashlib
 import os
@@ -16,17 +16,17 @@ from mens_pipeline.storage.files import is_out_of_place, open_regular
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
 PAGE_SUFFIXES: Final = (".md",)
 ROOTS_FILE: Final = "examples.ssot.v1.yaml"
-"""Says which folders never train, and which evaluate."""
+"""Names the folders that never train, and those that evaluate."""
 
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "heldout_bench"))
-"""Folders that are not entered: what builds leave behind, and benchmarks, whose solutions must never train."""
+"""Folders to skip: build outputs, and benchmarks, whose solutions must never train."""
 
 
 def vox_files(root: Path) -> Iterator[Path]:
-    """Yield the Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
+    """Yield the Vox programs below a folder, sorted; skip links, pipes and hidden, build or benchmark folders.
 
-    A single file is taken whatever its name; nothing at `root` is a SourceNotFoundError.
+    A single file is yielded whatever its name. A missing `root` is a SourceNotFoundError.
     """
     if not root.exists():
         raise SourceNotFoundError(f"{root}: no such file or folder. Name an existing one.")
@@ -37,12 +37,12 @@ def vox_files(root: Path) -> Iterator[Path]:
 
 
 def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the files below a folder whose names end so, sorted folder by folder, links among them.
+    """Yield the files below a folder with these suffixes, sorted folder by folder, links included.
 
     Hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches (`CACHEDIR.TAG`) are
-    not entered. A folder that cannot be listed is given itself, so that its reader reports it as missing.
+    skipped. A folder that cannot be listed is yielded itself, so that its reader reports it as missing.
     """
-    # One after the other, not one in the other: a tree may be deeper than Python can recurse.
+    # Not recursive: a tree may be deeper than Python can recurse.
     pending = [root]
     unlisted: list[Path] = []
     while pending:
@@ -62,19 +62,19 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def is_entered(folder: str) -> bool:
-    """Check by its name whether programs of a folder count: it is neither hidden nor one of builds or benchmarks."""
+    """Return whether a folder of this name is read: it is neither hidden nor for builds or benchmarks."""
     return not folder.startswith(".") and folder not in _SKIPPED_FOLDERS
 
 
 def shown_name(path: Path, root: Path) -> str:
-    """Return the path of a file relative to a folder, with forward slashes; bytes that are no UTF-8 as escapes."""
+    """Return a path relative to a folder, with forward slashes; escape bytes that are not UTF-8."""
     return path.relative_to(root).as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """Hash (SHA-256, hexadecimal) the names and contents of files; of links and unreadable ones that they are such.
+    """Hash (SHA-256, hexadecimal) the names and contents of files; links and unreadable files count as such.
 
-    The files come in a fixed order; their names are those below `root`, or lead to them from there.
+    The order of the files matters. Names are relative to `root`.
     """
     digest = hashlib.sha256()
     for path in files:
@@ -91,7 +91,6 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link that leads to itself
@@ -102,7 +101,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 class WatchedState:
     """A tree at one moment: the SHA-256 over path, size and modification time of every file, hexadecimal.
 
-    `touched` is when the last was written, renamed or unpacked, in seconds since 1970; 0 without files.
+    `touched` is the latest inode change, in seconds since 1970; 0 without files.
     """
 
     fingerprint: str
@@ -110,19 +109,19 @@ class WatchedState:
     touched: float
 
     def is_settled(self, now: float, seconds: float) -> bool:
-        """Return whether no file has changed for a while; a time in the future counts as long ago."""
+        """Return whether no file has changed for `seconds`; a time in the future counts as long ago."""
         return not now - seconds < self.touched <= now
 
 
 def sight(
     root: Path, suffixes: tuple[str, ...], most: int, counts: Callable[[str], bool] = lambda _path: True
 ) -> WatchedState:
-    """Look at a tree.
+    """Look at the files of a tree with these suffixes.
 
-    Names that count end in `suffixes`; `counts` takes a path below the root with `/`.
+    `counts` filters them by their path below the root, with `/`.
 
     Raises:
-        RefusedError: There are more files than that.
+        RefusedError: There are more than `most`.
     """
     digest = hashlib.sha256()
     touched, num_files = 0.0, 0
@@ -140,7 +139,7 @@ def sight(
             digest.update(f"unreadable: {error.errno}\0".encode())
             continue
         digest.update(f"{status.st_size} {status.st_mtime_ns}\0".encode())
-        # The time of the change of the inode: unlike that of the content, unpacking and renaming do not set it back.
+        # ctime: unlike mtime, unpacking and renaming do not set it back.
         touched = max(touched, status.st_ctime)
     return WatchedState(digest.hexdigest(), num_files, touched)
 
@@ -151,11 +150,11 @@ _LOCAL: Final = (
     *("CONFIG_PARAMETERS", "CONFIG_COUNT", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "SHALLOW_FILE"),
     *("GRAFT_FILE", "NO_REPLACE_OBJECTS", "REPLACE_REF_BASE"),
 )
-"""What binds git to one repository (`git rev-parse --local-env-vars`): a hook hands it on, and means its own."""
+"""Variables that bind git to one repository (`git rev-parse --local-env-vars`); hooks inherit them."""
 
 _UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name}")))
 GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
-"""Begins a command of git; it looks where it stands, and what the configuration there might run or fetch is off."""
+"""Starts every git command: it uses the current folder, and runs or fetches nothing that a configuration names."""
 
 _NEWEST_CHANGE: Final = (
     *("log", "-1", "--format=%H", "--"),
@@ -164,24 +163,24 @@ _NEWEST_CHANGE: Final = (
 )
 
 _MOST_SECONDS: Final = 30
-"""A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+"""A checkout may contain a pipe where git expects a file, which would block it forever."""
 
 
-def commit_of(root: Path) -> str | None:
+def find_newest_commit(root: Path) -> str | None:
     """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
 
-    Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
+    Other commits do not change it, so they make no new corpus.
     """
     return run_git(root, _NEWEST_CHANGE)
 
 
 def head_commit(folder: Path) -> str | None:
-    """Return the git commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
+    """Return the commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
     return run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
 
 
 def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
-    """Run git and return what it prints; None where it prints nothing, fails, times out or is not installed."""
+    """Run git and return its output; None if it is empty, or git fails, times out or is not installed."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
             (*GIT, *words),
@@ -198,7 +197,7 @@ def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SE
 
 
 _EXAMPLES: Final = "examples"
-"""Where upstream keeps the file; its roots are relative to the folder above."""
+"""Upstream keeps the file here; its roots are relative to the folder above."""
 
 _DECIDES: Final = {"negativ": "negative_roots", "golden": "golden_roots"}
 """Part of a misspelt key -> the key that was probably meant."""
@@ -206,9 +205,9 @@ _KEYS: Final = frozenset({*_DECIDES.values(), "schema_version", "sandbox_roots",
 
 
 class _Roots(BaseModel):
-    """The file. Its roots of sandboxes and pages decide nothing.
+    """The roots file; its sandbox and page roots decide nothing.
 
-    Other keys may stand there, but none that may be meant for one that decides: excluded folders would train.
+    Unknown keys are allowed, but not near misses of the keys that decide: excluded folders would train.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -229,9 +228,9 @@ class _Roots(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SourceRoots:
-    """The roots of a workspace as absolute folders; the workspace is None when no file governs.
+    """The roots of a workspace as absolute folders; the workspace is None without a roots file.
 
-    Programs below `negative` never train; those below `golden` are golden, and all are where none is given.
+    Programs below `negative` never train. Programs below `golden` are golden; without any golden root, all are.
     """
 
     workspace: Path | None = None
@@ -239,18 +238,18 @@ class SourceRoots:
     golden: tuple[Path, ...] = ()
 
     def fingerprint(self) -> str:
-        """Return the roots that decide as text, relative to the workspace and thus the same on every machine."""
+        """Return the roots as text, relative to the workspace and thus the same on every machine."""
         if self.workspace is None:
             return "none"
         kinds = ((os.path.relpath(root, self.workspace) for root in roots) for roots in (self.negative, self.golden))
         return "; golden ".join(" ".join(sorted(names)) for names in kinds)
 
     def is_negative(self, path: Path) -> bool:
-        """Return whether a file lies below a negative root."""
+        """Return whether a file is below a negative root."""
         return _is_below(path, self.negative)
 
     def is_golden(self, path: Path) -> bool:
-        """Return whether a file may evaluate: a page, or a program that is below a golden root and no negative one."""
+        """Return whether a file may evaluate: a page, or a program below a golden root and no negative one."""
         if not path.name.endswith(VOX_SUFFIXES):
             return True
         return not self.is_negative(path) and (not self.golden or _is_below(path, self.golden))
@@ -262,10 +261,10 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 
 
 def find_source_roots(folder: Path) -> SourceRoots:
-    """Find the roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
+    """Find the roots file that governs a folder: its own, the one in its `examples/`, or the nearest parent's.
 
     Raises:
-        ConfigurationError: The file that governs the folder is no YAML or does not fit, or is a link.
+        ConfigurationError: The file is not YAML, does not fit, or is a link.
     """
     start = folder.resolve()
     for place in (start, *start.parents):
@@ -289,7 +288,7 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
             return (workspace / root).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
             advice = "Name a folder relative to the workspace."
-            raise ConfigurationError(f"{path}: {name}: {root!r} is no path. {advice}") from error
+            raise ConfigurationError(f"{path}: {name}: {root!r} is not a path. {advice}") from error
 
     negative, golden = (tuple(resolve(name, root) for root in getattr(roots, name)) for name in _DECIDES.values())
     return SourceRoots(workspace, negative, golden)

@@ -1,46 +1,44 @@
-"""A workspace to records, with an account of everything that was seen."""
+"""Extract the records of a workspace, and account for everything that was seen."""
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
-from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
 from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
     SourceRoots,
-    commit_of,
     files_below,
+    find_newest_commit,
     find_source_roots,
     shown_name,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact, redact_row
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.files import is_out_of_place, read_regular
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What one file of a workspace gave: its records as JSON, one a line, and what trains and does not.
+    """The result for one file of a workspace: its records as JSON lines, and its drops.
 
-    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
-    or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
-    `redacted`: what was found in its records. `licence`: an SPDX expression, or `unknown`;
-    None when it was not read.
+    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read. The file itself is a unit that is kept
+    or dropped. `stands_alone` is false for a page that includes other files, which decide its result too. `redacted`
+    counts the findings in its records. `licence` is an SPDX expression or `unknown`; None when it was not read.
     """
 
     path: str
@@ -53,7 +51,7 @@ class FileOutcome:
     licence: str | None = None
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
-        """Add what was kept and what was dropped to the account of each unit."""
+        """Add its kept and dropped units to the accounts."""
         for unit, number in self.kept.items():
             accounts[unit].seen += number
             accounts[unit].kept += number
@@ -62,7 +60,7 @@ class FileOutcome:
             accounts[drop.unit].dropped[drop.reason] += 1
 
     def account(self) -> dict[str, Any]:
-        """Return all but the lines, in JSON types."""
+        """Return everything but the lines, in JSON types."""
         account: dict[str, Any] = _OUTCOMES.dump_python(
             self, mode="json", exclude={"lines": True, "drops": {"__all__": {"path"}}}
         )
@@ -83,7 +81,7 @@ def extraction_report(
     return {"num_records": num_records, "units": units, "redactions": most_frequent(redacted)}
 
 
-def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
+def build_outcome(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
     """Build an outcome from its account and its lines."""
     drops = [{**drop, "path": account["path"]} for drop in account["drops"]]
     return _OUTCOMES.validate_python({**account, "lines": lines, "drops": drops})
@@ -96,7 +94,7 @@ def with_commit(line: str, old: str | None, new: str | None) -> str:
 
 
 MAX_FILE_BYTES: Final = 1_048_576
-"""A program or page above this size is no example."""
+"""Larger programs and pages are not examples."""
 
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
@@ -112,25 +110,24 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
-    `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
-    pool. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
-    holds a secret or names a person is masked or dropped, as `redaction` says; what has a licence that `policy` denies
-    is dropped.
+    `known` returns the earlier outcome of a file if it is known to be the same; outcomes do not depend on the pool.
+    Paths are relative to `workspace`, inside which includes are resolved; None means `root` itself. `redaction` decides
+    whether rows with secrets or personal data are masked or dropped; `policy` denies licences.
 
     Raises:
-        SourceNotFoundError: `root` is no folder.
+        SourceNotFoundError: `root` is not a folder.
     """
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
-    roots = find_source_roots(root)
     place = workspace.resolve() if workspace is not None else root
     licences = Licences(place, policy or LicencePolicy())
+    reader = _Reader(place, find_source_roots(root), commit, redaction, licences)
 
     def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
         for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
             for path in files_below(root, suffixes):
-                file = read_source(path, place, unit, roots, licences, commit)
+                file = reader.read(path, unit)
                 if isinstance(file, Drop):
                     yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
                     continue
@@ -139,61 +136,74 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
                     outcome = replace(outcome, licence=file.licence)
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
-    refuse = _IncludeRule(roots, licences)
-    return in_batches(items(), partial(_extract_files, root=place, refuse=refuse, redaction=redaction), pool)
+    return in_batches(items(), reader.extract_batch, pool)
 
 
 @dataclass(frozen=True, slots=True)
-class _IncludeRule:
-    """The files that no page may include: those below a negative root, or of a licence that is denied."""
-
+class _Reader:
+    workspace: Path
     roots: SourceRoots
+    commit: str | None
+    redaction: RedactionPolicy
     licences: Licences
 
-    def __call__(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
+    def read(self, path: Path, unit: Unit) -> SourceFile | Drop:
+        name = shown_name(path, self.workspace)
+        if is_out_of_place(path):
+            return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
+        if name != path.relative_to(self.workspace).as_posix():
+            return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
+        try:
+            if self.roots.is_negative(path):
+                return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
+            size = path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
+            data = read_regular(path, MAX_FILE_BYTES, follow=False)
+        except OSError as error:
+            return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
+        if b"\0" in data:
+            return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
+        licence = self.licences.find_licence(path, data)
+        if (refusal := self.licences.find_reason(licence)) is not None:
+            return Drop(unit, name, 1, *refusal)
+        return SourceFile(name, data, self.commit, self.roots.is_golden(path), licence)
+
+    def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-        reason = self.licences.find_reason(self.licences.licence_of(path, data))
+        reason = self.licences.find_reason(self.licences.find_licence(path, data))
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
+    def extract_batch(self, files: list[tuple[Unit, SourceFile]]) -> list[FileOutcome]:
+        return [replace(self._extract(unit, file), licence=file.licence) for unit, file in files]
 
-def _extract_files(
-    jobs: list[tuple[Unit, SourceFile]], root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
-) -> list[FileOutcome]:
-    return [replace(_outcome(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
-
-
-def _outcome(
-    unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
-) -> FileOutcome:
-    is_page = unit is Unit.PAGE
-    stands_alone = not (is_page and has_include(file.data))
-    found = extract_docs(file, root, refuse) if is_page else extract_vox(file)
-    if isinstance(found, Drop):
-        return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
-    records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
-    redacted: Counter[SensitiveKind] = Counter()
-    # Records repeat what others of the file hold, so that it is looked through first, once. What the header of a page
-    # says counts as a comment only behind its name, record by record.
-    is_looked_into = not stands_alone or any(record.metadata for record in records)
-    if redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
-        records, lost, redacted = redact_records(records, redaction)
-        drops += lost
-        if lost and not is_page:
-            return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))
-    kept = Counter({unit: 1})
-    kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
-    lines = tuple(record.model_dump_json() for record in records)
-    return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
+    def _extract(self, unit: Unit, file: SourceFile) -> FileOutcome:
+        is_page = unit is Unit.PAGE
+        stands_alone = not (is_page and has_include(file.data))
+        found = extract_docs(file, self.workspace, self.refuse_include) if is_page else extract_vox(file)
+        if isinstance(found, Drop):
+            return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
+        records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
+        redacted: Counter[SensitiveKind] = Counter()
+        # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
+        # comment only after its key, so such pages are redacted record by record.
+        is_looked_into = not stands_alone or any(record.metadata for record in records)
+        if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
+            records, lost, redacted = redact_records(records, self.redaction)
+            drops += lost
+            if lost and not is_page:
+                return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))
+        kept = Counter({unit: 1})
+        kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
+        lines = tuple(record.model_dump_json() for record in records)
+        return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
 
 
 def redact_records(
     records: Iterable[ExtractedRecord], policy: RedactionPolicy
 ) -> tuple[tuple[ExtractedRecord, ...], tuple[Drop, ...], Counter[SensitiveKind]]:
-    """Mask or drop records; return those that are left, a drop for each other, and what was found in all of them.
-
-    A program is kept or dropped as a whole, by the first of its records that is dropped.
-    """
+    """Mask or drop records; return those that are left, a drop for each other, and counts of all findings."""
     left: list[ExtractedRecord] = []
     drops: list[Drop] = []
     counts: Counter[SensitiveKind] = Counter()
@@ -208,45 +218,19 @@ def redact_records(
     return tuple(left), tuple(drops), counts
 
 
-def read_source(  # noqa: PLR0913, PLR0917 - a file, and what decides whether it trains
-    path: Path, root: Path, unit: Unit, roots: SourceRoots, licences: Licences, commit: str | None
-) -> SourceFile | Drop:
-    """Read a file, or return a drop with the reason why it is not read, or must not train."""
-    name = shown_name(path, root)
-    if is_out_of_place(path):
-        return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
-    if name != path.relative_to(root).as_posix():
-        return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
-    try:
-        if roots.is_negative(path):
-            return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
-        data = read_regular(path, MAX_FILE_BYTES, follow=False)
-    except OSError as error:
-        return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
-    if b"\0" in data:
-        return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
-    licence = licences.licence_of(path, data)
-    if (refusal := licences.find_reason(licence)) is not None:
-        return Drop(unit, name, 1, *refusal)
-    return SourceFile(name, data, commit, roots.is_golden(path), licence)
-
-
 def page_records(
     folders: Iterable[Path],
     known_blobs: Iterable[str],
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: LicencePolicy | None = None,
 ) -> list[ExtractedRecord]:
-    """Extract the records of all eligible pages below some folders; each page counts once, `known_blobs` not at all.
+    """Extract the records of all eligible pages below folders; each page counts once, `known_blobs` not at all.
 
     Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
     itself.
 
     Raises:
-        SourceNotFoundError: One of them is no folder.
+        SourceNotFoundError: One of them is not a folder.
     """
     seen = set(known_blobs)
     records: list[ExtractedRecord] = []
@@ -255,13 +239,14 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        commit, licences = commit_of(workspace), Licences(workspace, policy or LicencePolicy())
+        licences = Licences(workspace, policy or LicencePolicy())
+        reader = _Reader(workspace, roots, find_newest_commit(workspace), redaction, licences)
         for path in files_below(folder.resolve(), PAGE_SUFFIXES):
-            page = read_source(path, workspace, Unit.PAGE, roots, licences, commit)
+            page = reader.read(path, Unit.PAGE)
             if isinstance(page, Drop) or page.blob in seen:
                 continue
             seen.add(page.blob)
-            found = extract_docs(page, workspace, _IncludeRule(roots, licences))
+            found = extract_docs(page, workspace, reader.refuse_include)
             if not isinstance(found, Drop):
                 records.extend(redact_records(found.records, redaction)[0])
     return records
@@ -281,13 +266,12 @@ class CarriedRecords(Account[LeaveReason]):
 def carried_records(
     records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: LicencePolicy | None = None
 ) -> CarriedRecords:
-    """Read the records of other folders of the workspace; those of files that are gone, changed or denied are left out.
+    """Read earlier records of other folders; drop those of files that are gone, changed or denied.
 
-    `records`, what earlier extractions wrote, need not be there; those of `folder` are made again, and are neither kept
-    nor counted.
+    `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
 
     Raises:
-        RefusedError: A line of it is no record, and would be lost.
+        RefusedError: A line is not a record, and would be lost.
     """
     folder, workspace = folder.resolve(), workspace.resolve()
     licences = Licences(workspace, policy or LicencePolicy())
@@ -300,7 +284,7 @@ def carried_records(
         if not path.is_file():
             return LeaveReason.GONE
         data = path.read_bytes()
-        is_denied = licences.find_reason(licences.licence_of(path, data)) is not None
+        is_denied = licences.find_reason(licences.find_licence(path, data)) is not None
         return LeaveReason.LICENCE if is_denied else hashlib.sha256(data).hexdigest()
 
     carried = CarriedRecords()

@@ -1,9 +1,9 @@
-"""Rows and tasks that ask for a piece of a program between what stands before and behind it."""
+"""Rows and tasks that ask for a piece of a program between the text before and after it."""
 
 from typing import Final
 
 INFILL: Final = "infill"
-"""The `task_family` of infill rows, and their kind where tokens have shares."""
+"""The `task_family` of infill rows, and their kind in shares of tokens."""
 
 ACCEPTED: Final = "accepted"
-"""The `task_family` of those whose piece a user accepted."""
+"""The `task_family` of infill rows whose piece a user accepted."""

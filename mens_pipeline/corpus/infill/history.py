@@ -1,7 +1,6 @@
-"""The git history of a workspace as holes: lines that came to a program in a commit, in the file that was there before.
+"""The git history of a workspace as holes: lines that a commit added to a program, in the file before the commit.
 
-Each hole stands in the program before its commit: other changes of the commit are not there yet. Lines that the commit
-took away at this place are cut out.
+Other changes of the commit are not in the file yet. Lines that the commit removed at this place are cut out.
 """
 
 import hashlib
@@ -26,17 +25,17 @@ from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 
 _MOST_COMMITS: Final = 20_000
-"""Commits that are read, the newest."""
+"""Only the newest commits are read."""
 _MOST_PROGRAMS: Final = 20
-"""Programs that a person changes at once; a commit that changes more renames, formats or moves."""
+"""Programs that a person changes at once; larger commits rename, format or move."""
 _MOST_HUNKS: Final = 100
-"""Places at which a person changes a program at once."""
+"""Places where a person changes a program at once."""
 _MOST_BYTES: Final = 262_144
 """Of a program."""
 _LINE_BYTES: Final = 4_096
-"""Of a line of git that are looked at."""
+"""Of a line of git's output."""
 _MOST_SECONDS: Final = 300.0
-"""For the log, and for each file. A checkout may have a pipe where git looks for one, which would keep it for ever."""
+"""For the log, and for each file. A checkout may contain a pipe where git expects a file, which would block forever."""
 
 _WEEK: Final = 7 * 24 * 3_600
 """Seconds."""
@@ -58,24 +57,24 @@ _LOG: Final = (
 _PROGRAMS: Final = ("--", *(f":(glob)**/*{suffix}" for suffix in VOX_SUFFIXES))
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _OTHERWISE: Final = {"A": ReplayDrop.NEW_FILE, "R": ReplayDrop.RENAMED}
-"""Letter of git -> why a file of this kind is left out."""
+"""Status letter of git -> the reason to drop the file."""
 _GENERATED: Final = re.compile(r"(?i)\b(?:auto-?generated|generated (?:by|from)|do not edit)\b")
 _HEAD_CHARACTERS: Final = 512
-"""Of a program, in which it says that it is generated."""
+"""Of a program, where it may say that it is generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryHole:
-    """Lines that came to a program.
+    """Lines that a commit added to a program.
 
     Attributes:
-        commit: In which they came, hexadecimal.
+        commit: The commit, hexadecimal.
         time: Of the commit, in seconds since 1970.
         path: The program, relative to the workspace.
-        prefix: What stood before them, with the indentation that an editor gives.
+        prefix: Text before the lines, with the indentation that an editor adds.
         middle: The lines, without white space around them.
-        suffix: What stood behind them.
-        mode: How the program is read.
+        suffix: Text after the lines.
+        mode: The grammar mode of the program.
     """
 
     commit: str
@@ -95,10 +94,10 @@ class HistoryHole:
 
 @dataclass(kw_only=True)
 class History(Account[ReplayDrop]):
-    """Holes, the oldest first, and what gave none: whole commits, whole files of a commit, and places in files.
+    """Holes, the oldest first, and counts of skipped commits, files and places.
 
     Attributes:
-        begin: What they came after, in seconds since 1970.
+        begin: Start of the history, in seconds since 1970.
     """
 
     begin: int
@@ -106,17 +105,17 @@ class History(Account[ReplayDrop]):
 
     @property
     def by_week(self) -> dict[int, int]:
-        """Holes by the week in which they came, from 1; those of an older branch are in the first."""
+        """Number of holes by week, from 1; holes from an older branch count in the first."""
         return dict(sorted(Counter(week_of(hole.time - self.begin) for hole in self.holes).items()))
 
     def drop(self, reason: ReplayDrop, number: int = 1) -> None:
-        """Count what gives no hole."""
+        """Count items that give no hole."""
         self.seen += number
         self.dropped[reason] += number
 
 
 def week_of(seconds: int) -> int:
-    """Return the week, from 1, in which so many seconds have passed."""
+    """Return the week, from 1, after a number of seconds."""
     return max(0, seconds) // _WEEK + 1
 
 
@@ -125,8 +124,8 @@ def read_history(workspace: Path, since: str, number: int) -> History:
 
     Args:
         workspace: A folder of a git checkout, or a bare repository; programs below it count.
-        since: A commit, and what is not in it counts; or a date (`2026-05-01`, UTC).
-        number: Holes at most; of more, a draw by hash that is the same every time.
+        since: A commit, to read everything that is not in it; or a date (`2026-05-01`, UTC).
+        number: The most holes; of more, a draw by hash that is always the same.
 
     Raises:
         SourceNotFoundError: There is no such folder, commit or date.
@@ -140,7 +139,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _watch(git) as printed:
         commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
-    found = [*_holes_of(workspace, changed, history)]
+    found = [*_read_holes(workspace, changed, history)]
     by_digest = {hole.digest: hole for hole in reversed(found)}
     history.drop(ReplayDrop.DUPLICATE, len(found) - len(by_digest))
     drawn = [by_digest[digest] for digest in sorted(by_digest)[:number]]
@@ -152,7 +151,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
 
 
 def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
-    """Return when the history begins, and the words by which `git log` begins there."""
+    """Return the start of the history, and the arguments that make `git log` start there."""
     if not workspace.is_dir():
         raise SourceNotFoundError(f"{workspace}: no such folder. Name a Vox workspace.")
     is_shallow = run_git(workspace, ("rev-parse", "--is-shallow-repository"))
@@ -161,7 +160,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
     if is_shallow == "true":
         raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
-    commit = run_git(workspace, asked) if "\0" not in since else None  # no argument of a process holds one
+    commit = run_git(workspace, asked) if "\0" not in since else None  # not allowed in arguments of a process
     if commit is not None:
         time = run_git(workspace, ("log", "-1", "--format=%ct", commit))
         return int(time or 0), (f"{commit}..HEAD",)
@@ -171,7 +170,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
         advice = "Name a commit, or a date such as 2026-05-01, with --since."
         raise SourceNotFoundError(f"{since}: no commit of {workspace}, and no date. {advice}") from error
     date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    # Not `--since`, which ends at the first older commit: the dates of rebased commits are in no order.
+    # Not `--since`, which stops at the first older commit: the dates of rebased commits are not in order.
     return int(date.timestamp()), (f"--since-as-filter={date.isoformat()}", "HEAD")
 
 
@@ -179,7 +178,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
 def _run(
     folder: Path, words: tuple[str, ...], asked: int | IO[bytes] = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process of git, all of whose output must be read; `asked` is its input."""
+    """Run git, all of whose output must be read; `asked` is its input."""
     with subprocess.Popen(  # noqa: S603 - our own words
         (*GIT, *words), cwd=folder, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -197,7 +196,7 @@ def _run(
 
 @contextmanager
 def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
-    """Yield what a process prints; where that takes too long it is ended."""
+    """Yield the output of a process, which is killed when reading takes too long."""
     assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
     timer = Timer(_MOST_SECONDS, process.kill)
     timer.start()
@@ -208,7 +207,7 @@ def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines, of long ones the beginning; half a line, where git was ended, is none."""
+    """Yield lines, cut to `_LINE_BYTES`; skip a last line without an end, where git was killed."""
     is_begin = True
     while part := stream.readline(_LINE_BYTES):
         if is_begin and (part.endswith(b"\n") or len(part) == _LINE_BYTES):
@@ -218,7 +217,7 @@ def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file that a commit changes: what git says of it, and where: first line and number of lines, before and then."""
+    """A changed file. `hunks`: first line and number of lines, before and after the commit."""
 
     mode: bytes
     blobs: tuple[bytes, bytes]
@@ -235,7 +234,7 @@ class _Commit:
 
 
 def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
-    """Read commits as `_LOG` prints them; lines of programs, which begin with plus or minus, are passed over."""
+    """Parse the output of `_LOG`; skip program lines, which start with plus or minus."""
     commit, place = _Commit("", 0), -1
     for line in lines:
         if line.startswith(b"\x01"):
@@ -260,14 +259,14 @@ def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
 
 
 def _is_written(commit: _Commit, history: History) -> bool:
-    """Check whether a person may have written a commit; else it is counted with its reason."""
+    """Return whether a person may have written a commit; otherwise count it."""
     is_written = sum(file.status == "M" for file in commit.files) <= _MOST_PROGRAMS
     history.drop(ReplayDrop.MASS_CHANGE, not is_written)
     return is_written
 
 
 def _is_changed(file: _File, history: History) -> bool:
-    """Check whether a person may have written on in a file; else it is counted with its reason."""
+    """Return whether a person may have changed a file; otherwise count it."""
     if file.status in _OTHERWISE:
         history.drop(_OTHERWISE[file.status])
     elif not all(map(is_entered, PurePosixPath(file.path).parts[:-1])):
@@ -283,8 +282,7 @@ def _is_changed(file: _File, history: History) -> bool:
     return False
 
 
-def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history: History) -> Iterator[HistoryHole]:
-    """Yield the holes of files, each with the commit that changes it."""
+def _read_holes(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history: History) -> Iterator[HistoryHole]:
     with TemporaryFile() as asked:
         asked.writelines(blob + b"\n" for _, file in changed for blob in file.blobs)
         asked.seek(0)
@@ -301,7 +299,7 @@ def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history
 
 
 def _read_blob(printed: IO[bytes]) -> str | None:
-    """Return the next file that `git cat-file` prints; None where it is missing, too large or no UTF-8."""
+    """Return the next file from `git cat-file`; None if it is missing, too large or not UTF-8."""
     about = printed.readline().split()
     if len(about) != 3:  # noqa: PLR2004 - id, type and size; of a missing one no size
         return None
@@ -317,10 +315,9 @@ def _read_blob(printed: IO[bytes]) -> str | None:
 
 
 def _cut(commit: _Commit, file: _File, before: str, after: str, history: History) -> Iterator[HistoryHole]:
-    """Yield the holes of one file."""
-    old, new, mode = _lines_of(before), _lines_of(after), mode_of(file.path)
+    old, new, mode = _split_lines(before), _split_lines(after), mode_of(file.path)
     for start, removed, then, added in file.hunks:
-        # Where no line goes, or none comes, git names the line before.
+        # Where no line is removed or none is added, git names the line before.
         first = start - 1 if removed else start
         gone, came = "".join(old[first : first + removed]), "".join(new[then - 1 : then - 1 + added])
         middle = came.strip()
@@ -340,13 +337,12 @@ def _cut(commit: _Commit, file: _File, before: str, after: str, history: History
             yield HistoryHole(commit.id, commit.time, file.path, prefix, middle, suffix, mode)
 
 
-def _lines_of(text: str) -> list[str]:
-    """Return the lines as git counts them, with their ends."""
+def _split_lines(text: str) -> list[str]:
+    """Split a text into lines as git counts them, with their ends."""
     return StringIO(text.replace("\r\n", "\n"), newline="\n").readlines()
 
 
 def _has_code(prefix: str, middle: str, suffix: str) -> bool:
-    """Check whether lines have a word or number outside of comments."""
     start, end = len(prefix), len(prefix + middle)
     tokens = (token for token in tokenize(prefix + middle + suffix) if start <= token.start < end)
     return any(not token.is_trivia and any(map(str.isalnum, token.text)) for token in tokens)

@@ -1,6 +1,6 @@
-"""Holes in a program: pieces that a person writes at once, cut along its syntax tree.
+"""Draw holes in a program: pieces that a person writes at once, cut along its syntax tree.
 
-Holes along the tree teach more than holes at random places (AST-FIM, arXiv:2506.00204). A third of them begin within a
+Holes along the tree teach more than holes at random places (AST-FIM, arXiv:2506.00204). A third of them start within a
 token, as a cursor often does.
 """
 
@@ -23,10 +23,10 @@ QUOTAS: Final[dict[HoleKind, float]] = {
     HoleKind.FIELD: 0.06,
     HoleKind.DECORATOR: 0.04,
 }
-"""Share of each kind among the holes of programs that have all of them; together 1."""
+"""Share of each kind in programs that have all kinds; the sum is 1."""
 
 MAX_LINES: Final = 8
-"""Lines of a hole; longer ones are not what is completed at a cursor."""
+"""Lines of a hole; longer pieces are not completed at a cursor."""
 
 _WITHIN_TOKEN: Final = 1 / 3
 _MOST_STATEMENTS: Final = 4
@@ -43,7 +43,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Hole:
-    """A piece of a program, by the characters before its first and up to its last."""
+    """A piece of a program, as a half-open range of characters."""
 
     start: int
     end: int
@@ -51,16 +51,16 @@ class Hole:
 
 
 def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> tuple[Hole, ...]:
-    """Draw holes of a program, each kind by its quota; no two begin at the same character.
+    """Draw holes of a program, each kind by its quota; no two start at the same character.
 
     Args:
         source: A program that the front end accepts.
         module: Its syntax tree.
-        number: How many at most; a short program has fewer.
+        number: The most holes; a short program has fewer.
         random: Decides which.
 
     Returns:
-        Holes in the order of the program; none holds white space or comments alone, or ends with white space.
+        Holes in the order of the program; none is only white space or comments, or ends with white space.
     """
     tokens = tokenize(source)
     spans = _Spans(source, tokens)
@@ -77,22 +77,22 @@ def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> 
 
 
 class _Spans:
-    """The tokens of a program by where they begin."""
-
     def __init__(self, source: str, tokens: tuple[Token, ...]) -> None:
         self._source = source
         self._at = {token.start: token for token in tokens}
-        # Brackets alone are closed by every editor.
+        # Every editor closes brackets by itself.
         self._words = [token.start for token in tokens if not token.is_trivia and any(map(str.isalnum, token.text))]
 
     def usable(self, found: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return what may be a hole: behind something, with a word or number in code, of at most `MAX_LINES` lines."""
+        """Return ranges of up to `MAX_LINES` lines that contain a word or number and do not start the program."""
         trimmed = {(start, start + len(self._source[start:end].rstrip())) for start, end in found}
-        return sorted((start, end) for start, end in trimmed if self._is_usable(start, end))
-
-    def _is_usable(self, start: int, end: int) -> bool:
-        words = range(bisect_left(self._words, start), bisect_left(self._words, end))
-        return start > 0 and len(words) > 0 and self._source.count("\n", start, end) < MAX_LINES
+        return sorted(
+            (start, end)
+            for start, end in trimmed
+            if start > 0
+            and bisect_left(self._words, start) < bisect_left(self._words, end)
+            and self._source.count("\n", start, end) < MAX_LINES
+        )
 
     def within_token(self, start: int, end: int, random: Random) -> int:
         """Return a place within the first token of a hole; its start where hardly anything would be left."""
@@ -103,7 +103,7 @@ class _Spans:
 
 
 def _lines(source: str, _module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the rest of each line from each of its tokens on, but for lines that end within a token."""
+    """Yield the rest of each line from each of its tokens on, except where a line ends within a token."""
     begun: list[int] = []
     for token in tokens:
         if token.kind == "NL":
@@ -117,13 +117,13 @@ def _lines(source: str, _module: ast.Module, tokens: tuple[Token, ...]) -> Itera
 
 
 def _decorators(_source: str, module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    """Yield decorators of functions, and the words that make a declaration an endpoint, a table or a test."""
+    """Yield decorators of functions, and those that make a declaration an endpoint, a table or a test."""
     yield from ((node.start, node.end) for node in ast.walk(module) if isinstance(node, ast.Decorator))
     line_end = {token.start: token.end for token in tokens if token.text.startswith("@")}
     yield from line_end.items()
 
 
-def _nodes_of(kinds: object) -> Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
+def _build_finder(kinds: object) -> Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
     def find(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
         return ((node.start, node.end) for node in ast.walk(module) if isinstance(node, kinds))  # type: ignore[arg-type]
 
@@ -145,7 +145,6 @@ def _statement_lists(module: ast.Module) -> Iterator[tuple[ast.Node, ...]]:
 
 
 def _runs(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    """Yield two and more statements in a row that are not all of their block."""
     for statements in _statement_lists(module):
         for first in range(len(statements)):
             for last in range(first + 1, min(first + _MOST_STATEMENTS, len(statements))):
@@ -153,17 +152,15 @@ def _runs(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Itera
                     yield statements[first].start, statements[last].end
 
 
-def _bodies(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    return ((statements[0].start, statements[-1].end) for statements in _statement_lists(module))
-
-
 _FINDERS: Final[dict[HoleKind, Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]]] = {
     HoleKind.LINE: _lines,
-    HoleKind.EXPRESSION: _nodes_of(ast.Expr),
+    HoleKind.EXPRESSION: _build_finder(ast.Expr),
     HoleKind.ARGUMENTS: _arguments,
-    HoleKind.STATEMENT: _nodes_of(ast.Statement),
+    HoleKind.STATEMENT: _build_finder(ast.Statement),
     HoleKind.STATEMENTS: _runs,
-    HoleKind.BODY: _bodies,
-    HoleKind.FIELD: _nodes_of(_FIELDS),
+    HoleKind.BODY: lambda _source, module, _tokens: (
+        (statements[0].start, statements[-1].end) for statements in _statement_lists(module)
+    ),
+    HoleKind.FIELD: _build_finder(_FIELDS),
     HoleKind.DECORATOR: _decorators,
 }

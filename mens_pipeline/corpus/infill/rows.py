@@ -1,4 +1,4 @@
-"""Infill rows of programs that train: the workspace first, synthetic programs fewer, and no line that is held out."""
+"""Cut infill rows from training programs: more from the workspace than from synthetic ones, and no held-out line."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -10,13 +10,12 @@ from typing import Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.infill import INFILL
 from mens_pipeline.corpus.infill.holes import Hole, draw_holes
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.reasons import InfillDrop
-from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, SourceKind, TrainingPair
+from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, SourceKind, TrainingPair, parsed_code
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.validation import Strict
 
@@ -24,10 +23,10 @@ ROWS: Final = "infill.jsonl"
 
 _PREFIX_CHARACTERS: Final = 4_000
 _SUFFIX_CHARACTERS: Final = 2_000
-"""Of a program, kept in a row; a model is shown a window of these."""
+"""Characters around the hole that a row keeps; a model sees a window of them."""
 
 _COMMON_CHARACTERS: Final = 24
-"""Shorter lines, without white space, stand in many files that have nothing to do with each other."""
+"""Shorter lines, without white space, occur in many unrelated files."""
 
 _WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind.SYNTHETIC, SourceKind.TELEMETRY))
 
@@ -35,8 +34,8 @@ _WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind
 class InfillPolicy(Strict):
     """Amount of infill rows."""
 
-    share: float = Field(default=0.3, ge=0, lt=1, description="Share of the rows of the train set at most; 0: none.")
-    per_file: int = Field(default=6, ge=1, le=1_000, description="Holes of one program of the workspace, at most.")
+    share: float = Field(default=0.3, ge=0, lt=1, description="Largest share of the train set; 0 for none.")
+    per_file: int = Field(default=6, ge=1, le=1_000, description="Most holes in one program of the workspace.")
     synthetic_share: float = Field(
         default=0.25, ge=0, le=1, description="Share of the synthetic programs in which one hole is cut."
     )
@@ -44,7 +43,7 @@ class InfillPolicy(Strict):
 
 
 class InfillReport(Strict):
-    """Counts over infill rows: by kind, by lines of what was cut out; programs and holes that gave none by reason."""
+    """Counts of infill rows by kind and number of lines, and of dropped programs and holes by reason."""
 
     num_rows: int
     kinds: dict[str, int]
@@ -54,12 +53,12 @@ class InfillReport(Strict):
 
 @dataclass(kw_only=True)
 class InfillRows(Account[InfillDrop]):
-    """Infill rows, and what gave none: programs without a hole, and holes that are dropped."""
+    """Infill rows, and counts of programs without a hole and of dropped holes."""
 
     rows: list[TrainingPair] = field(default_factory=list)
 
     def report(self) -> InfillReport:
-        """Return the counts as a report has them."""
+        """Return the counts."""
         kinds = Counter(row.infill.kind for row in self.rows if row.infill is not None)
         lines = Counter(row.response.count("\n") + 1 for row in self.rows)
         return InfillReport(
@@ -76,13 +75,13 @@ def cut_rows(
     policy: InfillPolicy,
     accepted: Iterable[TrainingPair] = (),
 ) -> InfillRows:
-    """Cut holes in the programs of pairs that train.
+    """Cut holes in the programs of training pairs.
 
     Args:
-        pairs: What trains, after the split. Declarations of a file that is there as a whole are passed over.
-        heldout: What evaluates: no row asks for a line of it, unless that is short enough to be common.
-        policy: How many holes.
-        accepted: Infill rows of users, which come first, where the same holds for them.
+        pairs: Training pairs, after the split. Declarations of a file that is there as a whole are skipped.
+        heldout: Evaluating pairs: no row asks for one of their lines, unless it is short enough to be common.
+        policy: The number of holes.
+        accepted: Infill rows of users, which come first and follow the same rule.
     """
     rows, seen, lines = InfillRows(), set[bytes](), HeldoutLines(heldout)
     for row, program, hole in chain(_accepted_rows(accepted), _cut(pairs, policy, rows)):
@@ -100,7 +99,7 @@ def cut_rows(
 
 
 def _accepted_rows(accepted: Iterable[TrainingPair]) -> Iterator[tuple[TrainingPair, str, Hole]]:
-    """Yield infill rows, each with as much of its program as it holds, and its hole there."""
+    """Yield infill rows, each with the part of its program that it contains, and its hole there."""
     for row in accepted:
         assert row.infill is not None, "an infill row"  # noqa: S101 - our own impossibility
         program = row.prompt + row.response + row.infill.suffix
@@ -110,9 +109,8 @@ def _accepted_rows(accepted: Iterable[TrainingPair]) -> Iterator[tuple[TrainingP
 def _cut(
     pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows
 ) -> Iterator[tuple[TrainingPair, str, Hole]]:
-    """Yield new rows, each with its program and its hole there."""
     for pair in _programs(pairs, policy, rows):
-        for hole in _holes_of(pair, policy, rows):
+        for hole in _draw_holes(pair, policy, rows):
             yield make_row(pair, hole), pair.response, hole
 
 
@@ -132,28 +130,22 @@ def make_row(pair: TrainingPair, hole: Hole) -> TrainingPair:
 
 
 class HeldoutLines:
-    """The lines of held-out programs that are too long to stand in several files by chance."""
+    """The lines of held-out programs that are too long to occur in several files by chance."""
 
     def __init__(self, heldout: Iterable[TrainingPair]) -> None:
-        """Take up the lines of all programs."""
-        self._lines = {
-            line for pair in heldout for line in map(collapse_spaces, pair.response.splitlines()) if _is_rare(line)
-        }
+        lines = (collapse_spaces(line) for pair in heldout for line in pair.response.splitlines())
+        self._lines = {line for line in lines if len(line.replace(" ", "")) >= _COMMON_CHARACTERS}
 
     def holds(self, source: str, hole: Hole) -> bool:
-        """Check whether a whole line that a hole touches, or the piece itself, stands in a held-out program."""
+        """Return whether a held-out program contains the piece itself or a whole line that a hole touches."""
         start = source.rfind("\n", 0, hole.start) + 1
         end = source.find("\n", hole.end)
         whole = source[start : end if end >= 0 else len(source)].splitlines()
         return any(collapse_spaces(line) in self._lines for line in (*whole, source[hole.start : hole.end]))
 
 
-def _is_rare(line: str) -> bool:
-    return len(line.replace(" ", "")) >= _COMMON_CHARACTERS
-
-
 def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows) -> Iterator[TrainingPair]:
-    """Yield the programs to cut, each once: whole files before declarations; count the others by reason."""
+    """Yield the programs to cut, each once, whole files before declarations; count the others by reason."""
     by_file: defaultdict[str, list[TrainingPair]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         if pair.infill is None:
@@ -174,8 +166,7 @@ def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillR
                 yield pair
 
 
-def _holes_of(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
-    """Draw the holes of a program; one that has none is counted with its reason."""
+def _draw_holes(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
     code = parsed_code(pair)
     module = analyze(*code).module if code is not None else None
     if module is None:

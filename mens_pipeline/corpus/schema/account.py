@@ -1,4 +1,4 @@
-"""Counts of what was seen, kept, and dropped by reason."""
+"""Count what was seen, kept, and dropped by reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 
 @dataclass(kw_only=True)
 class Account(Generic[Reason]):
-    """Counts that must add up: what was seen was kept, or dropped for a reason."""
+    """Counts that must add up: everything seen was kept, or dropped for a reason."""
 
     seen: int = 0
     kept: int = 0
@@ -24,8 +24,8 @@ class Account(Generic[Reason]):
 
     @property
     def num_lost(self) -> int:
-        """Count the items that were neither kept nor dropped; anything but 0 is a defect."""
-        return lost_of(self.seen, self.kept, self.dropped)
+        """Items that were neither kept nor dropped; anything but 0 is a defect."""
+        return count_lost(self.seen, self.kept, self.dropped)
 
     def check(self) -> None:
         """Check that nothing disappeared."""
@@ -34,25 +34,25 @@ class Account(Generic[Reason]):
 
 
 def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, advice: str) -> Iterator[Row]:
-    """Yield rows; refuse (`RefusedError`) where none was kept, so that a file that they would replace stays."""
+    """Yield rows; refuse (`RefusedError`) where none was kept, so that the file that they would replace stays."""
     yield from rows
     if not account.kept:
         dropped = ", ".join(f"{count} {reason}" for reason, count in most_frequent(account.dropped).items() if count)
         raise RefusedError(f"{where}: none of {account.seen} rows is kept ({dropped or 'there are none'}). {advice}")
 
 
-def lost_of(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:
-    """Return how many were neither kept nor dropped for a reason, as a report counts them."""
+def count_lost(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:
+    """Return how many items were neither kept nor dropped for a reason."""
     return seen - kept - sum(dropped.values())
 
 
 def counts_of(kinds: type[Reason], counts: Mapping[Reason, int]) -> dict[str, int]:
-    """Return the counts of all kinds in JSON types, 0 for those that did not occur."""
+    """Return the counts of all kinds in JSON types, with 0 for those that did not occur."""
     return {str(kind): counts.get(kind, 0) for kind in kinds}
 
 
 def most_frequent(counts: Mapping[Name, int]) -> dict[str, int]:
-    """Return counts in JSON types, the most frequent first, equals by name."""
+    """Return counts in JSON types, sorted by count and then by name."""
     return {str(name): count for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
 
 
@@ -69,7 +69,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Something that an extraction does not keep.
+    """A unit that an extraction drops.
 
     `path` is relative to the workspace; `line` is its first, from 1; `detail` is for a person.
     """
@@ -82,5 +82,5 @@ class Drop:
 
 
 def share_text(part: int, whole: int) -> str:
-    """Format a count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by."""
+    """Format a count with its share: `37/40 (92.5 %)`; without the share if `whole` is 0."""
     return f"{part}/{whole} ({100 * part / whole:.1f} %)" if whole else f"{part}/{whole}"

@@ -1,4 +1,4 @@
-"""Prompts for a declaration: its construct, its name and its shape in plain words."""
+"""Describe a declaration in a prompt: its construct, its name and its shape in plain words."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 from mens_pipeline.language import ast
 
 SYSTEM_PROMPT: Final = "You write Vox. Answer with code alone."
-"""What a model is told before every request, when it trains, is evaluated and serves."""
+"""The system prompt of every request in training, evaluation and serving."""
 
 _NOUNS: Final[dict[str, str]] = {
     "import": "an import",
@@ -43,17 +43,16 @@ _NOUNS: Final[dict[str, str]] = {
 }
 """Construct -> the noun that a person would use for it."""
 
-
 _IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def mentioned_names(prompt: str) -> set[str]:
-    """Return the words of a request that may be names of code that exists.
+    """Return the words of a request that may be names of existing code.
 
     Returns:
-        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
-        with capitals, digits or underscores.
+        Words in backticks, all words after the first blank line, where code is shown, and words with capitals,
+        digits or underscores.
     """
     sentence, _, shown = prompt.partition("\n\n")
     code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
@@ -62,7 +61,7 @@ def mentioned_names(prompt: str) -> set[str]:
 
 
 def collapse_spaces(text: str) -> str:
-    """Return a text on one line, its words one space apart."""
+    """Join the words of a text with single spaces."""
     return " ".join(text.split())
 
 
@@ -72,7 +71,7 @@ def text_of(node: ast.Node, source: str) -> str:
 
 
 def words_of_code(text: str) -> set[str]:
-    """Return the words of a text that names may be made of, keywords and words of comments among them."""
+    """Return all words of a text that could be names, keywords and words of comments included."""
     return set(_WORD.findall(text))
 
 
@@ -81,8 +80,8 @@ def noun_of(construct: str) -> str:
     return _NOUNS[construct]
 
 
-def shape_of(declaration: ast.Declaration, source: str) -> str:
-    """Describe what a declaration consists of, as the end of a sentence; empty where there is nothing to add.
+def describe_shape(declaration: ast.Declaration, source: str) -> str:
+    """Describe the parts of a declaration, as the end of a sentence; empty where there is nothing to add.
 
     Returns:
         Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
@@ -90,11 +89,11 @@ def shape_of(declaration: ast.Declaration, source: str) -> str:
     wrapped = getattr(declaration, "function", declaration)
     parts = [form(declaration, source) for kind, form in _SHAPES if isinstance(declaration, kind)]
     if isinstance(wrapped, ast.Function | ast.Workflow | ast.Activity) and not isinstance(declaration, ast.Test):
-        parts.append(f"with the signature `{signature_of(wrapped, source)}`")
+        parts.append(f"with the signature `{format_signature(wrapped, source)}`")
     return ", ".join(part for part in parts if part)
 
 
-def signature_of(declaration: ast.Function | ast.Workflow | ast.Activity, source: str) -> str:
+def format_signature(declaration: ast.Function | ast.Workflow | ast.Activity, source: str) -> str:
     """Return parameters, effects and return type as written."""
     params = ", ".join(source[param.start : param.end] for param in declaration.params)
     named = declaration.effects if isinstance(declaration, ast.Function) else ()
@@ -108,24 +107,24 @@ def _list(what: str, items: Sequence[str]) -> str:
     return f"with the {what} {', '.join(f'`{item}`' for item in items)}" if items else ""
 
 
-def _texts_of(nodes: Sequence[ast.Node], source: str) -> list[str]:
+def _format_all(nodes: Sequence[ast.Node], source: str) -> list[str]:
     return [text_of(node, source) for node in nodes]
 
 
 _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
     (ast.Import, lambda d, _: _list("paths", [".".join(path.segments) for path in d.paths])),
     (ast.Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
-    (ast.TypeDef, lambda d, s: _list("fields", _texts_of(d.fields, s))),
-    (ast.TypeDef, lambda d, s: "" if d.fields else _list("variants", _texts_of(d.variants, s))),
-    (ast.Table, lambda d, s: _list("fields", _texts_of(d.fields, s))),
+    (ast.TypeDef, lambda d, s: _list("fields", _format_all(d.fields, s))),
+    (ast.TypeDef, lambda d, s: "" if d.fields else _list("variants", _format_all(d.variants, s))),
+    (ast.Table, lambda d, s: _list("fields", _format_all(d.fields, s))),
     (ast.Index, lambda d, _: _list("columns", d.columns)),
-    (ast.ReactiveComponent, lambda d, s: _list("parameters", _texts_of(d.params, s))),
+    (ast.ReactiveComponent, lambda d, s: _list("parameters", _format_all(d.params, s))),
     (ast.ReactiveComponent, lambda d, _: _list("state", [m.name for m in d.members if m.role == "state"])),
     (ast.ReactiveModule, lambda d, _: _list("members", [m.name or m.role for m in d.members])),
-    (ast.Fragment, lambda d, s: _list("parameters", _texts_of(d.params, s))),
-    (ast.V0Component, lambda d, s: _list("properties", _texts_of(d.props, s))),
+    (ast.Fragment, lambda d, s: _list("parameters", _format_all(d.params, s))),
+    (ast.V0Component, lambda d, s: _list("properties", _format_all(d.props, s))),
     (ast.Routes, lambda d, _: _list("paths", [route.path for route in d.entries])),
-    (ast.Url, lambda d, s: _list("variants", _texts_of(d.variants, s))),
+    (ast.Url, lambda d, s: _list("variants", _format_all(d.variants, s))),
     (ast.StateMachine, lambda d, _: _list("states", [state.name for state in d.states])),
     (ast.StateMachine, lambda d, _: _list("events", list(dict.fromkeys(t.event for t in d.transitions)))),
     (ast.Actor, lambda d, _: _list("handlers", [handler.event for handler in d.handlers])),
@@ -137,4 +136,4 @@ _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
     (ast.McpTool, lambda d, _: f"described as {d.description!r}" if d.description else ""),
     (ast.McpResource, lambda d, _: f"at `{d.uri}`, described as {d.description!r}"),
 )
-"""Kind -> what there is to say of it, in the order in which it is said."""
+"""Kind of declaration -> a description of a part, in order."""

@@ -1,7 +1,6 @@
-"""Every reason why something does not train, in the order in which the stages ask.
+"""Every reason why something does not train, in the order of the stages.
 
-A new reason stands here, and is given where something is dropped for it; reports list the reasons of a class by
-themselves.
+Add a new reason here, and use it where something is dropped; reports list the reasons of a class by themselves.
 """
 
 from enum import StrEnum
@@ -9,11 +8,11 @@ from typing import Final
 
 
 class DropReason(StrEnum):
-    """Why something that was seen does not train."""
+    """Why an extraction drops a file, or a part of it."""
 
     NEGATIVE_ROOT = "negative_root"
     LICENCE = "licence_denied"
-    """Its licence is one that `licences` of config/pipeline.yaml denies."""
+    """`licences` of config/pipeline.yaml denies its licence."""
     NOT_OPTED_IN = "not_opted_in"
     """A page without `training_eligible: true`."""
     OPTED_OUT = "opted_out"
@@ -22,7 +21,7 @@ class DropReason(StrEnum):
     SKIP_MARKER = "skip_marker"
     BAD_FRONTMATTER = "bad_frontmatter"
     LINK = "link"
-    """A symbolic link, whose file is read where it lies; or a pipe or device, which is no file."""
+    """A symbolic link, whose target is read on its own; or a pipe or device."""
     TOO_LARGE = "too_large"
     NOT_TEXT = "not_text"
     UNREADABLE = "unreadable"
@@ -32,13 +31,13 @@ class DropReason(StrEnum):
     TOO_SHORT = "too_short"
     """A section with hardly any prose."""
     BAD_INCLUDE = "bad_include"
-    """An include that is missing, lies outside the workspace, or names no anchor of its file."""
+    """An include that is missing, outside the workspace, or names an unknown anchor."""
     SENSITIVE = "sensitive"
-    """A secret or a person stands in it, and it is to be dropped for that, or would be another program without."""
+    """It contains a secret or names a person, and cannot or must not be masked."""
 
 
 class LeaveReason(StrEnum):
-    """Why a record of another folder does not stay."""
+    """Why a record of another folder is left out."""
 
     CHANGED = "changed"
     """Its file has changed."""
@@ -46,11 +45,11 @@ class LeaveReason(StrEnum):
     NEGATIVE_ROOT = "negative_root"
     LICENCE = "licence_denied"
     GOLDEN_ROOT = "golden_root"
-    """It was golden and is not any more, or the other way round."""
+    """It was golden and no longer is, or the other way round."""
 
 
 class TelemetryDrop(StrEnum):
-    """Why a row does not train."""
+    """Why a telemetry row does not train."""
 
     EMPTY = "empty"
     """NULL or blank."""
@@ -58,18 +57,18 @@ class TelemetryDrop(StrEnum):
     """A number, bytes, or text that is not UTF-8."""
     TOO_LONG = "too_long"
     DUPLICATE = "duplicate"
-    """Redacted, the same prompt and response were there before."""
+    """Redacted, it equals an earlier row."""
     BAD_RATING = "bad_rating"
-    """Rated, but not with a whole number from 1 to 5."""
+    """Its rating is not a whole number from 1 to 5."""
 
 
 class SynthesisDrop(StrEnum):
     """Why a synthetic program is not kept."""
 
     FAILING_TESTS = "failing_tests"
-    """A test of its own does not pass."""
+    """One of its own tests fails."""
     SEMANTIC_ERROR = "semantic_errors"
-    """In its names or types."""
+    """It has an error in names or types."""
 
 
 class RejectReason(StrEnum):
@@ -81,33 +80,33 @@ class RejectReason(StrEnum):
     SCHEMA = "schema"
     COMPILER_REJECTED = "compiler_rejected"
     DUPLICATE = "duplicate"
-    """Prompt and response, or place and text of a record, were there before."""
+    """An earlier row has the same prompt and response, or place and text."""
     NEAR_DUPLICATE = "near_duplicate"
     """Hardly anything in it is new."""
     SOURCE_CAP = "source_cap"
-    """Its source file has given as many rows as one may give."""
+    """Its source file has reached the limit of rows."""
     TEMPLATE_CAP = "template_cap"
-    """Its template has given as many rows as one may give."""
+    """Its template has reached the limit of rows."""
 
 
 class WarnReason(StrEnum):
-    """A defect of a row that is counted and does not drop it."""
+    """A defect of a row that is counted but does not drop it."""
 
     SEMANTIC_ERROR = "semantic_error"
     """Its code has an error in names or types."""
     UNKNOWN_CATEGORY = "unknown_category"
-    """It names neither a construct of the language nor a task of the table of categories."""
+    """Its category is neither a construct nor a known task."""
 
 
 class NoBehaviour(StrEnum):
-    """Why a function gives no behaviour."""
+    """Why a function has no observable behaviour."""
 
     NOT_PURE = "not_pure"
-    """It needs what the interpreter refuses: files, network, a model, another module."""
+    """It needs something that the interpreter refuses: files, network, a model, another module."""
     NONDETERMINISTIC = "nondeterministic"
-    """It asks for the time, or for something random."""
+    """It reads the clock or random numbers."""
     UNDRAWABLE = "undrawable"
-    """A parameter has no type, or one that no values are drawn of."""
+    """A parameter has no type, or one for which no values can be drawn."""
     NO_PARAMETERS = "no_parameters"
     NO_BODY = "no_body"
     TOO_LARGE = "too_large"
@@ -115,17 +114,17 @@ class NoBehaviour(StrEnum):
     FAILS = "fails"
     """Hardly any call returns."""
     NO_LITERAL = "no_literal"
-    """It returns functions, or values too long to write down."""
+    """It returns functions, or values that are too long to write."""
     CONSTANT = "constant"
     IDENTITY = "identity"
     TOO_FEW_INPUTS = "too_few_inputs"
     """Its parameters have too few values for examples and hidden tests."""
     ENTANGLED = "entangled"
-    """The declarations that it needs do not run without it, so that it cannot be tested separately."""
+    """The declarations that it needs do not run without it, so it cannot be tested separately."""
     STOPPED = "stopped"
-    """The process that observed it had to be ended."""
+    """The process that observed it was killed."""
     SEVERAL_FUNCTIONS = "several_functions"
-    """The record is about more than one."""
+    """The record asks for more than one function."""
 
 
 class SplitReason(StrEnum):
@@ -137,9 +136,9 @@ class SplitReason(StrEnum):
     SOURCE_CAP = "source_cap"
     TEMPLATE_CAP = "template_cap"
     DERIVED = "derived_from_heldout"
-    """Evolved, from a held-out file."""
+    """Evolved from a held-out file."""
     TOO_SMALL = "too_small"
-    """Of a held-out file, and so small that others are like it by chance."""
+    """From a held-out file, and so small that others equal it by chance."""
     PROMPT = "same_prompt"
     WORDS = "shared_ngrams"
     STRUCTURE = "same_structure"
@@ -153,58 +152,58 @@ class InfillDrop(StrEnum):
     NO_PROGRAM = "no_program"
     """Prose, or code that the front end does not accept."""
     PART_OF_FILE = "part_of_file"
-    """A declaration of a file that is there as a whole."""
+    """A declaration of a file that trains as a whole."""
     SAMPLED_OUT = "sampled_out"
-    """A synthetic program; fewer of them are cut than of the workspace."""
+    """A synthetic program that was not drawn."""
     NO_HOLE = "no_hole"
     """Nothing in it can be cut out."""
     HELD_OUT_LINES = "held_out_lines"
-    """A line of what was cut out stands in a held-out file."""
+    """A held-out file contains a line of the piece."""
     DUPLICATE = "duplicate"
-    """The same piece was cut out behind the same text before."""
+    """An earlier row has the same piece after the same text."""
 
 
 class ReplayDrop(StrEnum):
-    """Why a commit, a file of it, or some lines that it changes, are not replayed as a hole."""
+    """Why a commit, a file or a changed place is not replayed as a hole."""
 
     MERGE = "merge"
-    """A commit with several parents, whose changes stand in them."""
+    """A commit with several parents, which contain its changes."""
     MASS_CHANGE = "mass_change"
-    """A commit that changes many programs at once, or a file that it changes in many places: no one writes so."""
+    """A commit that changes many programs, or a file in many places: nobody writes like this."""
     RENAMED = "renamed"
     NEW_FILE = "new_file"
-    """There is no file before."""
+    """The file did not exist before."""
     GENERATED = "generated"
-    """It says so, or lies in a hidden folder or one that builds write into."""
+    """It says so, or is in a hidden folder or a build folder."""
     UNREADABLE = "unreadable"
-    """Not in this clone, no UTF-8, or too large."""
+    """Not in this clone, not UTF-8, or too large."""
     ADDS_NOTHING = "adds_nothing"
     TOO_LONG = "too_long"
     """More lines than a hole has, or more tokens than a piece."""
     WHITE_SPACE = "white_space"
-    """Lines that are set otherwise, and say the same."""
+    """Only white space changes."""
     NO_CODE = "no_code"
-    """Comments, brackets or empty lines alone; or the beginning of the file."""
+    """Only comments, brackets or empty lines; or the start of the file."""
     REJECTED = "rejected"
-    """The front end does not accept the program with these lines alone."""
+    """The front end rejects the program with only these lines added."""
     DUPLICATE = "duplicate"
-    """The same lines at the same place of the same program came before, in another branch."""
+    """The same lines at the same place of the program, in another branch."""
     SAMPLED_OUT = "sampled_out"
-    """More holes than are asked for."""
+    """Beyond the number of holes asked for."""
 
 
 class MixDrop(StrEnum):
     """Why a row of a source is not mixed."""
 
     UNREADABLE = "unreadable"
-    """No row of the source's format."""
+    """It does not fit the source's format."""
     LANE = "lane"
     """Its lane does not train."""
     SAMPLED_OUT = "sampled_out"
     DUPLICATE = "duplicate"
     """The same pair came before, perhaps from another source."""
     SENSITIVE = "sensitive"
-    """A secret or a person stands in it, as in `DropReason`."""
+    """As in `DropReason`."""
 
 
 class SkippedReason(StrEnum):
@@ -223,11 +222,11 @@ class NotShown(StrEnum):
     OTHER_CATEGORY = "other_category"
     OTHER_DIFFICULTY = "other_difficulty"
     TOO_LONG = "too_long"
-    """Cut, it would lose its end; so it is left out as a whole."""
+    """Truncated, it would lose its end."""
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The fields of the recipe that leave such rows out."""
+        """The fields of the recipe that drop such rows."""
         return _SETTINGS[self]
 
 
@@ -244,12 +243,12 @@ class Skipped(StrEnum):
 
     NOT_A_PAIR = "not_a_pair"
     AT_A_CURSOR = "at_a_cursor"
-    """It completes code at a cursor, which this model is not taught."""
+    """It completes code at a cursor, which this model does not learn."""
     LOW_RATING = "low_rating"
     NOT_ASCII = "not_ascii"
-    """Its completion holds a character that the model could never write."""
+    """Its completion contains a character that the model cannot write."""
     TOO_LONG = "too_long"
-    """Cut, it would lose its end; so it is left out as a whole."""
+    """Truncated, it would lose its end."""
 
 
 class NoSeed(StrEnum):
@@ -258,7 +257,7 @@ class NoSeed(StrEnum):
     PROSE = "prose"
     """Or a lane of its own."""
     OTHER_TASK = "other_task"
-    """Its category is no construct."""
+    """Its category is not a construct."""
     HOLDS_CODE = "holds_code"
     """Its request comes with code, which a rewriting would break."""
     REJECTED = "rejected"
@@ -272,28 +271,19 @@ class EvolutionDrop(StrEnum):
     """Why an attempt gives no row; its detail says more."""
 
     BAD_INSTRUCTION = "bad_instruction"
-    """The model declined, was cut off, or wrote code, hardly a word, too many, or about the rewriting itself."""
-    SAME_INSTRUCTION = "same_instruction"
-    """It says nothing that its parent does not."""
+    """The model declined, was cut off, or wrote code, too little, too much, nothing new, or about the rewriting."""
     OVER_BUDGET = "over_budget"
     """The budget ended before its completion, or others filled it."""
     BAD_REPLY = "bad_reply"
-    """Empty, declined, cut off, too long, or with a comment where code should be."""
+    """Empty, declined, cut off, too long, or with a comment in place of code."""
     REJECTED = "rejected"
-    """By the front end, or nothing is declared."""
-    COPIES_INSTRUCTION = "copies_instruction"
+    """The front end rejects it, or it declares nothing."""
     NOT_AS_ASKED = "not_as_asked"
-    """Without the construct, the name or the goal that the request or its operator asks for."""
+    """It lacks the construct, the name or the operator's goal, or repeats the request."""
     SEMANTIC_ERROR = "semantic_error"
-    """In its names or types."""
-    SAME_AS_PARENT = "same_as_parent"
-    """Only names, literals and comments differ."""
+    """It has an error in names or types."""
     REPEATED = "repeated"
-    """A seed or an earlier row has the same structure."""
-    NEAR_DUPLICATE = "near_duplicate"
+    """Its parent, a seed or an earlier row has the same structure or nearly the same text."""
     TESTS_FAILED = "tests_failed"
-    TESTS_NOT_RUN = "tests_not_run"
-    """They touch what lies outside the sandbox, or overrun it."""
-    TESTS_EMPTY = "tests_empty"
-    """They pass without asserting anything."""
+    """Its tests fail, do not run in the sandbox, or assert nothing."""
     NEAR_HELD_OUT = "near_held_out"

@@ -1,7 +1,7 @@
 """The rows of the corpus: the record that extraction writes, and the pair that trains.
 
-A record is a piece of a file that was read: where it came from, what the front end said. A pair is a prompt and its
-response; rows are read from files of JSON lines.
+A record is a piece of a file with its source and the front end's verdict. A pair is a prompt and its response. Both are
+read from files of JSON lines.
 """
 
 import hashlib
@@ -24,26 +24,26 @@ from mens_pipeline.storage.kinds import CorpusFile, SplitFile
 from mens_pipeline.storage.validation import Strict
 
 FILES: Final = CorpusFile.FILES
-"""Among the outputs of an extraction: an account of each file, with its licence."""
+"""An output of the extraction: an account of each file, with its licence."""
 
 UNKNOWN_LICENCE: Final = "unknown"
-"""No licence was found, or none that has an SPDX id."""
+"""No licence was found, or none with an SPDX id."""
 
 HELDOUT: Final = SplitFile.HELDOUT
 NEW_CONSTANTS: Final = "new_constants"
-"""The `task_family` of held-out tasks of families that train, with constants that do not."""
+"""The `task_family` of held-out tasks whose family trains, with other constants."""
 
 UNKNOWN_TASK: Final = "unknown_task"
-"""The `task_family` of held-out tasks of families that never train."""
+"""The `task_family` of held-out tasks whose family never trains."""
 
 MAX_TEXT: Final = 65_536
 """Characters of a prompt or a completion; longer ones would never fit a context."""
 
 MAX_FILE_RECORDS: Final = 8_388_608
-"""Characters of all records of a file, metadata included; every record repeats the header and what it needs."""
+"""Characters of all records of a file, metadata included; every record repeats the header and its dependencies."""
 
 MAX_CONTEXT: Final = 400
-"""Characters of what a text is about."""
+"""Characters of a record's context."""
 
 
 class SourceKind(StrEnum):
@@ -55,13 +55,13 @@ class SourceKind(StrEnum):
     DOC_SECTION = "doc_section"
     TELEMETRY = "telemetry"
     SYNTHETIC = "synthetic"
-    """A template; no file stands behind it."""
+    """Made from a template, not from a file."""
     EVOLVED = "evolved"
-    """A program that a model wrote to a request it had made harder; its `lineage` says from what."""
+    """Written by a model for a request that it had made harder; its `lineage` names the parent."""
 
 
 class Lane(StrEnum):
-    """Lane of training that a row is for; the names are upstream's."""
+    """Training lane of a row; the names are upstream's."""
 
     CODEGEN = "vox_codegen"
     DOCS_QA = "vox_docs_qa"
@@ -90,12 +90,12 @@ class Source(Strict):
     golden: bool = Field(
         default=True,
         exclude_if=lambda golden: golden,
-        description="False for a program outside the golden roots of its workspace: it trains, and never judges.",
+        description="False for a program outside the golden roots of its workspace, which never evaluates.",
     )
 
     @classmethod
     def of_text(cls, path: str, text: str, kind: SourceKind) -> "Source":
-        """Return the source of a text that is a whole file, or that stands for one."""
+        """Return the source of a text that is, or stands for, a whole file."""
         lines = (1, text.count("\n") + (not text.endswith("\n")))
         blob = hashlib.sha256(text.encode()).hexdigest()
         return cls(path=path, blob=blob, span=(0, len(text)), lines=lines, kind=kind)
@@ -108,20 +108,20 @@ class ExtractedRecord(Strict):
     lane: Lane
     text: str = Field(min_length=1, max_length=MAX_TEXT, description="Vox code, or Markdown prose in the docs lane.")
     text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
-    verdict: Literal["accepted", "prose"] = Field(description="What the front end said; prose is not judged.")
-    prompt: str | None = Field(description="The request that the source itself states for this text, if it does.")
-    context: str | None = Field(description="Title, heading or doc comment: what the text is about.")
+    verdict: Literal["accepted", "prose"] = Field(description="Verdict of the front end; prose has none.")
+    prompt: str | None = Field(description="The request that the source itself states for this text, if any.")
+    context: str | None = Field(description="Title, heading or doc comment.")
     name: str | None = Field(description="The declared name, for a declaration.")
-    category: str = Field(description="Its construct; of several, the hardest; `documentation` for prose.")
+    category: str = Field(description="Its construct, the hardest of several; `documentation` for prose.")
     constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
     difficulty: int = Field(ge=1, le=10)
     weight: float = Field(gt=0, description="`training_weight` of the source.")
-    metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source, as it stands.")
+    metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source.")
 
     @model_validator(mode="before")
     @classmethod
     def _from_upstream(cls, content: Any) -> Any:
-        """Take a record of upstream's `validated.jsonl`, a whole file as `code`, for one of ours."""
+        """Convert a record of upstream's `validated.jsonl`, which has a whole file as `code`."""
         if not is_upstream_record(content):
             return content
         source = Source.of_text(_normalize_path(content.get("source")), content["code"], SourceKind.VOX_FILE)
@@ -134,7 +134,7 @@ class ExtractedRecord(Strict):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a workspace, its path relative to that, with forward slashes.
+    """A file of a workspace, with its relative path, with forward slashes.
 
     `is_golden`: whether it may evaluate. `licence`: an SPDX expression, or `unknown`.
     """
@@ -152,11 +152,11 @@ class SourceFile:
 
     @property
     def mode(self) -> Mode:
-        """The mode that the name selects."""
+        """The grammar mode that the name selects."""
         return mode_of(self.path.rsplit("/", 1)[-1])
 
     def source(self, kind: SourceKind, text: SourceText, span: tuple[int, int]) -> Source:
-        """Return the place of a piece of this file."""
+        """Return the source of a range of characters of this file."""
         lines = text.position(span[0]).line, text.position(max(span[0], span[1] - 1)).line
         place = {"path": self.path, "blob": self.blob, "span": span, "lines": lines, "commit": self.commit}
         return Source(**place, kind=kind, golden=self.is_golden)
@@ -174,7 +174,7 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
     name: str | None = None,
     category: str | None = None,
 ) -> ExtractedRecord:
-    """Build a record of code with at least one declaration; its category is that of the hardest where none is given."""
+    """Build a record of code with at least one declaration; its category defaults to the hardest construct."""
     hardest = hardest_construct(declarations)
     counts = Counter(construct_of(declaration).name for declaration in declarations)
     return ExtractedRecord(
@@ -195,7 +195,7 @@ def code_record(  # noqa: PLR0913 - a record has this many parts
 
 
 def hardest_construct(declarations: Sequence[Declaration]) -> Construct:
-    """Return the construct of the hardest declaration, which gives a text its difficulty; of equals the first."""
+    """Return the construct of the hardest declaration, the first of equals."""
     return max((construct_of(declaration) for declaration in declarations), key=lambda c: c.difficulty)
 
 
@@ -211,7 +211,7 @@ TASKS: Final = (
 """Categories of rows that do not show one construct."""
 
 CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
-"""The known ones; a row may have any other, which is counted."""
+"""Known categories; rows with any other are counted."""
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
 
@@ -221,7 +221,7 @@ def _normalize_path(path: object) -> str:
 
 
 def pair_digest(prompt: str, response: str) -> bytes:
-    """Hash (SHA-256) what makes two pairs the same."""
+    """Hash (SHA-256) prompt and response; equal pairs have equal digests."""
     return hashlib.sha256(f"{prompt}\0{response}".encode()).digest()
 
 
@@ -232,15 +232,15 @@ class Lineage(BaseModel):
 
     parent: str = Field(description="SHA-256 of the row it was evolved from, hexadecimal.")
     operator: str = Field(description="How the request was changed: `add_constraints`.")
-    generation: int = Field(ge=1, description="1 for a row whose parent nobody evolved.")
+    generation: int = Field(ge=1, description="1 for a row whose parent was not evolved.")
     generator: str = Field(description="The model that wrote it.")
-    generator_digest: str = Field(description="SHA-256 of its weights; of an endpoint, its address.")
+    generator_digest: str = Field(description="SHA-256 of its weights, or the address of an endpoint.")
     seed: int = Field(ge=0, description="Of the run that evolved it.")
-    root_kind: SourceKind | None = Field(description="What the first of its ancestors was made from, if that is known.")
+    root_kind: SourceKind | None = Field(description="Kind of its first ancestor, if known.")
 
 
 class HoleKind(StrEnum):
-    """Piece of a program that was cut out, for a row that asks for it."""
+    """Kind of piece cut out of a program."""
 
     LINE = "line"
     """The rest of a line from a token on."""
@@ -258,16 +258,16 @@ class HoleKind(StrEnum):
 
 
 class InfillContext(BaseModel):
-    """What makes a pair an infill row: its prompt stands before a hole in a program, its response is what was there."""
+    """Marks an infill row: its prompt is the text before a hole in a program, its response the piece cut out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: HoleKind = Field(description="The piece of the program that was cut out.")
-    suffix: str = Field(max_length=MAX_TEXT, description="What stands behind the hole; empty at the end of a file.")
+    suffix: str = Field(max_length=MAX_TEXT, description="Text after the hole; empty at the end of a file.")
 
 
 class TrainingPair(BaseModel):
-    """A prompt and its response; canonical names on write, aliases accepted on read, unknown keys passed over."""
+    """A prompt and its response; written with canonical names, read with aliases, ignoring unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -282,23 +282,23 @@ class TrainingPair(BaseModel):
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     task_family: str = Field(default="vox_codegen", min_length=1)
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
-    template: str | None = Field(default=None, description="What made it, for a synthetic row: `table/catalogue`.")
-    source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")
-    # Left out where there is none, so that rows without them are the same bytes whether or not other rows have them.
+    template: str | None = Field(default=None, description="Template of a synthetic row: `table/catalogue`.")
+    source: Source | None = Field(default=None, description="Place of the response; None for rows from elsewhere.")
+    # Absent fields are left out, so that rows without them have the same bytes whether or not other rows have them.
     tests: str | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_TEXT,
         exclude_if=lambda tests: tests is None,
-        description="Hidden tests that the response passes: `@test` functions, below what the task gives.",
+        description="Hidden tests that the response passes: `@test` functions, after the code that the task gives.",
     )
     infill: InfillContext | None = Field(
         default=None,
         exclude_if=lambda infill: infill is None,
-        description="Of a row that asks for a piece of a program at a cursor.",
+        description="Set for a row that asks for a piece of a program at a cursor.",
     )
     lineage: Lineage | None = Field(
-        default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
+        default=None, exclude_if=lambda lineage: lineage is None, description="Set for a row that a model wrote."
     )
 
     @model_validator(mode="before")
@@ -309,7 +309,7 @@ class TrainingPair(BaseModel):
     @field_validator("source", mode="before")
     @classmethod
     def _from_path(cls, source: Any, info: ValidationInfo) -> Any:
-        """Take the path of a program or page for the source; any other text, such as `tool_trace:7`, names no file."""
+        """Convert the path of a program or page to a source; ignore other texts, such as `tool_trace:7`."""
         if not isinstance(source, str):
             return source
         if not source.endswith((".vox", ".vox.ui", ".md")):
@@ -319,17 +319,28 @@ class TrainingPair(BaseModel):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of what makes it the same as another: prompt and response."""
+        """SHA-256 of prompt and response."""
         return pair_digest(self.prompt, self.response)
 
 
+def parsed_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
+    """Return a row's code and the mode to parse it in; None for prose, and for a piece of a program."""
+    if isinstance(row, ExtractedRecord):
+        code, is_code = row.text, row.verdict == "accepted"
+    else:
+        code, is_code = row.response, row.response_mode == "code_only" and row.infill is None
+    if not is_code:
+        return None
+    return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
+
+
 def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
-    """Parse extracted records, one a line; blank lines are skipped, and a line that is no record is a RefusedError."""
+    """Parse extracted records, one a line; skip blank lines, and refuse (RefusedError) an invalid one."""
     return models_in(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
 
 
 def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
-    """Yield each line that `mens corpus extract` wrote, without its end, with its record; as `read_records`."""
+    """Yield each line that `mens corpus extract` wrote, without its end, with its record; like `read_records`."""
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
@@ -341,11 +352,11 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
 
 
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
-    """Parse training pairs of a file as `parse_pairs` does."""
+    """Parse the training pairs of a file, like `parse_pairs`."""
     with open_rows(path) as lines:
         yield from parse_pairs(lines, path)
 
 
 def parse_pairs(lines: Iterable[bytes], path: Path) -> Iterator[TrainingPair]:
-    """Parse training pairs, one a line; blank lines are skipped, and a line that is no pair is a RefusedError."""
+    """Parse training pairs, one a line; skip blank lines, and refuse (RefusedError) an invalid one."""
     return models_in(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")

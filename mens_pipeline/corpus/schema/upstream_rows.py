@@ -22,7 +22,7 @@ OTHER_NAMES: Final = {
     "type_def": "type",
     "vector_index": "index",
 }
-"""Category in the data of other toolchains -> our name of it."""
+"""Category of other toolchains -> our name."""
 
 _ALIASES: Final = {"instruction": "prompt", "output": "response", "completion": "response"}
 _CODE: Final = "vox_codegen"
@@ -33,38 +33,38 @@ _LANES: Final = {
     "documentation": "vox_docs_qa",
     **dict.fromkeys(("rust_source", "rust_pairs", "rust_doc"), "rust_context"),
 }
-"""Part of a category -> the lane of a row that names none; the first one counts, and any other row is code. But for
-Rust, which is no Vox, this is what upstream does."""
+"""Part of a category -> the lane of a row that names none. The first match counts; other rows are code. Upstream does
+the same, except for Rust, which is not Vox."""
 
 _FAMILIES: Final = {"vox_docs_qa": "docs_qa", "vox_tooling": "tool_trace", "vox_speech": "speech_to_code"}
-"""Lane -> the `task_family` of a row that names none; that of other code is vox_codegen, else the lane."""
+"""Lane -> the `task_family` of a row that names none; by default vox_codegen for code, else the lane."""
 
 LANES_OF_CODE: Final = frozenset(
     (_CODE, "vox_lang_tier_b", "vox_logic_composition", "vox_speech", "vox_trajectory_repair")
 )
-"""Lanes whose responses are Vox unless a row says otherwise; upstream takes all but vox_docs_qa for that."""
+"""Lanes whose responses are Vox unless a row says otherwise; upstream counts all but vox_docs_qa."""
 
 _VERSION: Final = re.compile(r"(?:vox_dogfood_)?v?[01]")
 
 
 def without_nulls(row: Any) -> Any:
-    """Return a row without its null fields; upstream writes null where it knows no value."""
+    """Return a row without its null fields; upstream writes null for unknown values."""
     return {name: value for name, value in row.items() if value is not None} if isinstance(row, Mapping) else row
 
 
 def is_upstream_record(row: Any) -> bool:
-    """Return whether a row is a record of upstream: a program, and the constructs that it shows."""
+    """Return whether a row is a record of upstream: a program with the constructs that it shows."""
     return isinstance(row, Mapping) and "text" not in row and "constructs" in row and isinstance(row.get("code"), str)
 
 
 def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pair; a row of our own comes back unchanged, but for its nulls.
+    """Return the fields of a pair; our own rows stay unchanged, except for nulls.
 
-    A conversation (`messages`, `turns`) becomes its last completion, with all turns before it in the prompt. Missing
-    fields are filled in: lane by category as upstream does, `task_family` and `response_mode` by lane.
+    A conversation (`messages`, `turns`) becomes its last completion, with all earlier turns in the prompt. Missing
+    fields are filled in: the lane by category as upstream does, `task_family` and `response_mode` by lane.
 
     Raises:
-        ValueError: It is of a newer `schema_version`, or a conversation without a completion.
+        ValueError: It has a newer `schema_version`, or is a conversation without a completion.
     """
     fields: dict[str, Any] = without_nulls(row)
     fields |= _conversation(fields)
@@ -90,12 +90,13 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conversation(fields: dict[str, Any]) -> dict[str, str]:
-    """Take the turns out of a row, and return their prompt and response; nothing for a row without."""
+    """Remove the turns from a row, and return their prompt and response; nothing for a row without turns."""
     found = [turns for name in ("messages", "turns") if (turns := fields.pop(name, None))]
     if not found:
         return {}
     turns = found[0] if isinstance(found[0], list) else [found[0]]
-    if not all(isinstance(turn, Mapping) and _has_texts(turn) for turn in turns):
+    keys = ("role", "content")
+    if not all(isinstance(turn, Mapping) and all(isinstance(turn.get(key), str) for key in keys) for turn in turns):
         raise ValueError("messages: expected a list of turns, each with the texts `role` and `content`")
     said = [(turn["role"], turn["content"]) for turn in turns]
     if said[-1][0] != "assistant":
@@ -106,7 +107,3 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
         raise ValueError("messages: expected a turn of the user, and a completion of the assistant after it")
     texts = [text for _, text in before] if len(before) == 1 else [f"{role}: {text}" for role, text in before]
     return {"prompt": "\n\n".join(texts), "response": response}
-
-
-def _has_texts(turn: Mapping[str, Any]) -> bool:
-    return isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)

@@ -1,1 +1,1 @@
-"""Programs that nobody wrote: tasks, templates and combinations, all checked by the front end."""
+"""Synthetic programs: tasks, templates and combinations, all checked by the front end."""

@@ -1,4 +1,4 @@
-"""The synthetic pairs: exactly as many as wanted, all different, each kind with its share, the scarce first."""
+"""The synthetic pairs: exactly as many as asked for, all different, with a share for each kind, scarce ones first."""
 
 import json
 from collections import Counter
@@ -23,8 +23,8 @@ from mens_pipeline.corpus.schema.records import (
     read_records,
 )
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
-from mens_pipeline.corpus.synthesis.tasks.drafts import TASK
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import TASK
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
 from mens_pipeline.language.ast import Forall, Test
@@ -39,7 +39,7 @@ KINDS: Final = ("task", "template", "combination")
 
 _COMBINATION: Final = "combination/"
 _FEATURES: Final = Features(check_contracts=True, database=True)
-"""As the hidden tests of the benchmark run: what is taught must hold there."""
+"""As in the hidden tests of the benchmark, where the taught programs must pass."""
 
 _RATING: Final = 4
 _MOST_TRIES: Final = 100
@@ -60,19 +60,20 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
     pool: Pool = ONE_PROCESS,
 ) -> Iterator[TrainingPair]:
-    """Yield synthetic pairs; the same arguments, whatever the pool, give the same pairs on every machine.
+    """Yield synthetic pairs; the same arguments give the same pairs on every machine, with any pool.
 
-    `shares` are those of each kind, together 1; a kind that has nothing new gives way to templates. `coverage` counts
-    the examples of each construct that are there already; of templates, those of the scarcest construct come first.
-    `dropped` takes each program that is not kept: why, and what made it.
+    `shares` are those of each kind, together 1; a kind with nothing new gives way to templates. `coverage` counts the
+    existing examples of each construct; templates of the scarcest construct come first. `dropped` takes the reason and
+    the template of each program that is not kept.
 
     Returns:
-        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
-        those that have any pass, and tasks have hidden tests.
+        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end. Their own
+        tests pass, and tasks have hidden tests.
 
     Raises:
-        RefusedError: There are not as many different ones.
-        ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
+        RefusedError: There are fewer different ones.
+        ConfigurationError: A template does not fit, or the front end rejects its program; the message names the
+            place.
     """
     maker = _Maker(seed, coverage, dropped)
     tasks = draw_tasks(seed, pool=pool, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
@@ -84,21 +85,19 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 
 
 class _Maker:
-    """The state of a generation: what was made, and what is still scarce."""
-
     def __init__(self, seed: int, coverage: Mapping[str, int], dropped: Callable[[SynthesisDrop, str], None]) -> None:
         self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
         self.dropped = dropped
         self.seen: set[bytes] = set()
         self.turns: Counter[tuple[str, str]] = Counter()
-        self.families = {kind: _families_of(kind) for kind in ("template", "combination")}
+        self.families = {kind: _group_families(kind) for kind in ("template", "combination")}
 
     def next_pair(self, kind: str, limit: int) -> TrainingPair:
-        """Make a pair that was not there before: of this kind, or from a template when the kind has nothing new."""
+        """Make a new pair of this kind, or from a template when the kind has nothing new."""
         for attempted in (kind, "template"):
             for _ in range(_MOST_TRIES):
-                pair = self._pair_of(attempted, self._scarcest(attempted).make(self.random))
+                pair = self._build_pair(attempted, self._scarcest(attempted).make(self.random))
                 if pair is not None:
                     return pair
         message = f"only {len(self.seen)} different pairs could be made, {limit} were wanted. Ask for fewer."
@@ -113,19 +112,20 @@ class _Maker:
         self.turns[kind, construct] += 1
         return families[construct][(self.turns[kind, construct] - 1) % len(families[construct])]
 
-    def _pair_of(self, kind: str, sample: Sample) -> TrainingPair | None:
-        """Return the sample as a pair; None when it was there before, or does not pass its own tests."""
+    def _build_pair(self, kind: str, sample: Sample) -> TrainingPair | None:
+        """Return the sample as a pair; None if it is not new, or fails its own tests."""
         key = pair_digest(sample.prompt, sample.response)
         if key in self.seen:
             return None
         self.seen.add(key)
         module = analyze(sample.response, sample.mode).module
         if module is None or not module.declarations:
-            raise _rejection_of(sample)
+            raise _explain_rejection(sample)
         has_tests = any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
         if has_tests and not run_tests(sample.response, features=_FEATURES, mode=sample.mode).passed:
             self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
             return None
+        suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
         pair = TrainingPair(
             prompt=sample.prompt,
             response=sample.response,
@@ -134,7 +134,7 @@ class _Maker:
             task_family=kind,
             difficulty=difficulty(module),
             template=sample.template,
-            source=_template_source(sample),
+            source=Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC),
         )
         if semantic_problem(pair, pair.response, module) is not None:
             self.dropped(SynthesisDrop.SEMANTIC_ERROR, sample.template)
@@ -142,15 +142,13 @@ class _Maker:
         return pair
 
 
-def _families_of(kind: str) -> dict[str, tuple[Family, ...]]:
-    """Construct -> its families of a kind, in the order of CONSTRUCTS."""
+def _group_families(kind: str) -> dict[str, tuple[Family, ...]]:
     of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
     grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
     return {name: families for name, families in grouped.items() if families}
 
 
-def _rejection_of(sample: Sample) -> ConfigurationError:
-    """Return what to tell the author of a template whose program is none."""
+def _explain_rejection(sample: Sample) -> ConfigurationError:
     (place,) = (family.place for family in load_families() if family.name == sample.template)
     errors = analyze(sample.response, sample.mode).errors
     found = "; ".join(f"line {error.start.line}: {error.message}" for error in errors) or "it declares nothing"
@@ -160,16 +158,11 @@ def _rejection_of(sample: Sample) -> ConfigurationError:
     )
 
 
-def _template_source(sample: Sample) -> Source:
-    suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
-    return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)
-
-
 @dataclass(kw_only=True)
 class SynthesisAccount(Account[SynthesisDrop]):
-    """Counts over synthetic programs; those that are kept are pairs.
+    """Counts of synthetic programs; kept ones are pairs.
 
-    `failures` counts the others by why they were not kept, and what made them.
+    `failures` counts the others by reason and template.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -178,7 +171,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
     failures: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
-        """Count a pair and pass it on."""
+        """Count a pair and return it."""
         self.seen += 1
         self.kept += 1
         self.kinds[pair.task_family] += 1
@@ -193,32 +186,29 @@ class SynthesisAccount(Account[SynthesisDrop]):
         self.failures[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
-        """Return what made the programs that were not kept for a reason, with their number."""
+        """Return the templates of the programs dropped for a reason, with counts."""
         return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts and shares in JSON types.
 
-        `coverage` counts the examples of each construct that were there before.
+        `coverage` counts the examples of each construct before the synthesis.
         """
         return {
             "num_pairs": self.kept,
             **{str(reason): self.dropped_for(reason) for reason in SynthesisDrop},
-            "kinds": self._shares(sorted(self.kinds), self.kinds),
-            "templates": self._shares(sorted(self.templates), self.templates),
+            "kinds": {name: self._share(count) for name, count in sorted(self.kinds.items())},
+            "templates": {name: self._share(count) for name, count in sorted(self.templates.items())},
             "constructs": {
                 name: {"before": coverage.get(name, 0), **self._share(self.constructs[name])} for name in CONSTRUCTS
             },
         }
 
-    def _shares(self, names: Iterable[str], counts: Counter[str]) -> dict[str, Any]:
-        return {name: self._share(counts[name]) for name in names}
-
     def _share(self, count: int) -> dict[str, Any]:
         return {"count": count, "share": count / self.kept if self.kept else None}
 
 
-def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def count_constructs(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Construct -> texts that show it."""
     counts: Counter[str] = Counter()
     for shown in constructs:
@@ -231,7 +221,7 @@ REPORT: Final = SyntheticFile.REPORT
 
 
 class SynthesisParams(Params):
-    """A corpus, and the synthetic pairs that are made for it."""
+    """A corpus, and the policy of its synthetic pairs."""
 
     corpus: Parent
     policy: SynthesizePolicy
@@ -244,7 +234,7 @@ def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, A
     The folder gets `synthetic.jsonl` and `report.json`; the manifest gets the report without the single templates.
 
     Raises:
-        RefusedError: There are not as many different pairs.
+        RefusedError: There are fewer different pairs.
     """
     path = params.corpus.file(RECORDS)
     with open_rows(path) as lines:
@@ -267,13 +257,13 @@ def write_synthetic(
 ) -> dict[str, Any]:
     """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
-    There may be no records; `progress` takes the number of pairs made so far, after each.
+    `records` may be empty; `progress` takes the number of pairs after each one.
 
     Raises:
-        RefusedError: There are not as many different pairs; nothing is written.
+        RefusedError: There are fewer different pairs; nothing is written.
         ConfigurationError: The folder cannot be written.
     """
-    coverage = coverage_of(record.constructs for record in records)
+    coverage = count_constructs(record.constructs for record in records)
     account = SynthesisAccount()
     shares = policy.shares.model_dump()
     made = generate(policy.limit, policy.seed, shares, coverage, dropped=account.drop, pool=pool)

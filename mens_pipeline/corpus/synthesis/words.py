@@ -1,4 +1,4 @@
-"""What synthetic programs are about, from `words.yaml`, and how people ask for them, from `phrasing.yaml`."""
+"""The subjects of synthetic programs, from `words.yaml`, and the wording of requests, from `phrasing.yaml`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,7 @@ from random import Random
 from string import Formatter
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, StringConstraints, model_validator
-from pydantic import Field as Described
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, StringConstraints, model_validator
 
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
@@ -20,14 +19,14 @@ _KINDS: Final = ("str", "str", "int", "bool")
 """The types of the first four fields of an entity."""
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_0-9]*$")]
-_Several = Described(min_length=2)
+_Several = Field(min_length=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class EntityField:
     """A field of an entity.
 
-    `type` is `str`, `int`, `bool` or `float`; `examples` are Vox literals that fit it, at least two.
+    `type` is `str`, `int`, `bool` or `float`; `examples` are at least two Vox literals of that type.
     """
 
     name: str
@@ -53,34 +52,34 @@ class Entity:
         domain: A key of `DOMAINS`.
         name: The type name: `ToolLoan`.
         plural: Several of them, in words: `tool loans`.
-        fields: Text that names one, text that groups them, a number, a flag, and then some more.
-        adds_up: Whether a sum of its number means something: one of pages does, one of urgencies does not.
+        fields: A name, a group, a number and a flag, then others.
+        adds_up: Whether the sum of its number has a meaning, as for pages but not for urgencies.
     """
 
     domain: str
     name: str
     plural: str
-    fields: tuple[Field, ...]
+    fields: tuple[EntityField, ...]
     adds_up: bool
 
     @property
-    def label(self) -> Field:
-        """The text that tells one from another, such as a title."""
+    def label(self) -> EntityField:
+        """The text that identifies one, such as a title."""
         return self.fields[0]
 
     @property
-    def group(self) -> Field:
-        """The text that several have in common, such as an author."""
+    def group(self) -> EntityField:
+        """The text that several share, such as an author."""
         return self.fields[1]
 
     @property
-    def number(self) -> Field:
-        """The whole number worth adding up or comparing."""
+    def number(self) -> EntityField:
+        """The whole number to add up or compare."""
         return self.fields[2]
 
     @property
-    def flag(self) -> Field:
-        """The yes or no that separates them."""
+    def flag(self) -> EntityField:
+        """The boolean that divides them."""
         return self.fields[3]
 
     @property
@@ -105,8 +104,6 @@ class Entity:
 
 
 class _EntityRow(Strict):
-    """An entity as the file has it: of each field its examples, whose kind is its type."""
-
     name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]+$")]
     domain: str
     plural: Annotated[str, StringConstraints(pattern=r"^[a-z]+( [a-z]+)*$")]
@@ -134,8 +131,8 @@ class _EntityRow(Strict):
 
 
 class _Words(Strict):
-    domains: dict[_Word, Annotated[list[str], Described(min_length=1)]]
-    entities: Annotated[list[_EntityRow], Described(min_length=1)]
+    domains: dict[_Word, Annotated[list[str], Field(min_length=1)]]
+    entities: Annotated[list[_EntityRow], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _fits_together(self) -> "_Words":
@@ -152,7 +149,7 @@ class _Words(Strict):
 class Words:
     """The entities and domains of `words.yaml`.
 
-    Each text of a domain is who would want such a program, and fits after `for`; names of entities are unique.
+    The texts of a domain name who would want a program, and fit after `for`; entity names are unique.
     """
 
     domains: Mapping[str, Sequence[str]]
@@ -166,20 +163,20 @@ class Words:
 
 @cache
 def load_words(path: Path = _WORDS) -> Words:
-    """Read what programs are about.
+    """Read entities and domains.
 
     Raises:
-        ConfigurationError: It is missing or does not fit; the message says where.
+        ConfigurationError: The file is missing or does not fit; the message names the place.
     """
     words = load_model(path, _Words)
     return Words(words.domains, tuple(row.entity for row in words.entities))
 
 
-def _field(name: str, examples: str | list[str] | list[int] | list[float]) -> Field:
+def _field(name: str, examples: str | list[str] | list[int] | list[float]) -> EntityField:
     if isinstance(examples, str):
-        return Field(name, "bool", ("true", "false"))
+        return EntityField(name, "bool", ("true", "false"))
     kind = type(examples[0]).__name__
-    return Field(name, kind, tuple(f'"{example}"' if kind == "str" else str(example) for example in examples))
+    return EntityField(name, kind, tuple(f'"{example}"' if kind == "str" else str(example) for example in examples))
 
 
 _PHRASING: Final = Path(__file__).with_name("phrasing.yaml")
@@ -192,34 +189,33 @@ _SMALL_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "se
 
 
 def _frame(text: str) -> str:
-    """Refuse a frame with other holes than it may have, or with none of them."""
     holes = {hole for _, hole, _, _ in Formatter().parse(text) if hole is not None}
     if not holes <= {"what", "do", "context", "opening"} or not holes & {"what", "opening"}:
         raise ValueError(f"{text!r} has the holes {sorted(holes)}; write {{what}}, {{do}}, {{context}} or {{opening}}")
     return text
 
 
-_Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Described(min_length=1)]
+_Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Field(min_length=1)]
 
 
 class Phrasing(Strict):
     """Openings and closings of a request.
 
-    Frames have a hole for what is wanted; context frames have one for who would want it, and one for what is wanted or
-    for one of the frames. Closings may stand at the end.
+    Frames have a hole for what is wanted; context frames have one for who wants it, and one for what is wanted or for
+    one of the frames. Closings may end a request.
     """
 
     frames: _Frames
     context_frames: _Frames
-    closings: Annotated[list[str], Described(min_length=1)]
+    closings: Annotated[list[str], Field(min_length=1)]
 
 
 @cache
 def load_phrasing(path: Path = _PHRASING) -> Phrasing:
-    """Read how people ask.
+    """Read the wording of requests.
 
     Raises:
-        ConfigurationError: It is missing or does not fit; the message says where.
+        ConfigurationError: The file is missing or does not fit; the message names the place.
     """
     return load_model(path, Phrasing)
 
@@ -227,8 +223,8 @@ def load_phrasing(path: Path = _PHRASING) -> Phrasing:
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
     """Write a prompt that asks for a program: one paragraph, or an opening with a list of the details.
 
-    `what` is a short noun phrase with its article; `details` are whole sentences, all of which are kept, in this order;
-    `domain` is one of `words.yaml` that the request may mention, empty for none.
+    `what` is a short noun phrase with its article; `details` are whole sentences, kept in order; `domain` is one of
+    `words.yaml` that the request may mention, empty for none.
     """
     opening = _opening(random, what, domain)
     sentences = [detail for detail in details if detail]
@@ -247,32 +243,32 @@ def _opening(random: Random, what: str, domain: str) -> str:
 
 
 def is_plural(what: str) -> bool:
-    """Return whether a noun phrase takes a plural verb: several things, or one without an article.
+    """Return whether a noun phrase takes a plural verb.
 
-    What follows `with`, `that`, `for`, `of`, `on` or a colon does not count.
+    Text after `with`, `that`, `for`, `of`, `on` or a colon does not count.
     """
     head = re.split(r" (?:with|that|for|of|on) |: ", what)[0]
     return not what.startswith(("a ", "an ", "the ")) or " and " in head or ", and " in what
 
 
 def list_items(items: Sequence[str]) -> str:
-    """Return items, or the lines of a text, as a sentence lists them: `a`, `a and b`, `a, b and c`."""
-    *front, last = map(str, lines_of(items))
+    """Join items, or the lines of a text, as in a sentence: `a`, `a and b`, `a, b and c`."""
+    *front, last = map(str, split_lines(items))
     return f"{', '.join(front)} and {last}" if front else last
 
 
 def quote_items(items: Sequence[str]) -> str:
-    """Return items, or the lines of a text, as code, as a sentence lists them."""
-    return list_items([f"`{item}`" for item in lines_of(items)])
+    """Join items, or the lines of a text, as code in a sentence."""
+    return list_items([f"`{item}`" for item in split_lines(items)])
 
 
-def lines_of(items: Sequence[str]) -> Sequence[str]:
-    """Return items as they are; of a text, its lines that are not blank."""
+def split_lines(items: Sequence[str]) -> Sequence[str]:
+    """Return items unchanged, or the non-blank lines of a text."""
     return [line for line in items.split("\n") if line.strip()] if isinstance(items, str) else items
 
 
-def describe_fields(random: Random, fields: Sequence[Field]) -> str:
-    """Return fields with their types, in one of the usual ways to say it."""
+def describe_fields(random: Random, fields: Sequence[EntityField]) -> str:
+    """List fields with their types, in one of the usual ways."""
     ways = (
         quote_items([field.declaration for field in fields]),
         list_items([f"`{field.name}` ({field.type})" for field in fields]),
@@ -282,8 +278,8 @@ def describe_fields(random: Random, fields: Sequence[Field]) -> str:
     return random.choice(ways)
 
 
-def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
-    """Write a sentence that says which fields something has.
+def has_fields(random: Random, subject: str, fields: Sequence[EntityField]) -> str:
+    """Write a sentence that names the fields of something.
 
     `subject` is a singular noun phrase at the start of a sentence: `It`, `Each book`.
     """
@@ -295,24 +291,24 @@ def has_fields(random: Random, subject: str, fields: Sequence[Field]) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Put `a` or `an` before a noun, by its first letter; the word banks hold none that sounds otherwise."""
+    """Put `a` or `an` before a noun, by its first letter; the word banks contain no exceptions."""
     return f"{'an' if noun.lstrip('`')[0].lower() in _VOWELS else 'a'} {noun}"
 
 
 def count_things(number: int, noun: str, plural: str = "") -> str:
     """Write a number of things: `one field`, `three fields`.
 
-    From eleven on the number is written in digits; the plural is the noun with an `s` by default.
+    Numbers from eleven on are written in digits; the plural defaults to the noun with an `s`.
     """
     word = _SMALL_NUMBERS[number] if number < len(_SMALL_NUMBERS) else str(number)
     return f"{word} {noun if number == 1 else plural or noun + 's'}"
 
 
 def one_in(random: Random, number: int) -> bool:
-    """Return whether something happens that happens once in a number of times."""
+    """Draw true with a probability of 1 / `number`."""
     return random.randrange(number) == 0
 
 
 def pick(random: Random, *choices: str) -> str:
-    """Return one of several ways to say the same."""
+    """Return one of several wordings."""
     return random.choice(choices)

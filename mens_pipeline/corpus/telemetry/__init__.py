@@ -1,1 +1,1 @@
-"""Pairs that users accepted: the table, its limits, and what is redacted."""
+"""Telemetry: pairs that users accepted, and redaction."""

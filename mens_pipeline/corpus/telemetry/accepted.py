@@ -1,4 +1,4 @@
-"""Pieces that were accepted at a cursor, as rows of a telemetry table: redacted before they are written.
+"""Store pieces that were accepted at a cursor as rows of a telemetry table, redacted before they are written.
 
 The table is an SQLite file of its own, named to `mens serve`; the night reads it like any other telemetry.
 """
@@ -26,14 +26,14 @@ class AcceptedPieces:
     """The table; each call opens the file by itself, so any thread may call."""
 
     def __init__(self, path: Path) -> None:
-        """Make the table where it is not there.
+        """Create the table if it does not exist.
 
         Raises:
-            ConfigurationError: The file cannot be written, or holds another table of that name.
+            ConfigurationError: The file cannot be written, or contains another table of that name.
         """
         self._path = path
         try:
-            # It holds code: nobody else reads it.
+            # It contains code, so nobody else may read it.
             path.touch(mode=0o600)
             with closing(self._connect()) as connection, connection:
                 connection.execute(_CREATE)
@@ -46,11 +46,11 @@ class AcceptedPieces:
             raise ConfigurationError(f"{path}: {lacks}. Name a file of its own.")
 
     def add(self, prefix: str, piece: str, suffix: str) -> bool:
-        """Add a piece with what stands around it, redacted.
+        """Add a piece with the text around it, redacted.
 
         Returns:
-            False, and nothing is written, where nothing stands before the piece, a part of it is no character, or
-            something that must not be told reaches over one of its edges.
+            False if nothing was written: there is no text before the piece, the piece is empty or not valid text,
+            or a secret crosses one of its edges.
 
         Raises:
             sqlite3.Error: The file cannot be written any more.

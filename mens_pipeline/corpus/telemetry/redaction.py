@@ -1,22 +1,27 @@
-"""Secrets and personal data taken out of a text, before it is written anywhere.
+"""Remove secrets and personal data from a text or a row.
 
-Every rule is a pattern without nested repetition: a text of any kind is read in linear time. Names of people are
-recognised where a comment says what they are: `// Author: ...`, `// written by ...`, `// TODO(...)`. Other names, and
-those of places, would need a language model.
+Every rule is a pattern without nested repetition, so any text is read in linear time. Names of people are recognised
+where a comment marks them: `// Author: ...`, `// written by ...`, `// TODO(...)`. Other names, and places, would need a
+language model.
 
-A placeholder such as `REDACTED_EMAIL` is one identifier: a program that was accepted stays accepted, whether the
-secret stood in a string, in a comment or in running code. Redacting a second time changes nothing.
+A placeholder such as `REDACTED_EMAIL` is one identifier: an accepted program stays accepted, whether the secret was in
+a string, a comment or code. Redacting a second time changes nothing.
 """
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
-from mens_pipeline.corpus.telemetry.authors import AUTHORS
+from pydantic import JsonValue
+
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, TrainingPair, parsed_code
+from mens_pipeline.language import analyze, structure_of
 
 
 class SensitiveKind(StrEnum):
@@ -25,46 +30,46 @@ class SensitiveKind(StrEnum):
     PRIVATE_KEY = "private_key"
     """A PEM block; one without its end goes as far as its base64."""
     ACCESS_TOKEN = "access_token"  # noqa: S105 - a name
-    """A key whose form says which service it opens."""
+    """A key whose form shows its service."""
     JWT = "jwt"
     AUTHORIZATION = "authorization"
-    """What follows `Bearer` or `Authorization: Basic`."""
+    """The value after `Bearer` or `Authorization: Basic`."""
     URL_CREDENTIALS = "url_credentials"
     SECRET = "secret"  # noqa: S105 - a name
-    """The value of something that is called a password, secret, token or key."""
+    """The value of something named password, secret, token or key."""
     EMAIL = "email"
-    """Any address but those of reserved domains (`ada@example.org`), which are nobody's."""
+    """Any address except in reserved domains (`ada@example.org`)."""
     CARD_NUMBER = "card_number"
     PHONE = "phone"
     IP_ADDRESS = "ip_address"
-    """Only a globally routable one: loopback, private and documentation addresses lead to nobody."""
+    """Only globally routable addresses, not loopback, private or documentation ones."""
     HOME_PATH = "home_path"
-    """The name of the user in the path of a home folder; it becomes `user`."""
+    """The user name in the path of a home folder; it becomes `user`."""
     AUTHOR = "author"
-    """Who a comment says wrote, reviewed or owns something, with the address behind the name."""
+    """A person whom a comment names as author, reviewer or owner, with the address after the name."""
     CHAT_MARKER = "chat_marker"
-    """`<|im_start|>` and its like, which would forge a turn; a space behind the `<` makes it plain text."""
+    """`<|im_start|>` and the like, which could forge a turn; a space after the `<` makes it plain text."""
 
 
 class RedactionPolicy(StrEnum):
-    """What is done with a row of a workspace or of a mix in which something sensitive stands; telemetry is masked."""
+    """How to treat sensitive rows of a workspace or a mix; telemetry is always masked."""
 
     MASK = "mask"
-    """A placeholder takes its place; a program that would be another one is dropped."""
+    """Replace secrets with placeholders; drop a program that would become another one."""
     DROP = "drop"
     OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without what it must not tell; `counts` holds no kind that did not occur."""
+    """A text after redaction; `counts` has only kinds that occurred."""
 
     text: str
     counts: Mapping[SensitiveKind, int]
 
 
 def redact(text: str) -> Redacted:
-    """Replace secrets, personal data and chat markers, and count what was replaced."""
+    """Replace secrets, personal data and chat markers, and count them."""
     counts: Counter[SensitiveKind] = Counter()
     folded, asked, first = _fold(text), None, -1
     for rule in _RULES:
@@ -89,23 +94,22 @@ def redact(text: str) -> Redacted:
 
 
 _Hint = tuple[str, ...] | re.Pattern[str]
-"""What a case-folded text holds in which a rule has a match: one of some pieces, or a pattern.
+"""Any of some pieces, or a pattern, that every case-folded text with a match contains.
 
-Most texts hold none, and to look for hints takes a twentieth of the time that the patterns take.
+Most texts contain none, and looking for hints takes a twentieth of the time that the patterns take.
 """
 
 
 def _fold(text: str) -> str:
-    """Fold the case of a text, behind the end of a line: so that its first line begins as others do."""
+    """Fold the case of a text, after a newline, so that its first line starts like all others."""
     return f"\n{text.casefold()}"
 
 
 _BEFORE: Final = 160
-"""Characters in front of its hint in which a match may begin."""
+"""Characters before its hint in which a match may start."""
 
 
 def _find_hint(folded: str, hint: _Hint) -> int:
-    """Return where a hint stands for the first time, or -1."""
     if isinstance(hint, re.Pattern):
         match = hint.search(folded)
         return match.start() if match is not None else -1
@@ -121,8 +125,8 @@ def _find_hint(folded: str, hint: _Hint) -> int:
 class _Rule:
     """Pattern of one kind of sensitive text.
 
-    `pattern` finds candidates; each match is bounded, or ends where the next can start. Its group `keep`, if any, stays
-    in front of the replacement. `accepts` says whether a candidate is one.
+    Matches of `pattern` are candidates; each is bounded, or ends where the next can start. Its group `keep`, if any,
+    stays in front of the replacement. `accepts` filters candidates.
     """
 
     kind: SensitiveKind
@@ -134,7 +138,7 @@ class _Rule:
 
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    # The body holds no five hyphens, so that many headings without an end are not read again and again.
+    # The body has no five hyphens, so that many headings without an end are not read repeatedly.
     r"(?:(?:(?!-----)[\s\S])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:\s|\\[nr]|[A-Za-z0-9+/=]{24,}+)*+)"
 )
@@ -196,7 +200,7 @@ def _is_secret(match: re.Match[str]) -> bool:
 
 
 def _is_quoted_secret(match: re.Match[str]) -> bool:
-    """Return whether a quoted value is a secret; behind a colon none may have blanks, and a `token` must be random."""
+    """Reject values with blanks after a colon, and values of a `token` that are not random."""
     value = match["value"]
     if not _is_secret(match) or (match["sign"] == ":" and re.search(r"\s", value)):
         return False
@@ -228,11 +232,11 @@ _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 
 
 _EXAMPLES: Final = frozenset(("4539578763621486",))
-"""Numbers that texts about Luhn's formula print: nobody's card."""
+"""Examples in texts about Luhn's formula."""
 
 
 def _is_card_number(match: re.Match[str]) -> bool:
-    """Return whether a number has the prefix of an issuer and the right check digit (Luhn)."""
+    """Check the issuer's prefix and the check digit (Luhn)."""
     digits = match[0].replace(" ", "").replace("-", "")
     if digits in _EXAMPLES or _ISSUED.fullmatch(digits) is None:
         return False
@@ -280,6 +284,97 @@ def _is_somebodys_home(match: re.Match[str]) -> bool:
     return (match["name"] or "").lower() not in _NOBODYS_HOME
 
 
+_MARK: Final = re.compile(r"//|#|/\*|<!--|^[ \t]*(?:\*|--)")
+"""Starts a comment."""
+_BLANK_BEFORE: Final = re.compile(r"(?:\A|\n)[ \t>*_]*\Z")
+_MOST_BEFORE: Final = 160
+"""Characters before a match that are searched for the start of a comment."""
+
+# A capital of Latin, Greek or Cyrillic, or a letter of a script without capitals.
+_CAPITAL: Final = r"[A-ZÀ-ÖØ-ÞŁŚŠŽČŽİĆΑ-ΫА-Я\u0590-\u06FF\u0900-\u097F\u3040-\u30FF\u4E00-\u9FFF\uAC00-\uD7AF]"
+_PART: Final = rf"{_CAPITAL}(?:[\w'\u2019-]{{0,40}}\w|\.(?=[ A-Z]))?"
+_PARTICLE: Final = r"(?:(?:van|von|der|den|de|da|di|du|dos|la|le|bin|al|el|zu|ter)[ ]){0,2}"
+_ADDRESS: Final = r"(?:[<(][^\n<>()]{1,80}[>)]|@[\w-]{2,39}|[\w.%+-]{1,64}@[\w.-]{1,64}\w)"
+_PERSON: Final = rf"(?:{_PART}(?:[ ]{_PARTICLE}{_PART}){{0,4}}(?:,?[ ]{_ADDRESS})?|{_ADDRESS})"
+_DEEDS: Final = (
+    *("written", "authored", "created", "coded", "developed", "implemented", "maintained", "contributed", "designed"),
+    *("owned", "signed-off", "reviewed", "acked", "tested", "reported", "ported", "adapted", "fixed", "added"),
+    *("modified", "edited", "done", "made"),
+)
+_PERSONS: Final = rf"(?P<who>{_PERSON}(?:(?:,|,? and|,? &)[ ]{_PERSON}){{0,4}})"
+_BYLINE: Final = re.compile(
+    rf"(?P<keep>(?<![\w-])(?i:(?P<role>(?:co-)?(?:{'|'.join(_DEEDS)})[ -]by|by)):?[ ]){_PERSONS}"
+)
+_CREDIT: Final = re.compile(
+    r"(?P<keep>(?<![\w-])(?i:(?P<role>courtesy of|thanks to|credits? to|copyright(?:[ ](?:\(c\)|©))?|\(c\)|©)):?[ ]"
+    rf"(?:[0-9]{{4}}(?:[ ]?[-\u2013,][ ]?[0-9]{{4}})?,?[ ](?i:by[ ])?)?){_PERSONS}"
+)
+_LABEL: Final = re.compile(
+    r"(?P<keep>(?<![\w-])(?:@author:?|(?P<role>(?:co-?)?authors?|maintainers?|contributors?|(?:code ?)?owners?|"
+    r"reviewers?|contact|writer|developer):)[ \t]{1,8})"
+    r"(?P<who>[^\s*][^\n*]{0,158}?)(?=[ \t]{0,8}(?:\*/|-->|\r?$))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ASSIGNEE: Final = re.compile(r"(?P<keep>(?<!\w)(?:TODO|FIXME|XXX)\()(?P<who>@?[A-Za-z][\w.@-]{1,60})(?=\))")
+_NO_NAME: Final = frozenset(
+    ("the", "this", "that", "these", "each", "every", "all", "any", "one", "its", "it", "if", "for", "when", "vox")
+)
+
+_TYPES: Final = frozenset(("str", "string", "text", "int", "bool", "id", "none", "null", "unknown", "optional", "user"))
+
+
+def _comment_before(match: re.Match[str]) -> str | None:
+    begin = match.start()
+    line = match.string[max(0, begin - _MOST_BEFORE) : begin].rpartition("\n")[2]
+    mark = _MARK.search(line)
+    return None if mark is None else line[mark.start() :]
+
+
+def _is_byline(match: re.Match[str]) -> bool:
+    """Return whether a comment names a person, or a line starts with two words or an address."""
+    who = match["who"]
+    if who.startswith("REDACTED_") or who.partition(" ")[0].lower() in _NO_NAME:
+        return False
+    is_full = " " in who or "@" in who
+    comment = _comment_before(match)
+    begins = _BLANK_BEFORE.search(match.string, max(0, match.start() - 8), match.start()) is not None
+    if comment is None:
+        return is_full and begins
+    return match["role"].lower() != "by" or (is_full and re.search(r"\w", comment) is None)
+
+
+def _is_labelled(match: re.Match[str]) -> bool:
+    """Return whether a comment labels a person: a capital, a handle, or one word that is not a type."""
+    who = match["who"]
+    if who.startswith(("REDACTED_", "`", '"')) or _comment_before(match) is None:
+        return False
+    role, first = (match["role"] or "author").lower(), who.lstrip("<@")
+    is_handle = " " not in who and role.startswith(("author", "maintainer")) and who.lower() not in _TYPES
+    return not first[:1].islower() or "@" in who or is_handle
+
+
+def _is_assignee(match: re.Match[str]) -> bool:
+    return _comment_before(match) is not None and not match["who"].startswith("REDACTED_")
+
+
+# The ends of the deeds; "sorted by" and "separated by" are much more frequent.
+_BY: Final = re.compile(
+    r"by[: ](?:(?<=(?:tten|ored|oded|oped|nted|gned|wned|-off|ewed|cked|sted|pted|ixed|dded|fied|ited|done|"
+    r"made)[ -]by.)|(?<=(?:created|ntained|ributed|eported|\Wported)[ -]by.)|(?<=[/#*-] by.)|(?<=\nby.))"
+)
+_CREDITS: Final = ("courtesy of", "thanks to", "credit", "copyright", "(c)", "©")
+_LABELS: Final = re.compile(r":(?<=(?:thor|hors|iner|ners|utor|tors|wner|ewer|wers|tact|iter|oper):)")
+
+_AUTHORS: Final = (
+    (_BYLINE, _BY, _is_byline),
+    (_CREDIT, _CREDITS, _is_byline),
+    (_LABEL, _LABELS, _is_labelled),
+    (_LABEL, ("@author",), _is_labelled),
+    (_ASSIGNEE, ("todo(", "fixme(", "xxx("), _is_assignee),
+)
+"""Pattern, hint and check of each way to name a person."""
+
+
 _CHAT_MARKER: Final = re.compile(r"(?P<keep><)(?=\|[\w-]{1,64}\|>)")
 
 _NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
@@ -289,7 +384,7 @@ _KEY_NAMED: Final = re.compile(rf"key(?:(?<=[ise]key)|(?<=[ise][_-]key)){_VALUED
 _TOKEN_NAMED: Final = re.compile(rf"token{_VALUED}")
 _ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
 _ASKED: Final = (re.compile(r"\?(?=[a-z_]{3,12}=)"), re.compile(r"&(?=[a-z_]{3,12}=)"))
-# By what stands in front of the random part; a pattern that begins with one sign is found at once.
+# By the prefix of the random part; a pattern that starts with one character is found quickly.
 _SERVICES: Final = (
     re.compile(
         r"_(?=\w{10})(?:(?<=[^a-z0-9]hf_)|(?<=gh[oprsu]_|npm_|gsk_|pat_)|(?<=whsec_|op_v1_)|(?<=[rs]k_(?:live|test)_))"
@@ -306,7 +401,7 @@ _COLONS: Final = re.compile(r":(?::|[0-9a-f]{1,4}:)")
 _AT_DOMAIN: Final = re.compile(r"@(?<=[\w.%+-]@)(?:[\w-]++\.)+[^\W\d_]")
 _HOMES: Final = ("/home/", "/users/", "\\users\\")
 
-# What has a clear form goes first: what is left of it does not look like a secret to the general rules behind it.
+# Clear forms go first, so that the general rules after them do not take a part of one for a secret.
 _RULES: Final = (
     _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, "REDACTED_PRIVATE_KEY", ("private key",)),
     _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT", ("eyj",)),
@@ -334,8 +429,8 @@ _RULES: Final = (
         SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", ("passw", "passphrase", "pwd", "aws_se"), _is_secret
     ),
     *(_Rule(SensitiveKind.SECRET, _PARAMETER, "REDACTED_SECRET", hint, _is_secret) for hint in _ASKED),
-    # Before the addresses: one behind a name belongs to it.
-    *(_Rule(SensitiveKind.AUTHOR, pattern, "REDACTED_AUTHOR", hint, accepts) for pattern, hint, accepts in AUTHORS),
+    # Before the addresses: one after a name belongs to it.
+    *(_Rule(SensitiveKind.AUTHOR, pattern, "REDACTED_AUTHOR", hint, accepts) for pattern, hint, accepts in _AUTHORS),
     _Rule(SensitiveKind.EMAIL, _EMAIL, "REDACTED_EMAIL", _AT_DOMAIN, _is_somebody),
     _Rule(SensitiveKind.CARD_NUMBER, _CARD_NUMBER, "REDACTED_CARD_NUMBER", _EIGHT_DIGITS, _is_card_number),
     _Rule(SensitiveKind.PHONE, _INTERNATIONAL_PHONE, "REDACTED_PHONE", _EIGHT_DIGITS),
@@ -347,3 +442,73 @@ _RULES: Final = (
     _Rule(SensitiveKind.HOME_PATH, _WINDOWS_HOME, "user", _HOMES, _is_somebodys_home),
     _Rule(SensitiveKind.CHAT_MARKER, _CHAT_MARKER, " ", ("<|",)),
 )
+
+
+Row = TypeVar("Row", ExtractedRecord, TrainingPair)
+
+_TEXTS: Final = ("text", "prompt", "response", "context", "name", "tests")
+_DRAWN: Final = frozenset((SensitiveKind.CARD_NUMBER, SensitiveKind.PHONE, SensitiveKind.IP_ADDRESS))
+"""Kinds that random inputs of hidden tests resemble by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedRow(Generic[Row]):
+    """A row after redaction, None where it is dropped, and how many secrets of each kind it contained."""
+
+    row: Row | None
+    counts: Counter[SensitiveKind]
+
+    @property
+    def detail(self) -> str:
+        """Format the counts for a person: `2 email, 1 phone`."""
+        return ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
+
+
+def redact_row(row: Row, policy: RedactionPolicy) -> RedactedRow[Row]:
+    """Mask or drop a row that contains a secret or names a person, according to the policy.
+
+    A program is masked only if its syntax tree stays the same except for literals and comments, and is dropped
+    otherwise: a number that becomes a name would be another program. An infill row is always dropped.
+    """
+    counts: Counter[SensitiveKind] = Counter()
+    changes: dict[str, Any] = {}
+    if policy is RedactionPolicy.OFF:
+        return RedactedRow(row, counts)
+    if isinstance(row, TrainingPair) and row.infill is not None:
+        # Cut at a cursor, an address is recognised only as a whole, and cannot be masked in pieces.
+        found = Counter(redact(f"{row.prompt}{row.response}{row.infill.suffix}").counts)
+        return RedactedRow(None if found else row, found)
+    for name in _TEXTS:
+        # A context may be a comment without its mark.
+        mark = "// " if name == "context" else ""
+        redacted = redact(f"{mark}{getattr(row, name, None) or ''}")
+        if redacted.counts and (name != "tests" or not _DRAWN.issuperset(redacted.counts)):
+            counts.update(redacted.counts)
+            changes[name] = redacted.text.removeprefix(mark)
+    if isinstance(row, ExtractedRecord) and row.metadata != (cleaned := _without_secrets(row.metadata, counts)):
+        changes["metadata"] = cleaned
+    if not changes:
+        return RedactedRow(row, counts)
+    if "text" in changes:
+        changes["text_sha256"] = hashlib.sha256(changes["text"].encode()).hexdigest()
+    masked = row.model_copy(update=changes)
+    is_too_long = any(len(str(changes.get(name, ""))) > MAX_TEXT for name in _TEXTS)
+    stays = policy is RedactionPolicy.MASK and not is_too_long and _find_structure(row) == _find_structure(masked)
+    return RedactedRow(masked if stays else None, counts)
+
+
+def _without_secrets(metadata: Mapping[str, JsonValue], counts: Counter[SensitiveKind]) -> dict[str, JsonValue]:
+    """Mask the sensitive values of a header, each read as a comment, so that `author: ...` counts as one."""
+    cleaned: dict[str, JsonValue] = {}
+    for key, value in metadata.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        found = redact(f"// {key}: {text}").counts
+        counts.update(found)
+        cleaned[key] = "REDACTED" if found else value
+    return cleaned
+
+
+def _find_structure(row: ExtractedRecord | TrainingPair) -> str | None:
+    code = parsed_code(row)
+    module = analyze(*code).module if code is not None else None
+    return structure_of(module).digest if module is not None else None

@@ -1,7 +1,7 @@
-"""Rows of a telemetry table to training pairs: what agents were asked, and the completion that would have been best.
+"""Convert rows of a telemetry table to training pairs: requests to agents, and their best completions.
 
-The table is read and never written, in SQLite or PostgreSQL. Nothing of a row leaves this module before its secrets
-and personal data are redacted; what tells a row apart is a hash of the redacted text, not its key.
+The table, in SQLite or PostgreSQL, is read and never written. Nothing of a row leaves this module before its secrets
+and personal data are redacted; rows are identified by a hash of the redacted text, not by their key.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Module
 
 DEFAULT_RATING: Final = 4
-"""Of a row that nobody rated: a chosen completion, yet no ground truth."""
+"""For a row that nobody rated: a chosen completion, but not ground truth."""
 
 _HIGHEST_RATING: Final = 5
 _FENCE: Final = "```"
@@ -60,7 +60,7 @@ class TelemetryQuery(TelemetryPolicy):
 
 @dataclass(frozen=True, slots=True)
 class TelemetryRow:
-    """A row as the database gives it; any value may be of any type."""
+    """A row as read from the database; any value may have any type."""
 
     query: object
     response: object
@@ -70,7 +70,7 @@ class TelemetryRow:
 
 @dataclass(kw_only=True)
 class TelemetryAccount(Account[TelemetryDrop]):
-    """Rows of a table; of those that were kept, the lanes and what was redacted. It holds nothing of the rows."""
+    """Counts of the rows of a table; for kept rows also their lanes and redactions. It contains no row."""
 
     lanes: Counter[Lane] = field(default_factory=Counter)
     redactions: Counter[SensitiveKind] = field(default_factory=Counter)
@@ -87,22 +87,21 @@ class TelemetryAccount(Account[TelemetryDrop]):
 
 
 def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
-    """Yield the newest rows of the table, one by one, in the same order each time.
+    """Yield the newest rows of the table, one by one, always in the same order.
 
     Raises:
-        SourceNotFoundError: The SQLite file is not there; it is not made.
-        ConfigurationError: The URL, the server, the table or a column is not what it should be. No message holds a
-            password.
+        SourceNotFoundError: The SQLite file does not exist; it is not created.
+        ConfigurationError: The URL, the server, the table or a column is wrong. No message contains a password.
     """
     try:
         url = sa.make_url(query.url.get_secret_value())
     except (ArgumentError, ValueError):
-        # What the URL holds in place of its parts may be a password: neither is it shown nor is the cause.
+        # A malformed URL may contain a password anywhere, so neither it nor the cause is shown.
         raise ConfigurationError(f"telemetry: the URL cannot be read. {_EXPECTED_URL}") from None
     with _explain_errors(url), _connection(_readable_url(url)) as connection:
         selection = _selection(connection, query, url)
         for row in connection.execution_options(yield_per=_BATCH).execute(selection):
-            # Bytes are printed the same each time, and a view of memory is not.
+            # The repr of bytes is stable, and that of a memoryview is not.
             yield TelemetryRow(*(bytes(value) if isinstance(value, memoryview) else value for value in row))
 
 
@@ -110,14 +109,14 @@ def telemetry_fingerprint(query: TelemetryQuery) -> str:
     """Hash (SHA-256, hexadecimal) the rows that `read_telemetry` yields."""
     digest = hashlib.sha256()
     for row in read_telemetry(query):
-        # Of rows without a suffix the hash is the one that they had before there were others.
+        # Rows without a suffix keep the hash that they had before suffixes existed.
         suffix = () if row.suffix is None else (row.suffix,)
         digest.update(repr((row.query, row.response, row.rating, *suffix)).encode() + b"\n")
     return digest.hexdigest()
 
 
 def telemetry_pairs(rows: Iterable[TelemetryRow], account: TelemetryAccount, table: str) -> Iterator[TrainingPair]:
-    """Yield the pairs of the rows that train, redacted; `account` counts every row, `table` names their source."""
+    """Yield the training pairs of rows, redacted; `account` counts every row, `table` names their source."""
     seen: set[bytes] = set()
     for row in rows:
         account.seen += 1
@@ -135,7 +134,6 @@ def telemetry_pairs(rows: Iterable[TelemetryRow], account: TelemetryAccount, tab
 def _pair(
     row: TelemetryRow, table: str, seen: set[bytes]
 ) -> tuple[TrainingPair, Counter[SensitiveKind]] | TelemetryDrop:
-    """Return the pair of a row with the counts of what was redacted in it, or why it is dropped."""
     texts = [_text(row.query), _text(row.response)]
     if row.suffix is not None:
         texts = [_text(row.query, is_piece=True), _text(row.response, is_piece=True), _suffix(row.suffix)]
@@ -167,7 +165,7 @@ def _pair(
 
 
 def _suffix(value: object) -> str | TelemetryDrop:
-    """Return what stands behind a cursor, perhaps nothing but blanks, or why it cannot train."""
+    """Like `_text`, but blanks are a valid text after a cursor."""
     text = _text(value, is_piece=True)
     return str(value) if text is TelemetryDrop.EMPTY else text
 
@@ -176,10 +174,10 @@ def _text(value: object, *, is_piece: bool = False) -> str | TelemetryDrop:
     """Return the text of a column, or why it cannot train; a piece of a program keeps the blanks around it."""
     if value is None:
         return TelemetryDrop.EMPTY
-    # What is not UTF-8 was read with surrogates in its place.
+    # Bytes that are not UTF-8 were read as surrogates.
     if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
         return TelemetryDrop.NOT_TEXT
-    # Nothing longer was read, so that what is longer is known to be cut.
+    # One character more than this was read, so that longer texts are recognised.
     if len(value) > MAX_TEXT:
         return TelemetryDrop.TOO_LONG
     text = value.strip()
@@ -187,7 +185,6 @@ def _text(value: object, *, is_piece: bool = False) -> str | TelemetryDrop:
 
 
 def _rating(value: object) -> int | None:
-    """Return the rating of a row, by default where it has none; None for a value that is no rating."""
     if value is None:
         return DEFAULT_RATING
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
@@ -195,10 +192,10 @@ def _rating(value: object) -> int | None:
 
 
 def _response(completion: str) -> tuple[str, Module | None]:
-    """Return the program that a completion is or holds as its only Vox block; else the completion itself, as prose."""
-    # A completion has no frontmatter: behind an empty line, three hyphens are a rule.
+    """Return the program that a completion is, or contains as its only Vox block; else the completion as prose."""
+    # A completion has no frontmatter: after an empty line, three hyphens are a rule.
     blocks = parse_page(f"\n{completion}").blocks
-    # The front end passes over backticks, so that a program between fences would be accepted with them.
+    # The front end ignores backticks, so a fenced program would be accepted with its fences.
     whole = [] if _FENCE in completion else [completion]
     for text in (*whole, *(block.text.strip() for block in blocks if len(blocks) == 1)):
         module = analyze(text).module
@@ -208,7 +205,6 @@ def _response(completion: str) -> tuple[str, Module | None]:
 
 
 def _readable_url(url: sa.URL) -> sa.URL:
-    """Return the URL with the driver to read it with; refuse databases other than SQLite and PostgreSQL."""
     match url.drivername.partition("+")[0]:
         case "sqlite":
             path = Path(url.database or "")
@@ -225,23 +221,20 @@ def _readable_url(url: sa.URL) -> sa.URL:
 
 
 def _show_url(url: sa.URL) -> str:
-    """Format a URL for a message: without its password and without parameters, which may hold one."""
+    """Format a URL without its password and without parameters, which may contain one."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
 def _explain_errors(url: sa.URL) -> Iterator[None]:
-    """Convert errors of the database or its driver to a `ConfigurationError`.
-
-    The cause is left out: what a driver says may hold a part of the URL.
-    """
+    """Convert database errors to a `ConfigurationError`, without a cause, which may contain parts of the URL."""
     try:
         yield
     except ModuleNotFoundError as error:
         advice = "Install psycopg2-binary to read PostgreSQL."
         raise ConfigurationError(f"{_show_url(url)}: the driver {error.name} is not installed. {advice}") from None
     except ValueError as error:
-        # A schema can say what is no name and no type: bytes that are no text, a length of thousands of digits.
+        # A schema can contain invalid names and types: bytes that are not text, a length of thousands of digits.
         raise ConfigurationError(
             f"{_show_url(url)}: its schema cannot be read ({error}). Name another table."
         ) from None
@@ -255,7 +248,6 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
 
 @contextmanager
 def _connection(url: sa.URL) -> Iterator[sa.Connection]:
-    """Open a connection that cannot write."""
     is_postgres = url.get_backend_name() == "postgresql"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     try:
@@ -270,7 +262,6 @@ def _connection(url: sa.URL) -> Iterator[sa.Connection]:
 
 
 def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) -> sa.Select[Any]:
-    """Build the statement that reads the rows, from what the table really holds."""
     inspector = sa.inspect(connection)
     schema, name = _real_table(inspector, query.table, url)
     types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
@@ -287,7 +278,7 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
         raise ConfigurationError(f"{_show_url(url)}: {query.table}: {found}. {advice}")
     keys = inspector.get_pk_constraint(name, schema)["constrained_columns"]
     rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
-    # Of a table that grows, the last rows are those that a nightly import must not miss.
+    # A table grows at its end, which a nightly import must not miss.
     order = [rows.c[column].desc().nulls_last() for column in (*ordering, *(keys or wanted))]
     is_sqlite = connection.dialect.name == "sqlite"
     values = [
@@ -302,7 +293,7 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
 
 
 def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str | None, str]:
-    """Find schema and name of the table; letter case does not matter where one name fits, as PostgreSQL folds it."""
+    """Find schema and name of the table; letter case is ignored where one name fits, as PostgreSQL folds it."""
     schema, _, name = asked.rpartition(".")
     existing = sorted([*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)])
     fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]
@@ -313,17 +304,17 @@ def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str |
 
 
 _LARGEST_VALUE: Final = 100_000_000
-"""Bytes that a value or a row of an SQLite database may take in memory."""
+"""Bytes of a value or row of an SQLite database in memory."""
 
 _STEPS: Final = 1_000_000
 _MOST_STEPS: Final = 1_000_000_000
-"""What SQLite's machine may do for one import, about a minute; a view can be a loop without an end."""
+"""Steps of SQLite's virtual machine for one import, about a minute; a view can be an endless loop."""
 
 
 def restrain(connection: Any, _: object) -> None:
-    """Limit the bytes, size and time of queries on a database of unknown origin.
+    """Limit the bytes, size and time of queries on an untrusted database.
 
-    A text that is not UTF-8 must not end the import; its surrogates tell it apart.
+    A text that is not UTF-8 must not end the import, and is recognised by its surrogates.
     """
     steps = count(_STEPS, _STEPS)
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -332,16 +323,16 @@ def restrain(connection: Any, _: object) -> None:
 
 
 def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
-    """Cut a column of SQLite, where any value may stand in any column, as in `beginning`."""
+    """Truncate a column of SQLite, where any value may be in any column, like `beginning`."""
     is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
     return sa.case((is_number, column), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
 
 
 def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
-    """Cut a column of PostgreSQL to what is not too long to train: a value of a gigabyte stays in the database."""
+    """Truncate a column of PostgreSQL, just too long to train: large values stay in the database."""
     if isinstance(kind, sa.Numeric | sa.Integer | sa.Boolean):
         return column
     if isinstance(kind, sa.String | sa.LargeBinary):
         return sa.func.substr(column, 1, MAX_TEXT + 1)
-    # JSON, lists and whatever else is no text: as bytes, which do not train.
+    # JSON, lists and other types: read as bytes, which do not train.
     return sa.func.convert_to(sa.func.substr(sa.cast(column, sa.Text), 1, MAX_TEXT + 1), "UTF8")

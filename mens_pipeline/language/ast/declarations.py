@@ -1,33 +1,213 @@
-"""Declarations (A2): the class name of each is its kind."""
+"""Declarations (A2-A4): the class name of each is its kind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.functions import (
-    Activity,
-    Actor,
-    BackButton,
-    DeepLink,
-    Endpoint,
-    Forall,
-    Form,
-    Function,
-    Loading,
-    McpResource,
-    McpTool,
-    Push,
-    Scheduled,
-    Test,
-    Tokens,
-    Workflow,
-)
+from mens_pipeline.language.ast.nodes import Node
 
 if TYPE_CHECKING:
-    from mens_pipeline.language.ast.base import Param, Type
-    from mens_pipeline.language.ast.expressions import Expr, Statement
+    from mens_pipeline.language.ast.nodes import Expr, Param, Statement, Type
+
+
+ArgumentValue = str | int | float | bool | tuple[str, ...] | None
+"""The value of a decorator key: a list keeps the texts of its tokens; None if the key has no value (G10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoratorArgument(Node):
+    """One entry of a key list; `key` is None for an entry without a key."""
+
+    key: str | None
+    value: ArgumentValue
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator(Node):
+    """A function decorator: with a condition (G9), with keys (G10), or bare (G11)."""
+
+    name: str
+    arguments: tuple[DecoratorArgument, ...] = ()
+    condition: Expr | None = None
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Node):
+    """A function: plain, `pub`, `async`, `extern`, or the synthetic `main` of a script (A3)."""
+
+    name: str
+    generics: tuple[str, ...]
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+    effects: tuple[str, ...]
+    decorators: tuple[Decorator, ...]
+    is_async: bool = False
+    is_pub: bool = False
+    extern_module: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Test(Node):
+    """`@test`."""
+
+    label: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Forall(Node):
+    """`@forall`."""
+
+    label: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled(Node):
+    """`@scheduled`."""
+
+    interval: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Node):
+    """`@endpoint`; kind is query, mutation or server."""
+
+    kind: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Loading(Node):
+    """`@loading`."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool(Node):
+    """`@mcp.tool` or `@tool`."""
+
+    description: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class McpResource(Node):
+    """`@mcp.resource` or `@resource`."""
+
+    uri: str
+    description: str
+    function: Function
+
+
+WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
+"""Declarations that wrap a function (G12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow(Node):
+    """`workflow`, with or without `@distributed_train`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+    strategy: str | None
+    peers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity(Node):
+    """`activity`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Node):
+    """One `on` handler of an actor."""
+
+    event: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor(Node):
+    """`actor`."""
+
+    name: str
+    handlers: tuple[Handler, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FormField(Node):
+    """One field of a form; `constraints` are (word, text) pairs such as (`max_len`, `40`)."""
+
+    name: str
+    type: Type
+    required: bool
+    hidden: bool
+    label: str | None
+    default: Expr | None
+    constraints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Node):
+    """`@form`; the last of repeated clauses wins."""
+
+    name: str
+    fields: tuple[FormField, ...]
+    on_submit: str | None
+    success_redirect: str | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackButton(Node):
+    """`@back_button`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeepLink(Node):
+    """`@deep_link`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Node):
+    """`@push`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignToken(Node):
+    """One design token; a colour has two values, light and dark."""
+
+    category: str
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Node):
+    """`@tokens`."""
+
+    entries: tuple[DesignToken, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +291,7 @@ class Url(Node):
 
 @dataclass(frozen=True, slots=True)
 class StateField(Node):
-    """A field of a state; its type may be left out."""
+    """A field of a state, its type optional."""
 
     name: str
     type: Type | None
@@ -149,9 +329,9 @@ class StateMachine(Node):
 
 @dataclass(frozen=True, slots=True)
 class ReactiveMember(Node):
-    """One member by its role: `state`, `derived`, `effect`, `mount`, `cleanup`, or a bare `statement`.
+    """One member; `role` is `state`, `derived`, `effect`, `mount`, `cleanup` or `statement`.
 
-    An effect without a dependency list has `depends_on` None.
+    `depends_on` is None for an effect without a dependency list.
     """
 
     role: str
@@ -172,7 +352,7 @@ class StyleRule(Node):
 
 @dataclass(frozen=True, slots=True)
 class ReactiveComponent(Node):
-    """`component`; members in order, without views; the last view wins."""
+    """`component`; `members` are in order, without views; the last view wins."""
 
     name: str
     params: tuple[Param, ...]
@@ -209,7 +389,7 @@ class V0Component(Node):
 
 @dataclass(frozen=True, slots=True)
 class Route(Node):
-    """One route; `handlers` are its loader, pending and error names."""
+    """One route; `handlers` are pairs of `loader`, `pending` or `error` and a name."""
 
     path: str
     component: str

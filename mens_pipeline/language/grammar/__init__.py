@@ -1,1 +1,41 @@
-"""A grammar file of Vox for engines that decode by one, such as vLLM and llama.cpp."""
+"""The grammar: its fingerprint here, its exported form in `export`.
+
+The fingerprint hashes the source of lexer and parser, without comments, docstrings and blank lines. A change of a
+table, a rule or a message changes it; a change of documentation does not. It does not depend on machine or Python.
+"""
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_LANGUAGE: Final = Path(__file__).parents[1]
+GRAMMAR_FILES: Final = ("vocabulary.py", "taxonomy.py", "lexer.py", "ast/*.py", "parser/*.py")
+"""The files that define which texts are Vox and what they mean."""
+
+
+@cache
+def grammar_fingerprint(folder: Path = _LANGUAGE) -> str:
+    """Return the fingerprint of the grammar: 64 hexadecimal digits (SHA-256)."""
+    digest = hashlib.sha256()
+    for pattern in GRAMMAR_FILES:
+        for path in sorted(folder.glob(pattern)):
+            digest.update(path.relative_to(folder).as_posix().encode())
+            for line in rules(path.read_text(encoding="utf-8")):
+                digest.update(b"\n" + line.encode())
+    return digest.hexdigest()
+
+
+def rules(source: str) -> list[str]:
+    """Return the lines of a Python module without docstrings, blank lines and lines that are only a comment."""
+    silent: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(source.splitlines(), start=1)
+    return [
+        line.rstrip()
+        for number, line in lines
+        if number not in silent and line.strip() and not line.lstrip().startswith("#")
+    ]

@@ -1,9 +1,8 @@
 """The grammar file, in the dialect of Lark that llguidance reads, and the same rules as GBNF for llama.cpp.
 
-`vox.lark` is written by hand, but for its fingerprint and for the rules below the last heading, which come from the
-tables of the front end: `python -m mens_pipeline.language.grammar.export > new.lark` writes both again, to be
-moved into its place. The two notations differ in spelling alone, because regular expressions are classes of characters
-with a repetition, and nothing else.
+`vox.lark` is handwritten except for its fingerprint and the rules below the last heading, which come from the tables
+of the front end. `python -m mens_pipeline.language.grammar.export > new.lark` updates both. The two notations differ
+only in spelling, because all regular expressions in it are classes of characters with a repetition.
 """
 
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Final
 
-from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language.grammar import grammar_fingerprint
 from mens_pipeline.language.vocabulary import (
     KEYED_DECORATORS,
     KEYWORDS,
@@ -38,16 +37,16 @@ _PIECE: Final = re.compile(
 
 
 class GrammarFormat(StrEnum):
-    """A notation for grammars; `lark` is that of llguidance and xgrammar, `gbnf` that of llama.cpp."""
+    """Notation of a grammar: `lark` for llguidance and xgrammar, `gbnf` for llama.cpp."""
 
     LARK = "lark"
     GBNF = "gbnf"
 
 
 def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
-    """Return the grammar; the front end accepts every text it accepts, up to the nesting that the parser follows.
+    """Return the grammar of a subset of Vox, for nesting up to the limit of the parser.
 
-    `is_ui` is for `.vox.ui` files, where reactive members stand among the declarations (M5).
+    With `is_ui`, the grammar of `.vox.ui` files, which may have reactive members at the top level (M5).
     """
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     if is_ui:
@@ -56,7 +55,7 @@ def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
 
 
 def as_gbnf(lark: str) -> str:
-    """Rewrite the grammar in the notation of llama.cpp: one line a rule, the first one named `root`."""
+    """Convert the grammar to the notation of llama.cpp: one line per rule, the first named `root`."""
     lines: list[str] = []
     for piece in _PIECE.finditer(lark):
         match piece.lastgroup:
@@ -78,7 +77,7 @@ def _gbnf_name(name: str) -> str:
 
 
 def renew(lark: str) -> str:
-    """Return the grammar with its fingerprint and the rules from tables as they are now."""
+    """Return the grammar with its fingerprint and the rules from tables up to date."""
     by_hand = lark.partition(_TABLES)[0]
     stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
     return stamped + _TABLES + "".join(f"{name}: {alternatives}\n" for name, alternatives in _table_rules())
@@ -88,7 +87,7 @@ def _table_rules() -> Iterator[tuple[str, str]]:
     yield "keyed_decorator", _alternatives(_keyed_rule(name) for name in KEYED_DECORATORS if name not in LLM_DECORATORS)
     yield "llm_decorator", _alternatives(_keyed_rule(name) for name in KEYED_DECORATORS if name in LLM_DECORATORS)
     for name, table in KEYED_DECORATORS.items():
-        yield _rule_of(name), _alternatives(_key(table, key, kinds) for key, kinds in table.values.items())
+        yield _name_rule(name), _alternatives(_key(table, key, kinds) for key, kinds in table.values.items())
     soft = sorted(NAME_KINDS & KEYWORDS)
     yield "NAME", f"IDENT | TYPEIDENT | {_alternatives(map(_quote, soft))}"
     yield "VIEW_TAG", _alternatives(map(_quote, sorted(VIEW_TAGS)))
@@ -98,11 +97,11 @@ def _table_rules() -> Iterator[tuple[str, str]]:
 
 
 def _keyed_rule(name: str) -> str:
-    key = _rule_of(name)
+    key = _name_rule(name)
     return f'"{name}" ("(" (NL? {key} (COMMA NL? {key})* (COMMA NL?)?)? ")")?'
 
 
-def _rule_of(decorator: str) -> str:
+def _name_rule(decorator: str) -> str:
     return decorator.removeprefix("@") + "_key"
 
 
@@ -121,15 +120,14 @@ def _quote(word: str) -> str:
 
 
 def _identifier_but(words: Iterable[str]) -> str:
-    """Return a pattern for the identifiers that are none of these words: neither notation can subtract."""
+    """Neither notation can subtract, so list every way to differ from the words."""
     return _alternatives(_branches(set(words), ""))
 
 
 def _branches(tails: set[str], others: str) -> Iterator[str]:
-    """Yield patterns for what may follow a shared beginning of words so that none of the words is completed.
+    """Yield patterns that continue a common prefix of words without completing any of them.
 
-    Beginnings that several words share are written once, so that parentheses hardly stand in one another: engines
-    follow only so many.
+    Shared prefixes are written once to keep parentheses shallow: engines limit their nesting.
     """
     firsts = sorted({tail[0] for tail in tails})
     yield _other_than(firsts, others)
@@ -146,7 +144,6 @@ def _branches(tails: set[str], others: str) -> Iterator[str]:
 
 
 def _other_than(firsts: Iterable[str], others: str) -> str:
-    """Return a pattern for words that begin with one of `others`, or a lower-case letter or `_` not in `firsts`."""
     runs = re.split(f"[{''.join(firsts)}]", ascii_lowercase)
     others += "".join(f"{run[0]}-{run[-1]}" for run in runs if run) + ("" if "_" in firsts else "_")
     return f"/[{others}][A-Za-z0-9_]*/"

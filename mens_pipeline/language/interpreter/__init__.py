@@ -1,9 +1,10 @@
-"""Running Vox programs: their tests, in this process or in a sandbox of their own. Standard library only.
+"""Run the tests of Vox programs, in this process or in a sandbox. Standard library only.
 
-Rules such as `O2` are those of `vox-semantics.md` beside the language reference.
+Rules such as `O2` are in `vox-semantics.md`.
 """
 
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, SmallestDraws, error_of
+# ruff: noqa: F401
+
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
@@ -22,6 +23,11 @@ from mens_pipeline.language.interpreter.results import (
 )
 from mens_pipeline.language.interpreter.running import (
     GIVEN_END,
+    CallableProgram,
+    CallResult,
+    CaseRunner,
+    SmallestDraws,
+    catch_error,
     given_module,
     hidden_module,
     put_below,
@@ -44,7 +50,7 @@ from mens_pipeline.language.interpreter.values import (
     UNIT,
     Native,
     Value,
-    Variant,
+    VariantValue,
     equal,
     error,
     literal_of,
@@ -52,52 +58,3 @@ from mens_pipeline.language.interpreter.values import (
     some,
 )
 from mens_pipeline.language.interpreter.worker import confine, serve
-
-__all__ = [
-    "CALLABLE",
-    "GIVEN_END",
-    "MOST_LEVELS",
-    "NONE",
-    "UNIT",
-    "CallResult",
-    "CallableProgram",
-    "CaseResult",
-    "CaseRunner",
-    "ErrorClass",
-    "ErrorKind",
-    "Features",
-    "LimitKind",
-    "Limits",
-    "Machine",
-    "Native",
-    "Outcome",
-    "Program",
-    "ProgramReport",
-    "ProgramStatus",
-    "Refusal",
-    "Sandbox",
-    "SmallestDraws",
-    "TextName",
-    "Value",
-    "Variant",
-    "WorkerPool",
-    "WorkerProcess",
-    "WorkerStoppedError",
-    "confine",
-    "equal",
-    "error",
-    "error_of",
-    "given_module",
-    "hidden_module",
-    "literal_of",
-    "ok",
-    "put_below",
-    "report_record",
-    "run_tests",
-    "run_with_tests",
-    "serve",
-    "some",
-    "with_given",
-    "without_tests",
-    "worker_command",
-]

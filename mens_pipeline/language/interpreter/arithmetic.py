@@ -1,4 +1,4 @@
-"""Operators on values (O2-O6), and decimals of 96 bits and at most 28 fractional digits (V3)."""
+"""Operators on values (O2-O6), and decimals of 96 bits with up to 28 fractional digits (V3)."""
 
 import math
 import operator
@@ -8,21 +8,21 @@ from typing import Final
 
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import ErrorKind, VoxError
-from mens_pipeline.language.interpreter.values import Value, byte_length, equal, kind_name, text_of, type_error
+from mens_pipeline.language.interpreter.values import Value, byte_length, equal, format_value, kind_name, type_error
 
 _MOST_SCALE: Final = 28
 _BOUND: Final = 2**96
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Room for every sum and product of two decimals; a quotient that is cut here cannot lie on a tie of 29 digits."""
+"""Exact for every sum and product of two decimals; a quotient rounded here is never a tie at 28 digits."""
 
 
-def decimal_of(text: str) -> Decimal:
-    """Return the value of a decimal literal: digits, perhaps with a point; refuse too many."""
+def parse_decimal(text: str) -> Decimal:
+    """Return the value of a decimal literal; raise a `VoxError` if it does not fit."""
     return _fit(Decimal(text))
 
 
 def decimal_operation(op: str, left: Decimal, right: Decimal) -> Decimal:
-    """`+ - * / %` on two decimals, rounded once; the result must fit and the divisor not be zero."""
+    """Compute `+ - * / %` on two decimals, rounded once."""
     if op in {"Div", "Mod"} and not right:
         raise VoxError(ErrorKind.DIVISION_BY_ZERO, f"a decimal is divided by {right}")
     return _fit(_OPERATIONS[op](left, right))
@@ -60,18 +60,18 @@ _SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 
 
 def check_range(value: int) -> int:
-    """Check that an int fits into 64 bits, and return it (V1)."""
+    """Return an int that fits into 64 bits; raise a `VoxError` for others (V1)."""
     if LEAST_INT <= value <= MOST_INT:
         return value
     raise VoxError(ErrorKind.INTEGER_OVERFLOW, "an integer of more than 64 bits")
 
 
 def add(machine: Machine, left: Value, right: Value) -> Value:
-    """`+`: numbers, and strings with anything (O3)."""
+    """`+` of numbers, or of a string and anything (O3)."""
     if type(left) is int and type(right) is int:
         return check_range(left + right)
     if type(left) is str or type(right) is str:
-        text, more = text_of(machine, left), text_of(machine, right)
+        text, more = format_value(machine, left), format_value(machine, right)
         machine.allocate(byte_length(text) + byte_length(more))
         return text + more
     return _compute_mixed("Add", left, right, operator.add)
@@ -92,7 +92,7 @@ def multiply(_machine: Machine, left: Value, right: Value) -> Value:
 
 
 def divide(_machine: Machine, left: Value, right: Value) -> Value:
-    """`/`: truncates toward zero on ints."""
+    """`/`, truncated toward zero on ints."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         quotient = abs(left) // abs(right)
@@ -101,11 +101,11 @@ def divide(_machine: Machine, left: Value, right: Value) -> Value:
 
 
 def remainder(_machine: Machine, left: Value, right: Value) -> Value:
-    """`%`: has the sign of the left operand."""
+    """`%`, with the sign of the left operand."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         rest = abs(left) % abs(right)
-        # The smallest int divided by -1 overflows, and so does what is left over.
+        # The smallest int divided by -1 overflows, and so does its remainder.
         check_range(left // right)
         return -rest if left < 0 else rest
     return _compute_mixed("Mod", left, right, _float_remainder)
@@ -117,7 +117,6 @@ def _refuse_zero(divisor: int) -> None:
 
 
 def _compute_mixed(op: str, left: Value, right: Value, on_floats: Callable[[float, float], float]) -> Value:
-    """Decimals with decimals, floats with floats and ints; nothing else (O2, O3)."""
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return on_floats(float(left), float(right))
     if type(left) is Decimal and type(right) is Decimal:
@@ -160,7 +159,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "Is": equal,
     "Isnt": lambda machine, a, b: not equal(machine, a, b),
 }
-"""Operator -> what it does; `and`, `or` and `|>` evaluate their operands themselves."""
+"""Operator -> function; `and`, `or` and `|>` are missing, because they evaluate their operands themselves."""
 
 
 def negate(value: Value) -> Value:
@@ -175,7 +174,7 @@ def negate(value: Value) -> Value:
 
 
 def truth(value: Value, what: str) -> bool:
-    """Check that a condition is a bool, and return it; there is no truthiness (V13)."""
+    """Return a condition that is a bool; raise a `VoxError` for others: Vox has no truthiness (V13)."""
     if value is True or value is False:
         return bool(value)
     raise type_error(f"{what} takes a bool, found {kind_name(value)}")

@@ -1,4 +1,4 @@
-"""The state of one running test: what it used up, printed and asserted."""
+"""The state of a running test: its use of resources, output, assertions and records."""
 
 import signal
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from mens_pipeline.language.interpreter.values import Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """A table as programs hold it; its records are in the `Database` of the running test."""
+class TableValue:
+    """A table as a value; its records are in the `Database` of the running test."""
 
     name: str
 
@@ -25,22 +25,22 @@ class Database:
     records: dict[str, dict[int, dict[str, Value]]] = field(default_factory=dict)
     num_inserted: dict[str, int] = field(default_factory=dict)
 
-    def of(self, table: Table) -> dict[int, dict[str, Value]]:
+    def of(self, table: TableValue) -> dict[int, dict[str, Value]]:
         """Return the records of a table by their ids, oldest first."""
         return self.records.setdefault(table.name, {})
 
-    def next_id(self, table: Table) -> int:
-        """Return the id of a new record; ids count from 1 and are not used twice."""
+    def next_id(self, table: TableValue) -> int:
+        """Return the id of a new record; ids count from 1 and are never reused."""
         self.num_inserted[table.name] = self.num_inserted.get(table.name, 0) + 1
         return self.num_inserted[table.name]
 
 
 _COPIED_A_STEP = 64
-"""Bytes or elements copied for the price of one step, so that a loop of pushes is not quadratic for free (R9)."""
+"""Bytes or elements whose copy costs one step, so that a quadratic loop of pushes is not free (R9)."""
 
 
 class Machine:
-    """Counters that compiled code shares; `begin` makes it as good as new (T4)."""
+    """Counters that compiled code shares; `begin` resets them (T4)."""
 
     __slots__ = (
         "allocated",
@@ -59,13 +59,12 @@ class Machine:
     )
 
     def __init__(self, limits: Limits) -> None:
-        """Start before the first test."""
         self.limits = limits
         self.max_depth = limits.max_depth
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything of the test before."""
+        """Reset for a new test."""
         self.steps = 0
         self.max_steps = self.limits.max_steps
         self.seconds_over: float | None = None
@@ -79,22 +78,22 @@ class Machine:
         self.database = Database()
 
     def charge(self, cost: int) -> None:
-        """Count steps; end the test that has none left."""
+        """Count steps; end the test if none are left."""
         self.steps += cost
         if self.steps > self.max_steps:
             self.out_of_steps()
 
     def out_of_steps(self) -> None:
-        """End the test for its steps or its time; apart, so that compiled code can compare first and call seldom."""
+        """End the test for its steps or its time; compiled code compares first and calls only then."""
         if self.seconds_over is not None:
             raise VoxError(LimitKind.TIME, f"more than {self.seconds_over:g} s")
         raise VoxError(LimitKind.STEPS, f"more than {self.limits.max_steps:,} steps")
 
     def expire(self, seconds: float) -> None:
-        """End the test because its time is over: leave no steps.
+        """End the test for its time by leaving no steps.
 
-        This runs in a signal handler: an exception out of nowhere could leave any lock of this process locked, so one
-        is raised only where a search by a regular expression waits for it, which counts no steps.
+        This runs in a signal handler, where an exception could leave locks of the process held. It raises only during a
+        search by a regular expression, which counts no steps.
         """
         self.seconds_over = seconds
         self.max_steps = -1
@@ -103,7 +102,7 @@ class Machine:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let the time limit end the body at any point."""
+        """Let the time limit interrupt the body anywhere."""
         self.is_interruptible = True
         try:
             yield
@@ -111,7 +110,7 @@ class Machine:
             self.is_interruptible = False
 
     def allocate(self, size: int) -> None:
-        """Account for a string or list, its bytes or elements, before it is made; refuse what is too large."""
+        """Account for the bytes of a new string or elements of a new list; end the test if it is too large."""
         if size > self.limits.max_size:
             most = self.limits.max_size
             raise VoxError(LimitKind.SIZE, f"a value of {size:,} bytes or elements; the most is {most:,}")
@@ -122,13 +121,13 @@ class Machine:
             raise VoxError(LimitKind.SIZE, f"more than {most:,} bytes and elements made by one test")
 
     def descend(self, level: int) -> None:
-        """Count one piece of a value that is gone through; end the test where its `level` is too deep (R4)."""
+        """Count a step into a nested value; end the test if `level` is too deep (R4)."""
         self.charge(1)
         if level > self.limits.max_nesting:
             raise VoxError(LimitKind.SIZE, f"a value nested more than {self.limits.max_nesting} levels deep")
 
     def write(self, text: str) -> None:
-        """Keep a line of output, given without its newline, as far as there is room (R5)."""
+        """Keep a line of output, without its newline, as far as the limit allows (R5)."""
         room = self.limits.max_output - self.num_written
         line = f"{text}\n"[:room]
         self.output.append(line)
@@ -139,9 +138,9 @@ class Machine:
 
 @contextmanager
 def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
-    """Let the time of a test expire by a signal; without effect outside the main thread, which gets none (R6).
+    """Limit the time of a test by a signal, in the main thread only (R6).
 
-    It bounds what counting steps cannot, such as one search by a regular expression.
+    This bounds work that counts no steps, such as a search by a regular expression.
     """
     if current_thread() is not main_thread():
         yield

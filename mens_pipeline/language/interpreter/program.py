@@ -1,4 +1,4 @@
-"""A text made ready to run: its names first, then constants, afresh for every test (C1, C9, T4); contracts (T7)."""
+"""Prepare a text to run: its names first, then constants, again for every test (C1, C9, T4); contracts (T7)."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,13 +6,13 @@ from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter import values
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler.blocks import block
-from mens_pipeline.language.interpreter.compiler.calls import Function, Plan, plan_of
+from mens_pipeline.language.interpreter.compiler.calls import CompiledFunction, FunctionValue, compile_function
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.compiler.forms import FORMS
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
 from mens_pipeline.language.interpreter.compiler.views import component, mount_members
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, PREDEFINED_VARIANTS
-from mens_pipeline.language.interpreter.machine import Machine, Table
+from mens_pipeline.language.interpreter.machine import Machine, TableValue
 from mens_pipeline.language.interpreter.results import ErrorKind, Features, Refusal, ReturnSignal, TextName, VoxError
 from mens_pipeline.language.interpreter.values import Refused, Value
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
@@ -21,15 +21,14 @@ _INTERFACE = ast.ReactiveComponent | ast.Fragment | ast.V0Component
 
 
 class Program:
-    """The declarations of one text, ready to run on a machine."""
+    """The declarations of one text, ready to run on a machine.
+
+    The text sees the names of `below`, unless it declares them itself; `below` does not see those of the text.
+    """
 
     def __init__(
         self, module: ast.Module, text: TextName, machine: Machine, features: Features, below: "Program | None" = None
     ) -> None:
-        """Register what the text declares.
-
-        The names of `below` are seen, unless the text declares them itself, and `below` does not see those of the text.
-        """
         self._below = below
         self._members = [d for d in module.declarations if isinstance(d, ast.ReactiveModule)] if features.views else []
         self._constants = [d for d in module.declarations if isinstance(d, ast.Const)]
@@ -40,10 +39,10 @@ class Program:
         self._declared: dict[str, Value] = {}
         self._declare_all(module.declarations)
         self.tests = {d.function.name: d for d in module.declarations if isinstance(d, ast.Test | ast.Forall)}
-        """Name -> test or property; the last of equal names (T2)."""
+        """Name -> test or property; the last of equal names counts (T2)."""
 
     def begin(self) -> None:
-        """Make all names what they are before a test: declarations first, then constants in their order."""
+        """Reset all names for a test: declarations first, then constants in order."""
         self.names.clear()
         self.names.update(BUILT_INS)
         if self._below is not None:
@@ -51,27 +50,24 @@ class Program:
             self.names.update(self._below.names)
         self.names.update(self._declared)
         for constant in self._constants:
-            self.names[constant.name] = self._value_of(constant)
+            self.names[constant.name] = self._compute_constant(constant)
         for members in self._members:
             mount_members(members.members, self._scope)
 
     def declares(self, name: str) -> bool:
-        """Return whether the text declares a name, which may stand for a module that others import."""
+        """Return whether the text declares a name, perhaps that of a module that another text imports."""
         return name in self._declared or any(constant.name == name for constant in self._constants)
 
     def define(self, name: str, value: Value) -> None:
-        """Give a name another value than the text does, from the next `begin` on.
-
-        Functions of the text that use the name mean the new value.
-        """
+        """Replace the value of a name, for functions of the text too, from the next `begin` on."""
         self._declared[name] = value
 
     def redefine(self, declaration: ast.Declaration) -> None:
         """Replace the function of the same name, from the next `begin` on."""
         self._declare_function(declaration)
 
-    def _value_of(self, constant: ast.Const) -> Value:
-        """Compute a constant as a function without parameters, called once, so that `?` has something to leave."""
+    def _compute_constant(self, constant: ast.Const) -> Value:
+        """Compile a constant as a function, so that `?` works in it."""
 
         def compile_body(scope: Scope) -> Code:
             code, cost = scope.stretch(constant.value)
@@ -79,12 +75,12 @@ class Program:
             return code
 
         scope = Scope.outermost(self._scope)
-        function = Function(constant.name, (), lambda: plan_of((), scope, compile_body), [])
+        function = FunctionValue(constant.name, (), lambda: compile_function((), scope, compile_body), [])
         return function.invoke(self._scope.machine, [])
 
     def _declare_all(self, declarations: Sequence[ast.Declaration]) -> None:
         if self._scope.features.database:
-            tables: dict[str, Value] = {d.name: Table(d.name) for d in declarations if isinstance(d, ast.Table)}
+            tables: dict[str, Value] = {d.name: TableValue(d.name) for d in declarations if isinstance(d, ast.Table)}
             self.tables |= tables
             self._declared["db"] = values.Namespace("db", self.tables)
         imported = [_import(path) for d in declarations if isinstance(d, ast.Import) for path in d.paths]
@@ -102,12 +98,12 @@ class Program:
             self._declared.pop(name, None)
 
     def _declare_variant(self, variant: ast.Variant) -> None:
-        """Declare a variant; a predefined one that is declared again stays what it is (V10)."""
+        """Declare a variant; a predefined one stays as it is (V10)."""
         fields = tuple(field.name for field in variant.fields)
         if PREDEFINED_VARIANTS.get(variant.name) == len(fields):
             return
         self.variants[variant.name] = len(fields)
-        made = values.Constructor(variant.name, fields) if fields else values.Variant(variant.name)
+        made = values.Constructor(variant.name, fields) if fields else values.VariantValue(variant.name)
         self._declared[variant.name] = made
 
     def _declare_function(self, declaration: ast.Declaration) -> None:
@@ -117,36 +113,38 @@ class Program:
             return
         if isinstance(declaration, ast.Actor):
             handlers = {h.event: self._function(h.event, h.params, h.body) for h in declaration.handlers}
-            self._declared[declaration.name] = values.Actor(declaration.name, handlers)
+            self._declared[declaration.name] = values.ActorValue(declaration.name, handlers)
             return
         syntax = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
         if isinstance(syntax, ast.Function):
             is_refused = isinstance(declaration, ast.Loading) and not self._scope.features.views
-            refusal = Refusal.INTERFACE if is_refused else _refusal_of(syntax)
+            refusal = Refusal.INTERFACE if is_refused else _find_refusal(syntax)
             self._declared[syntax.name] = (
                 Refused(refusal, syntax.name) if refusal is not None else self._declared_function(syntax)
             )
 
-    def _declared_function(self, syntax: ast.Function) -> Function:
-        if not (self._scope.features.check_contracts and has_contract(syntax)):
+    def _declared_function(self, syntax: ast.Function) -> FunctionValue:
+        has_contract = any(decorator.name in _CONTRACTS for decorator in syntax.decorators)
+        if not (self._scope.features.check_contracts and has_contract):
             return self._function(syntax.name, syntax.params, syntax.body)
 
         def compile_body(scope: Scope) -> Code:
             return guard(syntax, scope, lambda inner: block(syntax.body, inner, is_function_body=True))
 
         scope = Scope.outermost(self._scope)
-        return Function(syntax.name, syntax.params, lambda: plan_of(syntax.params, scope, compile_body), [])
+        return FunctionValue(
+            syntax.name, syntax.params, lambda: compile_function(syntax.params, scope, compile_body), []
+        )
 
-    def _function(self, name: str, params: Sequence[ast.Param], body: Sequence[ast.Statement]) -> Function:
-        def make() -> Plan:
+    def _function(self, name: str, params: Sequence[ast.Param], body: Sequence[ast.Statement]) -> FunctionValue:
+        def make() -> CompiledFunction:
             scope = Scope.outermost(self._scope)
-            return plan_of(params, scope, lambda inner: block(body, inner, is_function_body=True))
+            return compile_function(params, scope, lambda inner: block(body, inner, is_function_body=True))
 
-        return Function(name, params, make, [])
+        return FunctionValue(name, params, make, [])
 
 
-def _refusal_of(function: ast.Function) -> Refusal | None:
-    """Return why a function cannot run here; None where it can."""
+def _find_refusal(function: ast.Function) -> Refusal | None:
     if function.extern_module is not None:
         return Refusal.EXTERN
     is_llm = any(decorator.name in LLM_DECORATORS for decorator in function.decorators)
@@ -154,7 +152,6 @@ def _refusal_of(function: ast.Function) -> Refusal | None:
 
 
 def _import(path: ast.ImportPath) -> tuple[str, Value]:
-    """Return the name an import brings in and its value; all but built-in namespaces is out of reach."""
     name = path.alias or path.segments[-1]
     if path.alias is None and name in BUILT_INS:
         return name, BUILT_INS[name]
@@ -167,18 +164,10 @@ def _import(path: ast.ImportPath) -> tuple[str, Value]:
 _CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
 
 
-def has_contract(function: ast.Function) -> bool:
-    """Return whether a function carries a condition."""
-    return any(decorator.name in _CONTRACTS for decorator in function.decorators)
-
-
 def guard(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
-    """Compile the body of a function between its conditions.
+    """Compile the body of a function with its conditions, in a scope where its parameters are declared.
 
-    The scope is its own, parameters declared; `compile_body` compiles the body alone.
-
-    Returns:
-        Code that checks `@require` and `@invariant` at entry, `@ensure` and `@invariant` at a normal exit.
+    The code checks `@require` and `@invariant` at entry, `@ensure` and `@invariant` at a normal exit.
     """
     before = _conditions(function, scope, ("@require", "@invariant"))
     body = compile_body(scope)
@@ -212,7 +201,7 @@ def _conditions(function: ast.Function, scope: Scope, words: Sequence[str]) -> l
 
 
 def _check(decorator: ast.Decorator, condition: ast.Expr, scope: Scope) -> Code:
-    """Compile a condition to code that returns None where it holds, else the value of the fallback, else fails."""
+    """Compile a condition to code that returns None if it holds, else the value of the fallback if there is one."""
     code, cost = scope.stretch(condition)
     machine, names, fallback = scope.module.machine, scope.module.names, decorator.fallback
     word = decorator.name

@@ -1,4 +1,4 @@
-"""Results of running the tests of a program (J7, T10), its limits (R1-R8), and the exceptions that end a test."""
+"""Results of the tests of a program (J7, T10), its limits (R1-R8), and the exceptions that end a test."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """Why a program cannot go on: its own mistake, or with `internal` one of ours."""
+    """Error that ends a test: a mistake of the program, or for `internal` a bug of the interpreter."""
 
     TYPE_ERROR = "TypeError"
     DIVISION_BY_ZERO = "DivisionByZero"
@@ -56,7 +56,7 @@ class LimitKind(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Access to the outside that a program asked for and does not get (U1)."""
+    """Access to the outside that the interpreter refuses (U1)."""
 
     FILES = "fs"
     NETWORK = "net"
@@ -82,11 +82,11 @@ class Refusal(StrEnum):
 
 
 Reason = ErrorKind | LimitKind | Refusal
-"""What stands beside an outcome; a failed assertion needs none."""
+"""Reason of an outcome; a failed assertion has none."""
 
 
 class ErrorClass(StrEnum):
-    """The coarse classes that scores are reported by."""
+    """Coarse class of a failure, for reports of scores."""
 
     PARSE = "parse"
     UNSUPPORTED = "unsupported"
@@ -105,7 +105,7 @@ _CLASSES = {
 
 
 class TextName(StrEnum):
-    """Text that a line number counts in."""
+    """Text that a line number refers to."""
 
     PROGRAM = "program"
     TESTS = "tests"
@@ -113,19 +113,15 @@ class TextName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case, which is a test or a property, run.
+    """The result of one case, a test or a property.
 
     Attributes:
         name: The name of its function.
-        outcome: How it ended.
-        reason: Which error, limit or refusal; None when it passed or an assertion failed.
-        message: What was found and what was expected; empty when it passed.
-        text: The text that `line` and `column` belong to.
-        line: Where it ended, or where the test begins if it passed; from 1.
-        column: Characters before that place on its line, from 0.
-        output: What it printed, cut at the limit.
-        num_steps: Statements and expressions charged.
-        num_assertions: Assertions that were executed.
+        reason: Error, limit or refusal; None if it passed or an assertion failed.
+        message: What was found and what was expected; empty if it passed.
+        text: The text of `line` (from 1) and `column` (from 0): where it ended, or where the test begins if it passed.
+        output: Its output, cut at the limit.
+        num_steps: Statements and expressions executed.
         notes: Remarks, such as `vacuous` for a pass without an assertion (T6).
     """
 
@@ -143,12 +139,12 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it holds."""
+        """Whether it passed."""
         return self.outcome is Outcome.PASSED
 
     @property
     def error_class(self) -> ErrorClass | None:
-        """Its class for scores; None when it passed."""
+        """Its class for scores; None if it passed."""
         return _CLASSES[self.outcome]
 
 
@@ -163,14 +159,13 @@ class ProgramStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """A program and its tests.
+    """The result of a program and its tests.
 
     Attributes:
-        status: How far it got.
-        tests: One result a test, in source order; empty unless it ran.
-        diagnostics: Why it was rejected, when the parser said so.
-        limit: Which bound stopped the whole program; None unless its status is `stopped`.
-        message: What happened to the whole program, when no test can say it.
+        tests: One result per test, in source order; empty unless the program ran.
+        diagnostics: Errors of the parser.
+        limit: The limit that stopped the whole program; None unless its status is `stopped`.
+        message: What happened to the program as a whole.
         notes: Remarks, such as tests that were left out.
     """
 
@@ -183,7 +178,7 @@ class ProgramReport:
 
     @property
     def num_passed(self) -> int:
-        """Tests that passed."""
+        """Number of tests that passed."""
         return sum(test.passed for test in self.tests)
 
     @property
@@ -193,7 +188,7 @@ class ProgramReport:
 
     @property
     def error_class(self) -> ErrorClass | None:
-        """The class of what went wrong first; None when all passed or there is no test."""
+        """The class of the first failure; None if all tests passed or there are none."""
         if self.status is ProgramStatus.REJECTED:
             return ErrorClass.PARSE
         if self.status is ProgramStatus.STOPPED:
@@ -203,20 +198,20 @@ class ProgramReport:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one program; the counted ones hold in every process, the last two where signals and rlimits exist.
+    """Limits of one program; seconds and memory need signals and rlimits.
 
     Attributes:
-        max_steps: Statements and expressions a test may run, copying included (R1).
-        max_depth: Calls that may be open at once (R2).
+        max_steps: Statements and expressions of a test, copying included (R1).
+        max_depth: Nested calls (R2).
         max_size: Bytes of one string, elements of one list (R3).
-        max_allocation: Bytes and elements made by one test, in use or not.
+        max_allocation: Bytes and elements that one test creates, in use or not.
         max_nesting: Levels of a value that is compared or printed (R4).
-        max_output: Characters of output kept of one test (R5).
+        max_output: Characters of output kept per test (R5).
         max_source: Bytes of a program's text (R8).
-        max_tests: Tests run of one program (R8).
+        max_tests: Tests run per program (R8).
         test_seconds: Wall time of one test (R6).
         program_seconds: Wall time of a whole program (R6).
-        memory_bytes: Address space of the process that runs it (R7).
+        memory_bytes: Address space of the process (R7).
     """
 
     max_steps: int = 1_000_000
@@ -234,12 +229,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features that are off unless a task asks for them.
+    """Features that a task can enable.
 
     Attributes:
         check_contracts: Check `@require`, `@ensure` and `@invariant` (T7); never for scores.
         database: Simulate `db` by lists of records (U5).
-        views: Let tests see what components show, and change their state (U6).
+        views: Let tests inspect components and change their state (U6).
     """
 
     check_contracts: bool = False
@@ -256,9 +251,9 @@ _OUTCOMES: dict[type, Outcome] = {
 
 
 class VoxError(Exception):
-    """The end of a test; the language has no way to catch it.
+    """The end of a test, which programs cannot catch.
 
-    `reason` is None for a failed assertion; `place` is the text and the character it happened at, once known.
+    `reason` is None for a failed assertion; `place` is the text and the character offset, once known.
     """
 
     def __init__(self, reason: Reason | None, message: str) -> None:
@@ -273,14 +268,14 @@ class VoxError(Exception):
         return _OUTCOMES[type(self.reason)]
 
     def at(self, text: TextName, start: int) -> "VoxError":
-        """Itself, with its place; the innermost place wins."""
+        """Set the place unless it is known, and return the error."""
         if self.place is None:
             self.place = (text, start)
         return self
 
 
 class ReturnSignal(Exception):  # noqa: N818 - a jump, no error
-    """`return`, and `?` on what has no value: ends the innermost function or lambda."""
+    """`return`, or `?` without a value: ends the innermost function or lambda."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -292,4 +287,4 @@ class BreakSignal(Exception):  # noqa: N818 - a jump, no error
 
 
 class ContinueSignal(Exception):  # noqa: N818 - a jump, no error
-    """`continue`: ends this turn of the innermost loop."""
+    """`continue`: ends this iteration of the innermost loop."""

@@ -1,4 +1,4 @@
-"""Programs of strangers, run in processes of their own that are kept warm and replaced when they overrun."""
+"""Run untrusted programs in warm worker processes, which are replaced when they exceed a limit."""
 
 import json
 import os
@@ -37,11 +37,8 @@ from mens_pipeline.language.parser.modules import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Request to a worker.
-
-    Without `tests`, those of the program itself are run; `seed` is for the arguments of properties.
-    """
+class RunRequest:
+    """Request to a worker: run hidden `tests`, or with None the program's own."""
 
     source: str
     tests: str | None
@@ -51,10 +48,10 @@ class Request:
     mode: Mode = Mode.SOURCE
 
 
-def request_of(record: dict[str, Any]) -> Request:
-    """Build a request from its record, as `dataclasses.asdict` made it."""
+def read_request(record: dict[str, Any]) -> RunRequest:
+    """Build a request from its `asdict` record."""
     limits, features, mode = Limits(**record["limits"]), Features(**record["features"]), Mode(record["mode"])
-    return Request(record["source"], record["tests"], limits, record["seed"], features, mode)
+    return RunRequest(record["source"], record["tests"], limits, record["seed"], features, mode)
 
 
 def report_record(report: ProgramReport) -> dict[str, Any]:
@@ -62,12 +59,12 @@ def report_record(report: ProgramReport) -> dict[str, Any]:
     return {**asdict(report), "num_passed": report.num_passed, "error_class": report.error_class}
 
 
-def report_of(record: dict[str, Any]) -> ProgramReport:
+def read_report(record: dict[str, Any]) -> ProgramReport:
     """Build a report from its record."""
     return ProgramReport(
         ProgramStatus(record["status"]),
-        tuple(_result_of(test) for test in record["tests"]),
-        tuple(_diagnostic_of(diagnostic) for diagnostic in record["diagnostics"]),
+        tuple(_read_result(test) for test in record["tests"]),
+        tuple(_read_diagnostic(diagnostic) for diagnostic in record["diagnostics"]),
         LimitKind(record["limit"]) if record["limit"] is not None else None,
         record["message"],
         tuple(record["notes"]),
@@ -81,7 +78,7 @@ _REASONS: dict[Outcome, type[ErrorKind] | type[LimitKind] | type[Refusal]] = {
 }
 
 
-def _result_of(record: dict[str, Any]) -> CaseResult:
+def _read_result(record: dict[str, Any]) -> CaseResult:
     outcome = Outcome(record["outcome"])
     kind = _REASONS.get(outcome)
     reason: Reason | None = kind(record["reason"]) if kind is not None else None
@@ -89,7 +86,7 @@ def _result_of(record: dict[str, Any]) -> CaseResult:
     return CaseResult(**{**fields, "notes": tuple(record["notes"])})
 
 
-def _diagnostic_of(record: dict[str, Any]) -> Diagnostic:
+def _read_diagnostic(record: dict[str, Any]) -> Diagnostic:
     start, end = Position(**record["start"]), Position(**record["end"])
     return Diagnostic(
         Severity(record["severity"]), Code(record["code"]), record["message"], start, end, record["advice"]
@@ -97,7 +94,7 @@ def _diagnostic_of(record: dict[str, Any]) -> Diagnostic:
 
 
 _GRACE_SECONDS: Final = 2.0
-"""Beyond the time of a program, for parsing, starting and answering."""
+"""Extra time for parsing, starting and replying."""
 
 _CHUNK: Final = 65_536
 
@@ -108,18 +105,18 @@ from {module} import main
 main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
 
 _SCHEDULED: Final = 2
-"""The clock of the CPU time of a process, as clock_getcpuclockid(3) makes it from a process id."""
+"""The clock of the CPU time of a process, as in clock_getcpuclockid(3)."""
 
 _SET_LIMIT_OF: Final[Callable[..., object] | None] = getattr(resource, "prlimit", None)
-"""Linux alone has it."""
+"""Only Linux has it."""
 
 _STARTERS: Final[dict[int, ThreadPoolExecutor]] = {}
-"""Process -> its thread that starts workers: the kernel ends a worker with the thread that started it, so that must be
-one that lives as long as the process. A process that was forked needs one of its own."""
+"""Process -> its thread that starts workers. The kernel kills a worker when the thread that started it ends, so this
+thread lives as long as the process; a forked process needs its own."""
 
 
 class WorkerStoppedError(Exception):
-    """A worker had to be replaced before it answered."""
+    """A worker was replaced before it replied."""
 
     def __init__(self, limit: LimitKind, message: str) -> None:
         super().__init__(message)
@@ -128,39 +125,32 @@ class WorkerStoppedError(Exception):
 
 
 def worker_command(module: str) -> tuple[str, ...]:
-    """Build the command of a worker that ends with this process.
-
-    Its `main` takes bytes of memory, requests and answers.
-    """
+    """Build the command of a worker that ends with this process and calls `main` of a module."""
     return (sys.executable, "-B", "-P", "-s", "-c", _START.format(module=module))
 
 
 class WorkerProcess:
-    """A process that answers requests, and its replacement if it does not."""
+    """A process that replies to requests, restarted when it does not.
+
+    Bytes of memory and the id of this process are appended to its command.
+    """
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
-        """Start it. Its address space and this process are added to the command as the last words."""
         self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
         self._process = self._start()
 
-    def ask(self, request: Request) -> ProgramReport:
-        """Run a program in a worker.
-
-        Returns:
-            What the worker says; or that it was stopped, because it said nothing in time or died.
-        """
+    def ask(self, request: RunRequest) -> ProgramReport:
+        """Run a program; the report says `stopped` if the worker does not reply in time or dies."""
         try:
-            return report_of(self.exchange(asdict(request), request.limits.program_seconds))
+            return read_report(self.exchange(asdict(request), request.limits.program_seconds))
         except WorkerStoppedError as error:
             return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the answer, both in JSON types.
-
-        Running programs may take so many seconds; parsing, starting and answering have some time beyond.
+        """Send a request and return the reply, both in JSON types; `seconds` is for running programs alone.
 
         Raises:
-            WorkerStoppedError: It said nothing in time or died; another process has taken its place.
+            WorkerStoppedError: It did not reply in time or died; another process replaces it.
         """
         end = monotonic() + seconds + _GRACE_SECONDS
         self._bound_time(seconds + _GRACE_SECONDS)
@@ -176,10 +166,9 @@ class WorkerProcess:
         raise stopped
 
     def end(self) -> None:
-        """Kill it and whatever it may have started."""
+        """Kill it and its children."""
         process = self._process
-        # A process that died by itself is still a group until it is waited for; one that was waited for may have left
-        # its number to another.
+        # A dead process keeps its group until it is waited for; afterwards its id may belong to another.
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -188,7 +177,6 @@ class WorkerProcess:
             pipe.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a process in a group of its own, which gets no more of this one than where the package lies."""
         starter = _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "starts workers"))
         process = starter.submit(
             subprocess.Popen,
@@ -205,7 +193,7 @@ class WorkerProcess:
         return process
 
     def _bound_time(self, seconds: float) -> None:
-        """Let the kernel end the worker after so much more CPU time, should this process be held up meanwhile."""
+        """Let the kernel kill the worker after this much more CPU time, in case this process is suspended."""
         pid = self._process.pid
         if _SET_LIMIT_OF is None:
             return
@@ -214,7 +202,7 @@ class WorkerProcess:
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             _SET_LIMIT_OF(pid, resource.RLIMIT_CPU, (int(used + max(0.0, seconds)) + 2, hard))
         except OSError:
-            return  # it has died, which the next request finds
+            return  # it has died: the exchange raises
 
     def _send(self, data: bytes, end: float) -> None:
         assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
@@ -240,15 +228,11 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """Worker processes, started when they are first needed; a context manager, since they must be ended.
-
-    It may be used from several threads.
-    """
+    """Thread-safe pool of worker processes, started on demand and ended by `with`; `launch` starts one."""
 
     def __init__(
         self, num_workers: int, command: Sequence[str], limits: Limits, launch: type[WorkerProcess] = WorkerProcess
     ) -> None:
-        """Set the number of processes at the same time; nothing is started yet. `launch` is where they run."""
         self.num_workers = num_workers
         self.launch = launch
         self.limits = limits
@@ -258,7 +242,7 @@ class WorkerPool:
             self._idle.put(None)
 
     def __enter__(self) -> Self:
-        """Start the processes at the first request."""
+        """Return the pool; processes start at the first request."""
         return self
 
     def __exit__(
@@ -272,7 +256,7 @@ class WorkerPool:
 
     @contextmanager
     def worker(self) -> Iterator[WorkerProcess]:
-        """Lend a process for the time of the body."""
+        """Lend a process for the duration of the body."""
         worker = self._idle.get()
         try:
             if worker is None:
@@ -286,7 +270,7 @@ WORKER_COMMAND: Final = worker_command("mens_pipeline.language.interpreter.worke
 
 
 class Sandbox(WorkerPool):
-    """A pool of worker processes that run the tests of programs."""
+    """A pool of worker processes that run the tests of programs; `seed` is for the arguments of properties."""
 
     def __init__(
         self,
@@ -297,17 +281,12 @@ class Sandbox(WorkerPool):
         seed: int = 0,
         command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
-        """Set limits and environment; nothing is started yet. `seed` is for the arguments of properties."""
         super().__init__(num_workers, command, limits)
         self._features = features
         self._seed = seed
 
     def kept_out(self) -> dict[str, str]:
-        """Describe what the system keeps from programs here, as a worker found when it was confined.
-
-        Returns:
-            What is kept from them -> why it is not kept here; empty where it is.
-        """
+        """Return each protection of a worker -> why it does not hold here, empty if it does."""
         with self.worker() as worker:
             try:
                 kept: dict[str, str] = worker.exchange(None, self.limits.program_seconds)
@@ -316,21 +295,13 @@ class Sandbox(WorkerPool):
             return kept
 
     def run(self, source: str, *, mode: Mode = Mode.SOURCE) -> ProgramReport:
-        """Run the tests of a program.
-
-        Returns:
-            As `run_tests`; a program that cannot be stopped from inside is `stopped` from outside.
-        """
-        return self._reply(Request(source, None, self.limits, self._seed, self._features, mode))
+        """Run the tests of a program as `run_tests` does; the report says `stopped` if its worker had to be killed."""
+        return self._reply(RunRequest(source, None, self.limits, self._seed, self._features, mode))
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
-        """Run hidden tests against a candidate, as the function of the same name.
-
-        Raises:
-            ConfigurationError: The tests themselves are rejected, or there are none.
-        """
+        """Run hidden tests against a candidate, as the function `run_with_tests` does."""
         hidden_module(tests)
-        return self._reply(Request(candidate, tests, self.limits, self._seed, self._features))
+        return self._reply(RunRequest(candidate, tests, self.limits, self._seed, self._features))
 
     def map(self, sources: Iterable[str]) -> Iterator[ProgramReport]:
         """Run the tests of many programs on all workers."""
@@ -338,10 +309,10 @@ class Sandbox(WorkerPool):
             yield from threads.map(self.run, sources)
 
     def map_with_tests(self, pairs: Iterable[tuple[str, str]]) -> Iterator[ProgramReport]:
-        """Judge many candidates on all workers; refuse tests as `run_with_tests` does."""
+        """Run hidden tests against many candidates on all workers."""
         with ThreadPoolExecutor(self.num_workers) as threads:
             yield from threads.map(lambda pair: self.run_with_tests(*pair), pairs)
 
-    def _reply(self, request: Request) -> ProgramReport:
+    def _reply(self, request: RunRequest) -> ProgramReport:
         with self.worker() as worker:
             return worker.ask(request)

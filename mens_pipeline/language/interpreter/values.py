@@ -1,8 +1,7 @@
-"""Vox values in Python, their equality, their text, and the expressions that give them.
+"""Vox values in Python: their equality, their text, and expressions for them.
 
-An int is an `int`, never a `bool`; float, bool and str are themselves; a decimal is a `Decimal`; a list is a `list`,
-a tuple a `tuple`, a record a `dict`. Lists and dicts are never changed once they are a value: "mutation" is rebinding
-(V6).
+An int is an `int` (never a `bool`), a decimal a `Decimal`, a record a `dict`; float, bool, str, list and tuple are the
+Python types. Lists and dicts are immutable as values: "mutation" is rebinding (V6).
 """
 
 from __future__ import annotations
@@ -26,64 +25,63 @@ Value = Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Variant:
-    """A value of a sum type, of Option or of Result (V9-V11); equality is that of the language, by `equal`."""
+class VariantValue:
+    """A value of a sum type, of Option or of Result (V9-V11); compare with `equal`."""
 
     name: str
     fields: tuple[Value, ...] = ()
 
 
 class UnitValue:
-    """The type of `Unit`, which has one value."""
+    """The type of `UNIT`."""
 
     __slots__ = ()
 
 
 UNIT: Final = UnitValue()
-NONE: Final = Variant("None")
-"""`None`, which `null` is another name for (V12)."""
+NONE: Final = VariantValue("None")
+"""`None`, also named `null` (V12)."""
 
 
-def some(value: Value) -> Variant:
+def some(value: Value) -> VariantValue:
     """`Some(value)`."""
-    return Variant("Some", (value,))
+    return VariantValue("Some", (value,))
 
 
-def ok(value: Value) -> Variant:
+def ok(value: Value) -> VariantValue:
     """`Ok(value)`."""
-    return Variant("Ok", (value,))
+    return VariantValue("Ok", (value,))
 
 
-def error(message: Value) -> Variant:
+def error(message: Value) -> VariantValue:
     """`Error(message)`."""
-    return Variant("Error", (message,))
+    return VariantValue("Error", (message,))
 
 
 def arity_error(name: str, expected: str, found: int) -> VoxError:
-    """Return the error of a wrong number of arguments (C2)."""
+    """Return the error for a wrong number of arguments (C2)."""
     return VoxError(ErrorKind.ARITY_ERROR, f"`{name}` takes {expected} arguments and was given {found}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constructor:
-    """A variant with payload, as a function (V9)."""
+    """The constructor of a variant with payload (V9)."""
 
     name: str
     parameter_names: tuple[str, ...]
 
-    def invoke(self, _machine: Machine, arguments: list[Value]) -> Variant:
-        """Make the variant; refuse a wrong number of arguments."""
+    def invoke(self, _machine: Machine, arguments: list[Value]) -> VariantValue:
+        """Create the variant; raise a `VoxError` for a wrong number of arguments."""
         if len(arguments) != len(self.parameter_names):
             raise arity_error(self.name, str(len(self.parameter_names)), len(arguments))
-        return Variant(self.name, tuple(arguments))
+        return VariantValue(self.name, tuple(arguments))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Native:
     """A built-in function or method.
 
-    `name` is what programs write; `function` takes the machine, the receiver if it is a method, and the arguments;
-    `fewest` and `most` arguments do not count the receiver.
+    `function` takes the machine, the receiver of a method, and `fewest` to `most` arguments.
     """
 
     name: str
@@ -93,24 +91,24 @@ class Native:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Built-ins have none that a call could name (C4)."""
+        """Built-ins have no names of parameters (C4)."""
         return ()
 
     def check(self, found: int) -> None:
-        """Refuse a wrong number of arguments."""
+        """Raise a `VoxError` for a wrong number of arguments."""
         if not self.fewest <= found <= self.most:
             expected = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
             raise arity_error(self.name, expected, found)
 
     def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
-        """Call it as a function; refuse a wrong number of arguments."""
+        """Check the number of arguments, and call the function."""
         self.check(len(arguments))
         return self.function(machine, *arguments)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Namespace:
-    """`std` and what lies below it; its path is how programs write it."""
+    """`std` and namespaces below it; `path` is how programs write it."""
 
     path: str
     members: dict[str, Any]
@@ -118,19 +116,19 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """A name whose meaning lies outside the sandbox (U1)."""
+    """A name that needs access to the outside (U1)."""
 
     reason: Refusal
     name: str
 
     def fault(self) -> VoxError:
-        """Return the error that using the name raises (U3)."""
+        """Return the error for using the name (U3)."""
         return VoxError(self.reason, f"`{self.name}` needs {self.reason}, which the interpreter does not provide")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Actor:
-    """An actor and its handlers; a handle on it, too, since actors have no state (U2)."""
+class ActorValue:
+    """An actor, or a handle to it: actors have no state (U2)."""
 
     name: str
     handlers: dict[str, Any]
@@ -150,19 +148,19 @@ _KINDS: Final[dict[type, str]] = {
     Constructor: "function",
     Native: "function",
     Namespace: "namespace",
-    Actor: "actor",
+    ActorValue: "actor",
 }
 
 
 def kind_name(value: Value) -> str:
-    """Return the name of a value's kind, for messages."""
-    if type(value) is Variant:
+    """Return the name of a value's kind, for messages: a `TableValue` is a table."""
+    if type(value) is VariantValue:
         return f"`{value.name}`"
-    return _KINDS.get(type(value)) or type(value).__name__.lower()
+    return _KINDS.get(type(value)) or type(value).__name__.lower().removesuffix("value")
 
 
 def type_error(message: str) -> VoxError:
-    """Return the error of an operand or argument of the wrong kind."""
+    """Return the error for an operand or argument of the wrong kind."""
     return VoxError(ErrorKind.TYPE_ERROR, message)
 
 
@@ -171,12 +169,12 @@ _SHOWN = 120
 
 
 def byte_length(text: str) -> int:
-    """Return bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three."""
+    """Return the bytes of a string in UTF-8, as `len` counts (V4); a lone surrogate counts three."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def float_text(value: float) -> str:
-    """Format a float with the shortest digits that read back, without exponent and without a final `.0`."""
+    """Format a float with the shortest digits that round-trip, without exponent and final `.0`."""
     if math.isnan(value):
         return "NaN"
     digits = repr(value)
@@ -185,8 +183,8 @@ def float_text(value: float) -> str:
     return digits.removesuffix(".0")
 
 
-def text_of(machine: Machine, value: Value, level: int = 0) -> str:
-    """Return the text of a value, and charge the test for it; `level` is how deep it lies in what is printed."""
+def format_value(machine: Machine, value: Value, level: int = 0) -> str:
+    """Format a value, and charge the test for it; `level` is its depth in the whole value."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -211,8 +209,8 @@ def _compound(machine: Machine, value: Value, level: int) -> str:
     if kind is tuple:
         return f"({_join(machine, value, level)})"
     if kind is dict:
-        return f"{{{', '.join(f'{key}: {text_of(machine, field, level)}' for key, field in value.items())}}}"
-    if kind is Variant:
+        return f"{{{', '.join(f'{key}: {format_value(machine, field, level)}' for key, field in value.items())}}}"
+    if kind is VariantValue:
         if value is NONE:
             return "null"
         return f"{value.name}({_join(machine, value.fields, level)})" if value.fields else str(value.name)
@@ -220,13 +218,13 @@ def _compound(machine: Machine, value: Value, level: int) -> str:
 
 
 def _join(machine: Machine, values: list[Value] | tuple[Value, ...], level: int) -> str:
-    return ", ".join([text_of(machine, value, level) for value in values])
+    return ", ".join([format_value(machine, value, level) for value in values])
 
 
 def quote_value(machine: Machine, value: Value) -> str:
-    """Format a value for a message: its text, strings quoted, cut where it is long."""
+    """Format a value for a message: strings quoted, long texts cut."""
     try:
-        text = f'"{value}"' if type(value) is str else text_of(machine, value)
+        text = f'"{value}"' if type(value) is str else format_value(machine, value)
     except VoxError:
         return "a value too large to show"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
@@ -238,10 +236,7 @@ _LONG = 256
 
 
 def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:
-    """Return whether two values are the same, and charge the test; different kinds never are, functions equal nothing.
-
-    `level` is how deep they lie in the values that are compared.
-    """
+    """Compare two values, and charge the test; values of different kinds differ, and functions equal nothing."""
     kind = type(left)
     if kind is not type(right):
         return False
@@ -254,7 +249,7 @@ def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:
         return len(left) == len(right) and _all_equal(machine, left, right, level + 1)
     if kind is dict:
         return left.keys() == right.keys() and all(equal(machine, left[key], right[key], level + 1) for key in left)
-    if kind is Variant:
+    if kind is VariantValue:
         same = left.name == right.name and len(left.fields) == len(right.fields)
         return same and _all_equal(machine, left.fields, right.fields, level + 1)
     return left is UNIT
@@ -270,21 +265,21 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST_INT: Final = -(2**63)
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"})
 MOST_LEVELS: Final = 20
-"""Deeper values are given up: nobody reads them, and Python recurses here."""
+"""Deeper values have no literal: nobody reads them, and Python recurses here."""
 
 
 def literal_of(value: Value, level: int = 0) -> str | None:
-    """Write an expression for a value; `level` is how deep it lies in the value that is written.
+    """Return a Vox expression for a value; `level` is its depth in the whole value.
 
     Returns:
-        Vox text; None for a value that no expression gives: a function, a namespace, an actor, NaN, a string that is no
-        Unicode text, or one that is nested more than 20 levels deep.
+        None for a value without one: a function, a namespace, an actor, NaN, a string with a lone surrogate, or a value
+        nested more than 20 levels deep.
     """
     kind = type(value)
     if kind is bool:
         return "true" if value else "false"
     if kind is int:
-        # The least int has no literal: its digits alone are out of range (L5).
+        # The smallest int has no literal: its digits are out of range (L5).
         return str(value) if value > _LEAST_INT else f"({_LEAST_INT + 1} - 1)"
     if kind is str:
         return _string_literal(value)
@@ -305,7 +300,7 @@ def _compound_literal(value: Value, level: int) -> str | None:
         return _listed_literal("(", value, ",)" if len(value) == 1 else ")", level)
     if kind is dict:
         return _record_literal(value, level)
-    if kind is Variant:
+    if kind is VariantValue:
         return _listed_literal(f"{value.name}(", value.fields, ")", level) if value.fields else str(value.name)
     return "Unit" if value is UNIT else None
 

@@ -1,18 +1,17 @@
-"""The other side of the sandbox: a process that runs programs one after the other and can reach nothing.
+"""The worker process of the sandbox, which runs programs one after the other without access to the outside.
 
-It answers a line of JSON by a line of JSON, and `null` by what is kept from it. Nothing but the interpreter runs here,
-which has no way out; limits, system call filter and audit hook are there for the day on which that is not true.
+It replies to a line of JSON with a line of JSON, and to `null` with its protections. Only the interpreter runs here,
+which gives programs no access; limits, system call filter and audit hook are a second line of defence.
 
-Covered, on Linux on x86_64 and aarch64, for root as well: files are neither named nor opened; no socket, process,
-thread or other program is made; no signals to others, no looks into them; no executable memory; no limit is raised
-again. Of all system calls only those in `_ALLOWED` work: others fail with `EPERM`, those of another architecture end
-the process. It gains no privileges by a program with the set-user-ID bit, and dies with the process that started it.
-Memory, files and processes are bounded by rlimits besides (`confine`), CPU time by the parent (`sandbox`). Where there
-is no seccomp, those and the audit hook are all there is.
+Covered on Linux on x86_64 and aarch64, even for root: no files, sockets, processes, threads or other programs; no
+signals to other processes and no access to them; no executable memory; no raised limits. Only the system calls in
+`_ALLOWED` work: others fail with `EPERM`, those of another architecture kill the process. It gains no privileges from
+set-user-ID programs, and dies with its parent. Rlimits bound memory, files and processes (`confine`), the parent bounds
+CPU time (`sandbox`). Without seccomp, only the rlimits and the audit hook remain.
 
-Not covered: faults of the kernel in the calls that are left; what can be read from its own memory, which holds the
-requests so far and Python; what it writes to its standard output and error, so that its answers may lie and a terminal
-may be shown anything; what is found out by measuring time (Spectre). `contain` says what holds.
+Not covered: bugs of the kernel in the allowed calls; its own memory, which holds earlier requests and Python; its
+standard output and error, so that replies may be forged and a terminal may show anything; timing attacks (Spectre).
+`contain` reports which protections hold.
 """
 
 import ctypes
@@ -29,10 +28,10 @@ from typing import Any, BinaryIO, Final
 
 from mens_pipeline.language.interpreter.results import ProgramReport
 from mens_pipeline.language.interpreter.running import run_tests, run_with_tests
-from mens_pipeline.language.interpreter.sandbox import Request, report_record, request_of
+from mens_pipeline.language.interpreter.sandbox import RunRequest, read_request, report_record
 
 Prctl = Callable[[int, int, int], None]
-"""Calls prctl(2) with an option and two arguments; raises OSError where it fails."""
+"""Calls prctl(2) with an option and two arguments; raises OSError on failure."""
 
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 _SET_SECCOMP: Final = 22
@@ -66,10 +65,10 @@ _ALLOWED: Final = {
     "getrandom": (318, 278),
 }
 _WITHOUT_EXECUTION: Final = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""Allowed unless the memory is to be executable."""
+"""Allowed for memory that is not executable."""
 
 _MACHINES: Final = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
-"""Name of a machine -> the column above, and what the kernel calls it (`AUDIT_ARCH_*`)."""
+"""Machine -> the column above, and its `AUDIT_ARCH_*` number."""
 
 # Classic BPF, as linux/filter.h and linux/seccomp.h have it.
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -85,12 +84,10 @@ class _Filter(ctypes.Structure):
 
 
 def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[str, str]:
-    """Give up, for good, what a program of a stranger never needs.
-
-    Without `prctl` and `machine` (as `uname` calls it), those of this system are taken.
+    """Give up access that programs never need; `prctl` and `machine` (as in `uname`) default to this system's.
 
     Returns:
-        What is kept from this process -> why it is not kept here; empty where it is.
+        Each protection -> why it does not hold here, empty if it does.
     """
     call = prctl or own_prctl()
     program = system_call_filter(machine or platform.machine())
@@ -103,10 +100,7 @@ def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[s
 
 
 def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
-    """Have the kernel kill this process when the thread that started it ends; systems that cannot do not.
-
-    When the process that started this one is gone already, this one ends.
-    """
+    """Have the kernel, if it can, kill this process when its parent thread ends; exit if the parent is gone already."""
     call = prctl or own_prctl()
     reason = _reason(lambda: call(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0))
     if not reason and os.getppid() != parent:
@@ -114,17 +108,13 @@ def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
 
 
 def system_call_filter(machine: str) -> bytes | None:
-    """Return the instructions that look at each system call.
-
-    Returns:
-        Classic BPF, eight bytes an instruction; None where the numbers of system calls are not known.
-    """
+    """Return the filter of system calls as classic BPF, eight bytes per instruction; None for an unknown machine."""
     if machine not in _MACHINES:
         return None
     column, name = _MACHINES[machine]
     allowed = [numbers[column] for numbers in _ALLOWED.values()]
     checked = [numbers[column] for numbers in _WITHOUT_EXECUTION.values()]
-    # Jumps say how many instructions they pass over; the end is: refuse, look at the protection, jump, refuse, allow.
+    # Jumps count the instructions they skip; the end is: refuse, load the protection, jump, refuse, allow.
     num_tests = len(allowed) + len(checked)
     tests = [
         (_JUMP_IF_EQUAL, num_tests - 1 - place + (4 if number in allowed else 1), 0, number)
@@ -146,7 +136,7 @@ def system_call_filter(machine: str) -> bytes | None:
 
 
 def own_prctl(libc: object | None = None) -> Prctl:
-    """Return the prctl(2) of this system; where there is none, a function that raises OSError."""
+    """Return the prctl(2) of this system, or a function that raises OSError."""
     function = getattr(libc or ctypes.CDLL(None, use_errno=True), "prctl", None)
 
     def call(option: int, first: int, second: int) -> None:
@@ -168,7 +158,6 @@ def _install(program: bytes | None, call: Prctl) -> None:
 
 
 def _reason(step: Callable[[], None]) -> str:
-    """Return why a step failed; empty when it did not."""
     try:
         step()
     except OSError as error:
@@ -180,11 +169,11 @@ _FORBIDDEN: Final = (
     *("open", "socket.", "subprocess.", "os.", "pty.", "shutil.", "ctypes.", "urllib.", "ftplib.", "http."),
     *("import", "exec", "compile", "mmap.", "tempfile.", "glob.", "syslog.", "webbrowser.", "sqlite3."),
 )
-"""Events of Python's audit system that no program has a reason to cause."""
+"""Events of Python's audit system that no program causes."""
 
 
-def run_request(request: Request) -> ProgramReport:
-    """Run what is asked for."""
+def run_request(request: RunRequest) -> ProgramReport:
+    """Run the program of a request."""
     source, limits, seed, features = request.source, request.limits, request.seed, request.features
     if request.tests is not None:
         return run_with_tests(source, request.tests, limits, seed, features=features)
@@ -192,10 +181,7 @@ def run_request(request: Request) -> ProgramReport:
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
-    """Answer requests until there are no more.
-
-    `respond` gives the answer to a request, both in JSON types; `kept` is the answer to the request `null`.
-    """
+    """Reply to all requests: `kept` to `null`, else the result of `respond`, in JSON types."""
     for line in requests:
         request = json.loads(line)
         reply = kept if request is None else respond(request)
@@ -209,13 +195,10 @@ def confine(
     add_hook: Callable[[Callable[[str, Any], None]], None] = sys.addaudithook,
     contain_it: Callable[[], dict[str, str]] = contain,
 ) -> dict[str, str]:
-    """Give up memory beyond a bound, new files, sockets and processes, for good.
-
-    Of the address space, `memory_bytes` remain; the others set a limit of this process, have the events of Python's
-    audit system judged, and have the kernel keep from it what it never needs.
+    """Give up address space beyond `memory_bytes`, and new files, sockets and processes.
 
     Returns:
-        What is kept from this process -> why it is not kept here; empty where it is.
+        Each protection -> why it does not hold here, empty if it does.
     """
     set_limit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
@@ -229,16 +212,13 @@ def confine(
 
 
 def refuse(event: str, _arguments: Any) -> None:
-    """Raise a `PermissionError` for an event of Python's audit system that reaches outside."""
+    """Raise a `PermissionError` for an audit event that reaches outside."""
     if event.startswith(_FORBIDDEN):
         raise PermissionError(f"the sandbox refuses {event}")
 
 
 def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
-    """Warm up, give everything up, answer.
-
-    Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
-    """
+    """Warm up, confine this process by `give_up`, and reply to requests."""
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     kept = give_up(memory_bytes)
-    serve(requests, replies, lambda record: report_record(run_request(request_of(record))), kept)
+    serve(requests, replies, lambda record: report_record(run_request(read_request(record))), kept)

@@ -1,1 +1,1 @@
-"""Name resolution: declarations, scopes, and uses without a declaration."""
+"""Name resolution."""

@@ -1,4 +1,4 @@
-"""What a program declares and what every program knows, and the findings made on it."""
+"""The names of a program, those of every program, and the findings on them."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS, PREDEFINED_VARIANTS
 
 _REFERENCE_VALUES: Final = ("path", "workflow_wait", "workflow_wait_signal")
-"""What the interpreter does not run: a namespace, and what a workflow waits with."""
+"""Names that the interpreter does not run."""
 
 VALUES: Final = frozenset((*BUILT_INS, *ASSERTIONS, *_REFERENCE_VALUES))
 """Functions, constructors and namespaces (F1, F10)."""
@@ -34,75 +34,71 @@ GENERIC_TYPES: Final[dict[str, int | None]] = {
     **dict.fromkeys(("Map", "map"), 2),
     **dict.fromkeys(("Result", "Vec", "Tensor", "Tuple")),
 }
-"""Type -> number of its arguments; None where it varies."""
+"""Type -> number of its arguments, None if it varies."""
 
 METHOD_NAMES: Final = frozenset(name for methods in METHODS.values() for name in methods)
-"""What any value of the library can be asked to do."""
+"""Methods of all values of the library."""
 
 
 MAX_FINDINGS = 100
-"""Of one program; what is wrong with the rest of it says no more."""
+"""Findings reported for one program."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A stretch of a text, in characters."""
+class Span:
+    """A range of a text, in characters."""
 
     start: int
     end: int
 
 
 class Findings:
-    """The findings of one program, in the order in which they are made."""
+    """The findings of one program."""
 
     def __init__(self, source: str) -> None:
-        """Begin without any."""
         self._source = source
         self.choices: dict[int, frozenset[str]] = {}
-        """Where a member is named that a value has not -> the members that it has."""
-        self._found: dict[tuple[int, Code], tuple[Place, str, str | None, Severity]] = {}
+        """Offset of an unknown member -> the members that the value has."""
+        self._found: dict[tuple[int, Code], tuple[Span, str, str | None, Severity]] = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether there are so many that no more are taken."""
+        """Whether further findings are ignored."""
         return len(self._found) >= MAX_FINDINGS
 
     def add(
         self,
         code: Code,
-        place: ast.Node | Place,
+        place: ast.Node | Span,
         message: str,
         advice: str | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Note a finding, once for a place and code, since the target of `x += e` is visited twice (A5).
-
-        It is a warning where the program does what it says.
-        """
+        """Add a finding, once per offset and code: the target of `x += e` is visited twice (A5)."""
         if not self.is_full:
-            self._found.setdefault((place.start, code), (Place(place.start, place.end), message, advice, severity))
+            self._found.setdefault((place.start, code), (Span(place.start, place.end), message, advice, severity))
 
-    def name_in(self, node: ast.Node, name: str) -> Place:
-        """Find the name of a declaration in the text, as the tree does not keep its place.
+    def name_in(self, node: ast.Node, name: str) -> Span:
+        """Find the name of a declaration in its text, since the tree has no place for it.
 
         Returns:
-            The first such word behind `fn` or after a dot or, if there is none, the first at all; else the whole node.
+            The first such word after `fn`, else the first such word, else the whole node.
         """
         word = re.escape(name)
         for pattern in (rf"\bfn\s+({word})\b", rf"\b({word})\b"):
             found = re.compile(pattern).search(self._source, node.start, node.end)
             if found is not None:
-                return Place(found.start(1), found.end(1))
-        return Place(node.start, node.end)
+                return Span(found.start(1), found.end(1))
+        return Span(node.start, node.end)
 
-    def text(self, place: ast.Node | Place) -> str:
+    def text(self, place: ast.Node | Span) -> str:
         """Return the source at a place."""
         return self._source[place.start : place.end]
 
-    def member(self, before: ast.Node, node: ast.Node, name: str) -> Place:
-        """Find the name behind a dot in the text."""
+    def member(self, before: ast.Node, node: ast.Node, name: str) -> Span:
+        """Find the name after a dot."""
         start = self._source.find(name, before.end, node.end)
-        return Place(start, start + len(name))
+        return Span(start, start + len(name))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Return all findings, in source order."""
@@ -114,8 +110,8 @@ class Findings:
         )
 
 
-class Kind(StrEnum):
-    """Kind of a declared name, in the words of messages."""
+class NameKind(StrEnum):
+    """Kind of a declared name, as messages call it."""
 
     BUILT_IN = "built-in"
     IMPORT = "import"
@@ -135,32 +131,25 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """One meaning of a name; two of them are never equal.
-
-    `node` is None for what is built in; `mutable` tells whether it may be assigned to (B6).
-    """
+    """One meaning of a name, compared by identity; `node` is None for built-in names."""
 
     name: str
-    kind: Kind
+    kind: NameKind
     node: ast.Node | None
     mutable: bool = False
 
 
 class Scopes:
-    """The names visible at the place that a walk has reached."""
+    """The names visible at the current place of a walk."""
 
     def __init__(self, outermost: dict[str, Binding]) -> None:
-        """Begin at the level of the module."""
         self._visible = dict(outermost)
         self._hidden: list[tuple[str, Binding | None]] = []
         self.in_loop = False
 
     @contextmanager
     def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
-        """Enter a block: what is declared there ends with it (B1).
-
-        By default `break` has a loop to act on where it has one around the block.
-        """
+        """Enter a block, whose declarations end with it (B1); `in_loop` is by default that of the outer block."""
         mark, was_in_loop = len(self._hidden), self.in_loop
         if in_loop is not None:
             self.in_loop = in_loop
@@ -174,7 +163,7 @@ class Scopes:
                 self._visible[name] = before
 
     def declare(self, binding: Binding) -> None:
-        """Make a name visible, which may shadow any other (B2)."""
+        """Make a name visible; it may shadow any other (B2)."""
         self._hidden.append((binding.name, self._visible.get(binding.name)))
         self._visible[binding.name] = binding
 
@@ -183,7 +172,7 @@ class Scopes:
         return self._visible.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """Return all names that mean something here."""
+        """Return all visible names."""
         return tuple(self._visible)
 
 
@@ -196,13 +185,12 @@ class ModuleNames:
     """The names of one program.
 
     Attributes:
-        values: Functions, constants, constructors, components and what is built in, the last of each name (C1).
-        types: Declared types by name, tables among them.
-        tables: Tables alone, as `db` has them.
+        values: Functions, constants, constructors, components and built-in values, the last of each name (C1).
+        types: Declared types and tables.
         variants: Variant -> the types that have it.
         imported: Local names of imports.
-        is_open: Whether something is imported that is not at hand: its variants may be any names in upper case.
-        assumed: Names that are declared where the program goes, and about which nothing else is known.
+        is_open: Whether an unknown module is imported: any upper-case name may be one of its variants.
+        assumed: Names declared elsewhere, with unknown types.
     """
 
     values: dict[str, Binding] = field(default_factory=dict)
@@ -214,7 +202,7 @@ class ModuleNames:
     assumed: frozenset[str] = frozenset()
 
     def num_fields(self, variant: str) -> int | None:
-        """Return the number of fields of a variant; None if there is none of that name, or several that differ."""
+        """Return the number of fields of a variant; None if it is unknown or ambiguous."""
         owners = self.variants.get(variant)
         if owners is None:
             return VARIANTS.get(variant)
@@ -222,76 +210,68 @@ class ModuleNames:
         return numbers.pop() if len(numbers) == 1 else None
 
     def is_variant(self, name: str) -> bool:
-        """Return whether any type has a variant of this name."""
+        """Return whether any type has this variant."""
         return name in self.variants or name in VARIANTS
 
 
-def declared_in(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
-    """Collect what a program declares.
-
-    Names of `assumed` need not be declared, because they are declared where the program goes.
-    """
-    names = ModuleNames({name: Binding(name, Kind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
+def collect_names(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
+    """Collect the names that a program declares."""
+    names = ModuleNames({name: Binding(name, NameKind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
     for declaration in module.declarations:
         for path in declaration.paths if isinstance(declaration, ast.Import) else ():
             _import(path, names)
     for declaration in module.declarations:
-        _declare_type(declaration, names)
+        if isinstance(declaration, ast.Table):
+            names.types[declaration.name] = names.tables[declaration.name] = declaration
+        elif isinstance(declaration, ast.TypeDef | ast.Url):
+            names.types[declaration.name] = declaration
+            for variant in declaration.variants:
+                names.variants.setdefault(variant.name, []).append((declaration, variant))
     for declaration in module.declarations:
         for binding in value_bindings(declaration):
             before = names.values.get(binding.name)
             is_both = before is not None and is_page_and_place(before, binding)
-            names.values[binding.name] = Binding(binding.name, Kind.IMPORT, None) if is_both else binding
+            names.values[binding.name] = Binding(binding.name, NameKind.IMPORT, None) if is_both else binding
     return names
 
 
 def is_page_and_place(one: Binding, other: Binding) -> bool:
-    """Return whether a component and a variant share a name, as pages and the variants of a `url` may."""
-    return {one.kind, other.kind} == {Kind.VARIANT, Kind.INTERFACE}
+    """Return whether these are a component and a variant, which may share a name: pages and `url` variants do."""
+    return {one.kind, other.kind} == {NameKind.VARIANT, NameKind.INTERFACE}
 
 
 def _import(path: ast.ImportPath, names: ModuleNames) -> None:
-    """Declare an import, unless it is a built-in namespace under its own name."""
     local = path.alias or path.segments[-1]
     names.imported.add(local)
     if path.root != "symbol" or path.segments[0] not in BUILT_INS:
         names.is_open = names.is_open or path.root == "symbol"
     if path.alias is not None or local not in VALUES:
-        names.values[local] = Binding(local, Kind.IMPORT, path)
-
-
-def _declare_type(declaration: ast.Declaration, names: ModuleNames) -> None:
-    if isinstance(declaration, ast.Table):
-        names.types[declaration.name] = names.tables[declaration.name] = declaration
-    elif isinstance(declaration, ast.TypeDef | ast.Url):
-        names.types[declaration.name] = declaration
-        for variant in declaration.variants:
-            names.variants.setdefault(variant.name, []).append((declaration, variant))
+        names.values[local] = Binding(local, NameKind.IMPORT, path)
 
 
 def value_bindings(declaration: ast.Declaration) -> Iterator[Binding]:
-    """Return the values that a declaration declares, in source order."""
+    """Yield the values that a declaration declares, in source order."""
     if isinstance(declaration, ast.TypeDef | ast.Url):
-        yield from (Binding(variant.name, Kind.VARIANT, variant) for variant in declaration.variants)
+        yield from (Binding(variant.name, NameKind.VARIANT, variant) for variant in declaration.variants)
     elif isinstance(declaration, ast.Const):
-        yield Binding(declaration.name, Kind.CONSTANT, declaration)
+        yield Binding(declaration.name, NameKind.CONSTANT, declaration)
     elif isinstance(declaration, ast.Actor):
-        yield Binding(declaration.name, Kind.ACTOR, declaration)
+        yield Binding(declaration.name, NameKind.ACTOR, declaration)
     elif isinstance(declaration, ast.ReactiveComponent | ast.Fragment | ast.V0Component | ast.Form):
-        yield Binding(declaration.name, Kind.INTERFACE, declaration)
+        yield Binding(declaration.name, NameKind.INTERFACE, declaration)
     elif isinstance(declaration, ast.ReactiveModule):
         yield from reactive_bindings(declaration)
     elif isinstance(declaration, ast.Workflow | ast.Activity):
-        yield Binding(declaration.name, Kind.FUNCTION, declaration)
+        yield Binding(declaration.name, NameKind.FUNCTION, declaration)
     else:
         function = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
         if isinstance(function, ast.Function):
-            yield Binding(function.name, Kind.FUNCTION, function)
+            yield Binding(function.name, NameKind.FUNCTION, function)
 
 
 def reactive_bindings(holder: ast.ReactiveModule | ast.ReactiveComponent) -> Iterator[Binding]:
-    """Yield the state and derived values of a component or a reactive module; only state is assigned to."""
+    """Yield the state and derived values of a component or a reactive module; only state is mutable."""
     for member in holder.members:
         if member.name is not None:
-            kind = Kind.STATE if member.role == "state" else Kind.DERIVED
-            yield Binding(member.name, kind, member, mutable=kind is Kind.STATE)
+            kind = NameKind.STATE if member.role == "state" else NameKind.DERIVED
+            yield Binding(member.name, kind, member, mutable=kind is NameKind.STATE)

@@ -1,1 +1,1 @@
-"""Text to syntax tree: a recursive-descent parser that follows the grammar rule by rule."""
+"""A recursive-descent parser that follows the grammar rule by rule."""

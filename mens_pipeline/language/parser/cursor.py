@@ -1,7 +1,6 @@
-"""The token cursor: what every part of the parser stands on.
+"""The token cursor, the base of all parts of the parser.
 
-The grammar parts are mixins over `Cursor`; the entries that they call in one another are declared here as abstract
-methods, so that each part reads on its own.
+The parts extend `TokenCursor` in turn. Methods that a part needs from a later one are declared here as abstract.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Never, TypeVar
 
-from mens_pipeline.language.ast.expressions import Expr, Statement
+from mens_pipeline.language.ast.nodes import Expr, Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, TokenKind
@@ -18,17 +17,16 @@ from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, 
 Entry = TypeVar("Entry")
 
 MAX_NESTING: Final = 4000
-"""Expressions, prefix operands, blocks, patterns and types that may be open at once.
+"""Nested expressions, prefix operands, blocks, patterns and types.
 
-One level of an `if` opens two of them, one level of a lambda with a block three. The language has no limit, but the
-reference overflows its stack near this depth (E6). Freeing a tree this deep takes native stack: give threads that parse
-hostile text 1 MiB or more.
+A nested `if` counts twice, a lambda with a block three times. The language has no limit, but the reference overflows
+its stack near this depth (E6). Freeing such a tree takes native stack: threads that parse untrusted text need 1 MiB.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diagnostic that still counts in tokens: it speaks of the one whose index is `token`."""
+    """A diagnostic about the token with index `token`."""
 
     code: Code
     message: str
@@ -37,18 +35,17 @@ class Finding:
 
 
 class ParseError(Exception):
-    """The first failure of a declaration; never leaves the parser package."""
+    """The first failure of a declaration."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
         self.finding = finding
 
 
-class Cursor(ABC):
-    """A position in a token stream, and the steps every production is made of."""
+class TokenCursor(ABC):
+    """A position in a token stream, and the steps of all productions."""
 
     def __init__(self, stream: TokenStream) -> None:
-        """Start before the first token."""
         self.source = stream.source
         self.kinds = stream.kinds
         self.texts = stream.texts
@@ -68,17 +65,17 @@ class Cursor(ABC):
         """`'{' Block` (G30)."""
 
     def end(self) -> int:
-        """Return offset after the last consumed token that is no newline."""
+        """Return the offset after the last consumed token, newlines excluded."""
         return self.ends[self.pos - 1]
 
     def begin(self) -> int:
-        """Consume the first token of a piece of syntax, and return where it stands."""
+        """Consume the first token of a node, and return its offset."""
         pos = self.pos
         self.pos = pos + 1
         return self.starts[pos]
 
     def skip_newlines(self) -> TokenKind:
-        """`~`: step over newlines and return the kind that stands behind them."""
+        """`~`: skip newlines and return the kind of the next token."""
         kinds = self.kinds
         pos = self.pos
         while kinds[pos] == "NL":
@@ -109,14 +106,14 @@ class Cursor(ABC):
         return True
 
     def take_any(self) -> str:
-        """Consume one token of any kind and return its text; nothing at the end of the input (P4)."""
+        """Consume one token of any kind, none at the end of the input, and return its text (P4)."""
         text = self.texts[self.pos]
         if self.pos < self.last:
             self.pos += 1
         return text
 
     def expect(self, kind: TokenKind, where: str, code: Code = Code.EXPECTED_TOKEN, advice: str | None = None) -> None:
-        """Consume a token of this kind or reject; `where` is the place in words: `after the parameters`."""
+        """Consume a token of this kind or reject; `where` describes the place: `after the parameters`."""
         if self.kinds[self.pos] != kind:
             self.fail(code, f"expected `{kind}` {where}", advice)
         self.pos += 1
@@ -127,9 +124,9 @@ class Cursor(ABC):
             self.fail(code, f"expected `{word}` {where}")
 
     def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
-        """Consume a closing token or reject, naming the opener when the text ends before it.
+        """Consume a closing token or reject, at the opener if the text ends.
 
-        `opener` is the index of the opening token, `where` what the delimiters enclose: `the argument list`.
+        `opener` is the index of the opening token, `where` describes the content: `the argument list`.
         """
         if self.kinds[self.pos] == kind:
             self.pos += 1
@@ -140,7 +137,7 @@ class Cursor(ABC):
             self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` to close {where}")
 
     def name(self, what: str) -> str:
-        """Consume a `Name` (G1) or reject; `what` is what is named: `a function name`."""
+        """Consume a `Name` (G1) or reject; `what` describes it: `a function name`."""
         pos = self.pos
         if self.kinds[pos] not in NAME_KINDS:
             self.fail(Code.EXPECTED_NAME, f"expected {what}")
@@ -175,7 +172,7 @@ class Cursor(ABC):
     ) -> tuple[Entry, ...]:
         """`[ entry { ',' entry } [ ',' ] ] closer`, on one line unless it may span several (N6).
 
-        The opener has been consumed; `where` is the place of the closing token in words, `after the columns`.
+        The opener is already consumed; `where` describes the place of the closer: `after the columns`.
         """
         entries: list[Entry] = []
         while (self.skip_newlines() if spans_lines else self.kinds[self.pos]) != closer:
@@ -186,16 +183,13 @@ class Cursor(ABC):
         return tuple(entries)
 
     def names_on_line(self, what: str) -> tuple[str, ...]:
-        """Consume names up to `)`; what is before it has been consumed (N6)."""
+        """Consume names up to `)`, after the opener (N6)."""
         return self.separated_list(partial(self.name, what), ")", f"after {what}")
 
     def in_braces(self, where: str, what: str) -> Iterator[None]:
-        """`'{' { ~ entry } ~ '}'`: one turn for each entry that stands between the braces.
+        """`'{' { ~ entry } ~ '}'`: yield before each entry, which the caller consumes.
 
-        `where` is the place of the opening brace in words, `after the form name`, and `what` what the braces enclose.
-
-        Yields:
-            Nothing; the caller consumes an entry before the next turn.
+        `where` describes the place of the opening brace (`after the form name`), `what` the content.
         """
         opener = self.pos
         self.expect("{", where)
@@ -206,7 +200,7 @@ class Cursor(ABC):
         self.pos += 1
 
     def skip_balanced(self) -> None:
-        """Consume `( ... )` with any tokens inside; only parentheses count (G11)."""
+        """Consume `( ... )` with any tokens and balanced parentheses inside (G11)."""
         opener = self.pos
         open_parentheses = 0
         while self.pos < self.last:
@@ -221,7 +215,7 @@ class Cursor(ABC):
         self.expect_closer(")", opener, "these arguments")
 
     def open_level(self) -> int:
-        """Count one more open level, and return the depth to restore when it is closed."""
+        """Open a level of nesting, and return the depth to restore afterwards."""
         depth = self.depth
         if depth >= MAX_NESTING:
             message = f"nested more than {MAX_NESTING} levels deep"
@@ -231,11 +225,11 @@ class Cursor(ABC):
         return depth
 
     def fail(self, code: Code, expectation: str, advice: str | None = None) -> Never:
-        """Reject at the next token; `expectation` is what should stand here, and what was found is added."""
+        """Reject at the next token, which is added to the message."""
         raise ParseError(Finding(code, f"{expectation}, found {self.next_token_text()}", self.pos, advice))
 
     def next_token_text(self) -> str:
-        """Describe the next token, for a message."""
+        """Describe the next token for a message."""
         return describe(self.kinds[self.pos], self.texts[self.pos])
 
 
@@ -267,7 +261,7 @@ def describe(kind: TokenKind, text: str) -> str:
 
 
 def integer(literal: str) -> int:
-    """Return the value of an INT token, however many zeros it begins with."""
+    """Return the value of an INT token, which may have any number of leading zeros."""
     return int(literal.lstrip("0") or "0")
 
 
@@ -275,7 +269,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "
 
 
 def unescape(literal: str) -> str:
-    """Return the value of a string literal given with its quotes; an unknown escape keeps its backslash (L6)."""
+    """Return the value of a string literal with its quotes; an unknown escape keeps its backslash (L6)."""
     body = literal[1:-1]
     if "\\" not in body:
         return body

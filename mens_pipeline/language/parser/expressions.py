@@ -1,18 +1,33 @@
-"""Expressions: forms with braces or words, the choice of an operand, infix operators (G33, G34, G37-G39, G42)."""
+"""Statements and blocks (G30); expressions with braces or words, infix operators (G33, G34, G37-G39, G42)."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, Never
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import Finding, ParseError, integer, unescape
 from mens_pipeline.language.parser.operands import OperandParser
-from mens_pipeline.language.vocabulary import ANY_STRING, BINARY_POWERS, MAX_VERSION, OBJECT_KEY_KINDS, TokenKind
+from mens_pipeline.language.vocabulary import (
+    ANY_STRING,
+    ASSIGNMENTS,
+    BINARY_POWERS,
+    FOREIGN_WORDS,
+    MAX_VERSION,
+    OBJECT_KEY_KINDS,
+    TokenKind,
+)
 
+_STATEMENT_HINTS: Final[dict[str, str]] = {
+    "fn": "A function cannot be declared inside a body. Is a `}` missing above?",
+    "import": "Imports stand at the top level. Is a `}` missing above?",
+    "type": "Types are declared at the top level. Is a `}` missing above?",
+}
+_STATEMENT_WORDS: Final = ("let", "return", "while", "loop", "break", "continue", "match", "else", "not", "spawn")
+_BLOCK_ENDS: Final = frozenset(("NL", "}", "EOF"))
 _INT: Final[frozenset[TokenKind]] = frozenset(("INT",))
 _POSTFIX: Final = frozenset(("(", ".", "["))
-_HINTS: Final[dict[str, str]] = {
+_OPERAND_HINTS: Final[dict[str, str]] = {
     "</": "Vox has no angle-bracket markup: write view calls such as `row() { }`.",
     "/>": "Vox has no angle-bracket markup: write view calls such as `row() { }`.",
     "<>": "Vox has no angle-bracket markup: write view calls such as `row() { }`.",
@@ -24,12 +39,86 @@ _HINTS: Final[dict[str, str]] = {
 }
 
 
-class ExpressionParser(OperandParser):
-    """Parser of expressions."""
+class StatementParser(OperandParser):
+    """Parser of expressions, statements and blocks."""
 
-    @abstractmethod
+    def block(self) -> tuple[ast.Statement, ...]:
+        """`'{' Block` (G30)."""
+        opener = self.pos
+        self.expect("{", "to open a block")
+        depth = self.open_level()
+        statements: list[ast.Statement] = []
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                self.expect_closer("}", opener, "the block")
+            statements.append(self.statement_of_block())
+        self.pos += 1
+        self.depth = depth
+        return tuple(statements)
+
+    def statement_of_block(self) -> ast.Statement:
+        """`Stmt` directly in a block (G30)."""
+        return self.statement()
+
     def statement(self) -> ast.Statement:
         """`Stmt` (G30)."""
+        form = _STATEMENTS.get(self.kinds[self.pos])
+        if form is not None:
+            return form(self)
+        start = self.starts[self.pos]
+        hint = _STATEMENT_HINTS.get(self.kinds[self.pos])
+        if hint is not None and self.kinds[self.pos + 1] in {"IDENT", "TYPEIDENT"}:
+            self.fail(Code.EXPECTED_EXPRESSION, "expected a statement", hint)
+        target = self.expression()
+        operator = self.kinds[self.pos]
+        if operator not in ASSIGNMENTS:
+            if type(target) is ast.Ident and operator not in _BLOCK_ENDS:
+                self._warn_of_stray_word(target.name)
+            return ast.ExprStatement(start, self.end(), target)
+        self.pos += 1
+        value = self.expression()
+        end = self.end()
+        if operator != "=":
+            value = ast.Binary(start, end, ASSIGNMENTS[operator], target, value)
+        return ast.Assign(start, end, target, value)
+
+    def _warn_of_stray_word(self, word: str) -> None:
+        """Warn, once per line, about a bare name before another statement: valid (N9), but rarely intended."""
+        last = self.warnings[-1] if self.warnings else None
+        if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
+            return
+        message = f"`{word}` stands here as a statement of its own, before {self.next_token_text()} on the same line"
+        advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
+        self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
+
+    def _let(self) -> ast.Let:
+        start = self.begin()
+        mutable = self.take("mut")
+        pattern = self.pattern()
+        annotation = self.type_expression() if self.take(":") else None
+        self.expect("=", "after the pattern of `let`")
+        value = self.expression()
+        return ast.Let(start, self.end(), pattern, annotation, value, mutable)
+
+    def _return(self) -> ast.Return:
+        start = self.begin()
+        value = None if self.kinds[self.pos] in _BLOCK_ENDS else self.expression()
+        return ast.Return(start, self.end(), value)
+
+    def _while(self) -> ast.While:
+        start = self.begin()
+        condition = self.expression()
+        body = self.block()
+        return ast.While(start, self.end(), condition, body)
+
+    def _loop(self) -> ast.Loop:
+        start = self.begin()
+        body = self.block()
+        return ast.Loop(start, self.end(), body)
+
+    def _jump(self, kind: type[ast.Break | ast.Continue]) -> ast.Break | ast.Continue:
+        start = self.begin()
+        return kind(start, self.end())
 
     def expression(self) -> ast.Expr:
         """`Expr = ~ Infix(0)` (G33)."""
@@ -46,7 +135,6 @@ class ExpressionParser(OperandParser):
         return operand
 
     def _infix(self, left: ast.Expr, start: int, minimum: int) -> ast.Expr:
-        """Parse the loop of `Infix(minimum)` behind its first operand (G34)."""
         kinds = self.kinds
         while True:
             powers = BINARY_POWERS.get(kinds[self.pos])
@@ -75,7 +163,7 @@ class ExpressionParser(OperandParser):
             else:
                 node = ast.Ident(self.starts[pos], self.ends[pos], self.texts[pos])
         else:
-            form = _FORMS.get(kind)
+            form = _OPERANDS.get(kind)
             if form is None:
                 self._fail_operand()
             node = form(self)
@@ -88,10 +176,10 @@ class ExpressionParser(OperandParser):
             operator = self.texts[self.pos - 1]
             advice = f"Keep the right operand of `{operator}` on the same line."
             self.fail(Code.EXPECTED_EXPRESSION, "expected an expression", advice)
-        self.fail(Code.EXPECTED_EXPRESSION, "expected an expression", _HINTS.get(self.kinds[self.pos]))
+        self.fail(Code.EXPECTED_EXPRESSION, "expected an expression", _OPERAND_HINTS.get(self.kinds[self.pos]))
 
     def brace_expression(self) -> ast.Expr:
-        """Parse an object literal or a block, told apart by two tokens of lookahead (G37)."""
+        """Parse an object literal or a block, which differ in their first two tokens (G37)."""
         kinds = self.kinds
         start = self.starts[self.pos]
         key = self.pos + 1
@@ -169,7 +257,7 @@ class ExpressionParser(OperandParser):
         return ast.MatchArm(start, self.end(), pattern, body)
 
     def if_expression(self) -> ast.If:
-        """`If` (G39); a chain of `else if` is read in a loop, so its length is no nesting."""
+        """`If` (G39); a chain of `else if` is read in a loop, so that it does not count as nesting."""
         heads: list[tuple[int, ast.Expr, tuple[ast.Statement, ...]]] = []
         otherwise: tuple[ast.Statement, ...] | None = None
         while True:
@@ -225,8 +313,7 @@ class ExpressionParser(OperandParser):
     def workflow_version(self) -> ast.WorkflowVersion:
         """`'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42).
 
-        Each check is made as soon as it is decided, not at the closing parenthesis: a text that is not rejected up to
-        some token can then be completed.
+        Each check comes as early as possible, so that a prefix that is not rejected can be completed.
         """
         head = self.pos
         self.pos += 1
@@ -251,7 +338,7 @@ class ExpressionParser(OperandParser):
         return integer(self._version_literal(_INT, head))
 
     def _version_literal(self, kinds: frozenset[TokenKind], head: int) -> str:
-        """Return one argument that is a literal and nothing else, but for parentheses and a name in front of it."""
+        """Consume an argument that is a literal, perhaps named and in parentheses."""
         self.skip_newlines()
         if self.kinds[self.pos] == "IDENT" and self.kinds[self.pos + 1] == "=":
             self.pos += 2
@@ -279,29 +366,39 @@ class ExpressionParser(OperandParser):
         raise ParseError(Finding(Code.INVALID_WORKFLOW_VERSION, message, head))
 
 
-_FORMS: Final[dict[TokenKind, Callable[[ExpressionParser], ast.Expr]]] = {
-    "STRING": ExpressionParser.literal,
-    "SSTRING": ExpressionParser.literal,
-    "INT": ExpressionParser.literal,
-    "FLOAT": ExpressionParser.literal,
-    "DECIMAL": ExpressionParser.literal,
-    "true": ExpressionParser.literal,
-    "false": ExpressionParser.literal,
-    "env": ExpressionParser.keyword_name,
-    "http": ExpressionParser.keyword_name,
-    "to": ExpressionParser.keyword_name,
-    "(": ExpressionParser.parenthesised_expression,
-    "[": ExpressionParser.list_literal,
-    "{": ExpressionParser.brace_expression,
-    "not": ExpressionParser.unary,
-    "-": ExpressionParser.unary,
-    "fn": ExpressionParser.function_lambda,
-    "@cancellable": ExpressionParser.function_lambda,
-    "match": ExpressionParser.match_expression,
-    "if": ExpressionParser.if_expression,
-    "for": ExpressionParser.for_expression,
-    "spawn": ExpressionParser.spawn_expression,
-    "side_effect": ExpressionParser.side_effect_expression,
-    "workflow": ExpressionParser.workflow_version,
+_STATEMENTS: Final[dict[TokenKind, Callable[[StatementParser], ast.Statement]]] = {
+    "let": StatementParser._let,
+    "return": StatementParser._return,
+    "while": StatementParser._while,
+    "loop": StatementParser._loop,
+    "break": lambda parser: parser._jump(ast.Break),
+    "continue": lambda parser: parser._jump(ast.Continue),
+}
+"""First token of a statement other than an expression -> its production (G30)."""
+
+_OPERANDS: Final[dict[TokenKind, Callable[[StatementParser], ast.Expr]]] = {
+    "STRING": StatementParser.literal,
+    "SSTRING": StatementParser.literal,
+    "INT": StatementParser.literal,
+    "FLOAT": StatementParser.literal,
+    "DECIMAL": StatementParser.literal,
+    "true": StatementParser.literal,
+    "false": StatementParser.literal,
+    "env": StatementParser.keyword_name,
+    "http": StatementParser.keyword_name,
+    "to": StatementParser.keyword_name,
+    "(": StatementParser.parenthesised_expression,
+    "[": StatementParser.list_literal,
+    "{": StatementParser.brace_expression,
+    "not": StatementParser.unary,
+    "-": StatementParser.unary,
+    "fn": StatementParser.function_lambda,
+    "@cancellable": StatementParser.function_lambda,
+    "match": StatementParser.match_expression,
+    "if": StatementParser.if_expression,
+    "for": StatementParser.for_expression,
+    "spawn": StatementParser.spawn_expression,
+    "side_effect": StatementParser.side_effect_expression,
+    "workflow": StatementParser.workflow_version,
 }
 """First token of an operand -> its production (G33)."""

@@ -1,4 +1,4 @@
-"""Functions, their decorators, and the declarations that wrap a function (G4, G5, G7-G13)."""
+"""Functions, their decorators, and declarations that wrap a function (G4, G5, G7-G13)."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import integer, unescape
-from mens_pipeline.language.parser.statements import StatementParser
+from mens_pipeline.language.parser.expressions import StatementParser
 from mens_pipeline.language.vocabulary import (
     BALANCED_DECORATORS,
     BARE_DECORATORS,
@@ -23,10 +23,10 @@ _ENDPOINT_KINDS: Final = ("query", "mutation", "server")
 
 
 class FunctionParser(StatementParser):
-    """Everything that ends in `fn`."""
+    """Parser of functions and their wrappers."""
 
     def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> ast.Function:
-        """`FnDecl` (G8); it begins at `start`, with its modifier."""
+        """`FnDecl` (G8), whose modifier begins at `start`."""
         decorators = self.function_decorators()
         self._expect_fn()
         name = self.name("a function name")
@@ -217,7 +217,6 @@ class FunctionParser(StatementParser):
         return ast.Decorator(start, self.end(), kind, arguments)
 
     def _contract(self) -> ast.Decorator:
-        """`@require(e)`, `@invariant(e)`, `@ensure(e, fallback: name)` (G9)."""
         start = self.starts[self.pos]
         kind = self.kinds[self.pos]
         self.pos += 1
@@ -233,7 +232,6 @@ class FunctionParser(StatementParser):
         return ast.Decorator(start, self.end(), kind, condition=condition, fallback=fallback)
 
     def _uses_arguments(self) -> tuple[ast.DecoratorArgument, ...]:
-        """`UsesLoop` with its parentheses (G11)."""
         opener = self.pos
         self.pos += 1
         arguments: list[ast.DecoratorArgument] = []
@@ -246,7 +244,6 @@ class FunctionParser(StatementParser):
         return tuple(arguments)
 
     def _keyed_arguments(self, table: KeyTable) -> ast.Decorator:
-        """Parse a decorator with `KeyLoop` (G10)."""
         start = self.starts[self.pos]
         kind = self.kinds[self.pos]
         self.pos += 1
@@ -292,10 +289,10 @@ class FunctionParser(StatementParser):
         if kind == "[":
             return self._loose_list()
         self.pos = pos + 1
-        return _value_of(kind, self.texts[pos])
+        return _convert_value(kind, self.texts[pos])
 
     def _loose_list(self) -> tuple[str, ...]:
-        """`[` tokens of any kind between commas `]` (G10)."""
+        """`'[' token { ',' token } ']'`, with tokens of any kind (G10)."""
         opener = self.pos
         self.pos += 1
         items: list[str] = []
@@ -307,7 +304,7 @@ class FunctionParser(StatementParser):
         return tuple(items)
 
 
-def _value_of(kind: str, text: str) -> ast.ArgumentValue:
+def _convert_value(kind: str, text: str) -> ast.ArgumentValue:
     if kind == "STRING":
         return unescape(text)
     if kind == "INT":

@@ -1,17 +1,27 @@
-"""Whole texts: imports, and what may stand at the top level in each mode (G2-G6, M1-M5, S8)."""
+"""Whole texts: imports, and the top level in each mode (G2-G6, M1-M5, S8)."""
 
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Never
 
 from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language.ast.declarations import Declaration, Import, ImportPath, StateMachine, TypeDef, Url
-from mens_pipeline.language.ast.expressions import Statement
-from mens_pipeline.language.ast.functions import BackButton, DeepLink, Function, Push
+from mens_pipeline.language.ast.declarations import (
+    BackButton,
+    Declaration,
+    DeepLink,
+    Function,
+    Import,
+    ImportPath,
+    Push,
+    StateMachine,
+    TypeDef,
+    Url,
+)
+from mens_pipeline.language.ast.nodes import Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
-from mens_pipeline.language.parser.behaviour import BehaviourParser
 from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
+from mens_pipeline.language.parser.declarations import DeclarationParser
 from mens_pipeline.language.vocabulary import (
     ANY_STRING,
     FOREIGN_WORDS,
@@ -24,7 +34,7 @@ from mens_pipeline.language.vocabulary import (
 )
 
 MAX_FAILURES: Final = 20
-"""Mistakes reported for one text; more than that is the work of one sitting."""
+"""Errors reported for one text."""
 
 
 class Mode(StrEnum):
@@ -36,7 +46,7 @@ class Mode(StrEnum):
 
 
 def mode_of(file_name: str) -> Mode:
-    """Return the mode a file name selects; no file name selects the script mode (M6)."""
+    """Return the mode of a file name, which is never the script mode (M6)."""
     return Mode.UI if file_name.endswith(".vox.ui") else Mode.SOURCE
 
 
@@ -50,19 +60,18 @@ _TOMBSTONE_ADVICE: Final[dict[str, str]] = {
 }
 
 
-class ModuleParser(BehaviourParser):
-    """The top level."""
+class ModuleParser(DeclarationParser):
+    """Parser of a whole text."""
 
     def __init__(self, stream: TokenStream, mode: Mode) -> None:
-        """Start before the first token."""
         super().__init__(stream)
         self.mode = mode
 
     def items(self) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
         """Return all declarations of the text, and the failures.
 
-        After a failure reading goes on at the next line that begins with a word only a declaration begins with, so
-        that one run reports more than one mistake; the verdict is settled by the first (E2).
+        To report more than one error, parsing continues after a failure at the next line that can only begin a
+        declaration; the first failure decides the verdict (E2).
         """
         declarations: list[Declaration] = []
         statements: list[Statement] = []
@@ -86,7 +95,7 @@ class ModuleParser(BehaviourParser):
         return tuple(declarations), tuple(failures)
 
     def item(self) -> Declaration | Statement:
-        """Parse what begins at the next token: a declaration, or in a script perhaps a statement (M2)."""
+        """Parse a declaration, or in a script perhaps a statement (M2)."""
         self.depth = 0
         is_statement = self.mode is Mode.SCRIPT and not (
             self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
@@ -94,7 +103,6 @@ class ModuleParser(BehaviourParser):
         return self.statement() if is_statement else self._declaration()
 
     def _declaration(self) -> Declaration:
-        """Parse the production that the next token selects (G3)."""
         kind = self.kinds[self.pos]
         start = self.starts[self.pos]
         form = _FORMS.get(kind)
@@ -157,9 +165,9 @@ class ModuleParser(BehaviourParser):
         self.fail(Code.INVALID_MODIFIER_TARGET, "expected `fn`, `type`, `url` or `state_machine` after `pub`")
 
     def _is_at_line_of_declaration(self) -> bool:
-        """Return whether the next token is the first of a line that begins, unindented, as only declarations do.
+        """Return whether the next token begins an unindented line that can only be a declaration.
 
-        A decorator that does not exist leaves a stray word behind (L10); its line counts by its `@`.
+        An unknown decorator leaves a stray word (L10), so its line counts by its `@`.
         """
         if self.pos > 0 and self.kinds[self.pos - 1] != "NL":
             return False
@@ -217,7 +225,7 @@ class ModuleParser(BehaviourParser):
         return key, self.identifier("a name or a double-quoted string", Code.INVALID_IMPORT)
 
     def _more_segments(self, segments: list[str], separators: tuple[TokenKind, ...]) -> None:
-        """Add the further segments of a path; a separator without a segment behind it ends the path quietly (E4)."""
+        """Add segments to a path; a separator without a segment after it ends the path silently (E4)."""
         while self.kinds[self.pos] in separators:
             self.pos += 1
             if self.kinds[self.pos] not in SEGMENT_KINDS:
@@ -239,8 +247,6 @@ class ModuleParser(BehaviourParser):
         return [ImportPath(start, max(end, self.end()), "symbol", tuple(segments), alias, ())]
 
     def _selected_paths(self, start: int, segments: tuple[str, ...]) -> list[ImportPath]:
-        """`AsItem` list: one path an item (A2)."""
-
         def item_and_alias() -> tuple[str, str | None]:
             return self.identifier("a name to import", Code.INVALID_IMPORT), self._alias_name()
 
@@ -289,9 +295,9 @@ _SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset((
     "import", "component", "fn", "pub", "type", "async", "actor", "workflow", "activity", "@loading", "@test", "@v0",
     "@endpoint", "@forall", "@scheduled", "@tool", "@mcp.tool", "@resource", "@mcp.resource", "@table", "@index",
 ))  # fmt: skip
-"""Tokens that start a declaration in script mode (M3)."""
+"""Tokens that begin a declaration in script mode (M3)."""
 
 _LINE_STARTERS: Final = (_FORMS.keys() | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {"let", "workflow"}
-"""Tokens that, at the margin, can only begin a declaration."""
+"""Tokens that can only begin a declaration in an unindented line."""
 
 _DECLARATION_WORDS: Final = (_FORMS.keys() & KEYWORDS) | {"fn", "routes", "url", "state_machine", "partial"}

@@ -1,16 +1,16 @@
-"""Types, patterns, and operands with what may follow them (G31-G33, G35, G36, G40, G41)."""
+"""Types, patterns, and operands with their postfix operators (G31-G33, G35, G36, G40, G41)."""
 
 from abc import abstractmethod
 from typing import cast
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Cursor, Finding, ParseError, integer, unescape
+from mens_pipeline.language.parser.cursor import Finding, ParseError, TokenCursor, integer, unescape
 from mens_pipeline.language.vocabulary import NAME_KINDS, VIEW_TAGS
 
 
-class OperandParser(Cursor):
-    """Types, parameter lists and patterns; none of them spans lines (N5)."""
+class OperandParser(TokenCursor):
+    """Parser of types, parameter lists, patterns (which do not span lines, N5) and operands."""
 
     def type_expression(self) -> ast.Type:
         """`Type` (G32)."""
@@ -56,7 +56,7 @@ class OperandParser(Cursor):
         return ast.FunctionType(start, self.end(), parameters, result)
 
     def return_type(self) -> ast.Type | None:
-        """`[ Ret ]` (G32); the arrow form is worth a warning (E3)."""
+        """`[ Ret ]` (G32); the arrow form gets a warning (E3)."""
         if self.take("to"):
             return self.type_expression()
         if self.at("->"):
@@ -129,7 +129,7 @@ class OperandParser(Cursor):
         """Return one operand with its postfix loop (G33)."""
 
     def postfix(self, node: ast.Expr, start: int) -> ast.Expr:
-        """Parse calls, members and indexes, as many as follow on the line (G35)."""
+        """Parse calls, members and indexes on the same line (G35)."""
         kinds = self.kinds
         while True:
             pos = self.pos
@@ -161,7 +161,7 @@ class OperandParser(Cursor):
         return ast.MethodCall(start, self.end(), node, name, arguments)
 
     def arguments(self) -> tuple[ast.Argument, ...]:
-        """`Args` and the closing parenthesis (G40); the opening one has been consumed."""
+        """`Args` and the closing parenthesis, after the opening one (G40)."""
         opener = self.pos - 1
         arguments: list[ast.Argument] = []
         while self.skip_newlines() != ")":
@@ -187,7 +187,6 @@ class OperandParser(Cursor):
         return ast.Argument(start, self.end(), None, value)
 
     def _call(self, callee: ast.Expr, start: int, arguments: tuple[ast.Argument, ...]) -> ast.Expr:
-        """Build a call, or a view call with its children (G41)."""
         is_view = (
             type(callee) is ast.Ident
             and ("A" <= callee.name[0] <= "Z" or callee.name in VIEW_TAGS)
@@ -218,7 +217,7 @@ class OperandParser(Cursor):
         return ast.View(start, self.end(), tag, attributes, tuple(children))
 
     def bare_lambda(self, pos: int) -> ast.Lambda:
-        """`Id '=>' Expr` (G36); the name stands at `pos`."""
+        """`Id '=>' Expr` (G36), with the name at `pos`."""
         start, end = self.starts[pos], self.ends[pos]
         param = ast.Param(start, end, self.texts[pos], None, None)
         self.pos += 1
@@ -226,7 +225,7 @@ class OperandParser(Cursor):
         return ast.Lambda(start, self.end(), (param,), None, body, cancellable=False)
 
     def parenthesised_expression(self) -> ast.Expr:
-        """Parse a grouping, a tuple, or a lambda whose head is in parentheses (G33, G36)."""
+        """Parse a group, a tuple, or a lambda whose head is in parentheses (G33, G36)."""
         opener = self.pos
         start = self.starts[opener]
         self.pos += 1
@@ -284,7 +283,7 @@ class OperandParser(Cursor):
         return ast.Unary(self.starts[pos], self.end(), "Neg" if self.kinds[pos] == "-" else "Not", operand)
 
     def function_lambda(self) -> ast.Lambda:
-        """`fn(...) body`, also behind `@cancellable`, which swallows one token in place of `fn` (G36)."""
+        """`fn(...) body`, perhaps after `@cancellable`, which consumes any token in place of `fn` (G36)."""
         start = self.starts[self.pos]
         cancellable = self.take_any() == "@cancellable"
         if cancellable:

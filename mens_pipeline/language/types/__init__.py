@@ -1,1 +1,1 @@
-"""Light types: what can be known of the values of a program without annotations everywhere; the rest is unknown."""
+"""Gradual types: values whose type is not clear are unknown, and fit everywhere."""

@@ -1,10 +1,10 @@
-"""Blocks, `if`, `match`, `for` and lambdas as expressions (B3-B5, K1-K5), and what the arms of a `match` leave out."""
+"""Blocks, `if`, `match`, `for` and lambdas as expressions (B3-B5, K1-K5), and the values that a `match` misses."""
 
 from typing import Final
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code, Severity
-from mens_pipeline.language.names.declarations import VARIANTS, Place
+from mens_pipeline.language.names.declarations import VARIANTS, Span
 from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
 from mens_pipeline.language.types.declared import DeclaredTypes, is_definite, join_types
 from mens_pipeline.language.types.terms import (
@@ -15,30 +15,22 @@ from mens_pipeline.language.types.terms import (
     UNIT,
     UNKNOWN,
     Callable,
-    Named,
+    Nominal,
     Type,
-    list_of,
-    option_of,
-    result_of,
+    format_type,
     settle,
-    text_of,
 )
 
 
-def block(checker: Checker, node: ast.Block, wanted: Wanted) -> Type:
-    """Type a block where an expression may stand."""
-    return checker.block(node.statements, wanted)
-
-
 def side_effect(checker: Checker, node: ast.SideEffect, _expected: Type) -> Type:
-    """`side_effect`: a function of its own, called at once (U2)."""
+    """`side_effect`: a function of its own, called immediately (U2)."""
     with checker.function(ANYTHING):
         found = checker.block(node.statements)
     return UNKNOWN if found == NEVER else found
 
 
 def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
-    """`if`: the value of the branch taken, Unit if there is none (B4)."""
+    """`if`: the type of both branches, Unit without `else` (B4)."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `if`"))
     if node.otherwise is None:
         checker.block(node.then)
@@ -49,24 +41,24 @@ def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
 
 
 def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
-    """`for`: the list of the values of its body (B5)."""
+    """`for`: a list of the values of its body (B5)."""
     found = checker.infer(node.iterable)
     element: Type = UNKNOWN
-    if isinstance(found, Named) and found.name in {"List", "Rows"} and found.arguments:
+    if isinstance(found, Nominal) and found.name in {"List", "Rows"} and found.arguments:
         element = settle(found.arguments[0])
     elif is_definite(found):
         advice = "Call it, or give it a list." if isinstance(found, Callable) else None
-        checker.report(Code.TYPE_MISMATCH, node.iterable, f"`for` takes a list, found `{text_of(found)}`", advice)
+        checker.report(Code.TYPE_MISMATCH, node.iterable, f"`for` takes a list, found `{format_type(found)}`", advice)
     checker.bind(checker.resolution.declared.get(id(node)), element)
     checker.bind(checker.resolution.indexes.get(id(node)), INT)
     if node.key is not None:
         checker.infer(node.key)
     body = checker.infer(node.body)
-    return list_of(settle(body))
+    return Nominal("List", (settle(body),))
 
 
 def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
-    """Type a lambda; what its place gives it types parameters without an annotation."""
+    """Type a lambda; parameters without annotation have the types that its place expects."""
     given = expected.parameters if isinstance(expected, Callable) else ()
     types = []
     for index, param in enumerate(node.params):
@@ -74,17 +66,17 @@ def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
         types.append(parameter(checker, param, hint))
     declared = checker.declared.of(node.return_type)
     with checker.function(Wanted(declared, "the result of the lambda")):
-        # Its value is dropped where nothing is returned.
+        # A Unit lambda may drop its value.
         kept = UNKNOWN if declared == UNIT else declared
         found = checker.expect(node.body, Wanted(kept, "the result of the lambda"))
     fewest = sum(param.default is None for param in node.params)
     result = declared if is_definite(declared) else found
-    # What it returns early may be of another type.
+    # An early `return` may have another type.
     return Callable(tuple(types), UNKNOWN if result == NEVER else result, fewest, tuple(p.name for p in node.params))
 
 
 def parameter(checker: Checker, param: ast.Param, hint: Type = UNKNOWN) -> Type:
-    """Return the type of a parameter, noted under its name. Where it is not written, its type is the hint."""
+    """Bind a parameter, and return its type: the annotation, or else the hint."""
     declared = checker.declared.of(param.type, checker.generics)
     type_ = declared if param.type is not None else hint
     if param.default is not None:
@@ -94,11 +86,11 @@ def parameter(checker: Checker, param: ast.Param, hint: Type = UNKNOWN) -> Type:
 
 
 def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
-    """`match`: the type of all its arms; they must cover what its subject can be (K1)."""
+    """`match`: the type of all its arms, which must cover all values of the subject (K1)."""
     subject = checker.infer(node.subject)
     if not is_definite(subject):
         subject = _type_with_arms(checker, node)
-    elif isinstance(subject, Named) and subject.name in {"Rows", "Found"}:
+    elif isinstance(subject, Nominal) and subject.name in {"Rows", "Found"}:
         subject = _table_type(node, subject)
     found: Type = NEVER
     for arm in node.arms:
@@ -108,15 +100,14 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
     return found
 
 
-def _table_type(node: ast.Match, subject: Named) -> Type:
-    """Return the type of what comes from a table: a Result in the reference only, so the arms decide."""
+def _table_type(node: ast.Match, subject: Nominal) -> Type:
+    """Return the type of a query: only in the reference it is a Result, so the arms decide."""
     names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ast.ConstructorPattern)}
-    inner = subject if subject.name == "Rows" else option_of(subject.arguments[0])
-    return result_of(inner) if names & {"Ok", "Error", "Err"} else inner
+    inner = subject if subject.name == "Rows" else Nominal("Option", (subject.arguments[0],))
+    return Nominal("Result", (inner,)) if names & {"Ok", "Error", "Err"} else inner
 
 
 def _type_with_arms(checker: Checker, node: ast.Match) -> Type:
-    """Return the one type that has the variants of the arms, where that of the subject is unknown."""
     for arm in node.arms:
         name = arm.pattern.name if isinstance(arm.pattern, ast.ConstructorPattern | ast.IdentPattern) else ""
         owners = checker.declared.names.variants.get(name, [])
@@ -127,7 +118,7 @@ def _type_with_arms(checker: Checker, node: ast.Match) -> Type:
 
 
 def _check_arms(checker: Checker, node: ast.Match, subject: Type) -> None:
-    coverage = Coverage(checker.declared)
+    coverage = ArmCoverage(checker.declared)
     for arm in node.arms:
         if coverage.is_covered(arm.pattern):
             message = "this arm is never reached: those above it take everything that it takes"
@@ -135,13 +126,13 @@ def _check_arms(checker: Checker, node: ast.Match, subject: Type) -> None:
         coverage.add(arm.pattern)
     missing = coverage.missing(subject)
     if missing is not None:
-        place = Place(node.start, node.start + len("match"))
+        place = Span(node.start, node.start + len("match"))
         advice = "Add an arm for it, or `_ => ...`."
         checker.report(Code.MISSING_VARIANT, place, f"no arm of this `match` takes `{missing}`", advice)
 
 
 def pattern(checker: Checker, node: ast.Pattern, subject: Type) -> None:
-    """Type the names of a pattern, and compare it with what it is to match."""
+    """Type the names of a pattern, and compare it with its subject."""
     if isinstance(node, ast.IdentPattern):
         binding = checker.resolution.declared.get(id(node))
         if binding is None:
@@ -159,19 +150,19 @@ def pattern(checker: Checker, node: ast.Pattern, subject: Type) -> None:
     elif isinstance(node, ast.LiteralPattern):
         literal = INT if isinstance(node.value, int) else STR
         if is_definite(subject) and subject != literal:
-            message = f"this pattern is `{text_of(literal)}`, but what is matched is `{text_of(subject)}`"
+            message = f"this pattern is `{format_type(literal)}`, but what is matched is `{format_type(subject)}`"
             checker.report(Code.TYPE_MISMATCH, node, message)
 
 
 def _tuple(checker: Checker, node: ast.TuplePattern, subject: Type) -> None:
     types: tuple[Type, ...] = ()
-    if isinstance(subject, Named) and subject.name == "Tuple":
+    if isinstance(subject, Nominal) and subject.name == "Tuple":
         types = subject.arguments
         if len(types) != len(node.elements):
             message = f"this pattern has {len(node.elements)} elements, the tuple {len(types)}"
             checker.report(Code.TYPE_MISMATCH, node, message)
     elif is_definite(subject):
-        checker.report(Code.TYPE_MISMATCH, node, f"a tuple pattern never matches `{text_of(subject)}`")
+        checker.report(Code.TYPE_MISMATCH, node, f"a tuple pattern never matches `{format_type(subject)}`")
     for index, part in enumerate(node.elements):
         pattern(checker, part, types[index] if index < len(types) else UNKNOWN)
 
@@ -179,23 +170,22 @@ def _tuple(checker: Checker, node: ast.TuplePattern, subject: Type) -> None:
 def _check_variant(
     checker: Checker, written: str, num_found: int, node: ast.ConstructorPattern | ast.IdentPattern, subject: Type
 ) -> tuple[Type, ...]:
-    """Return the types of the fields of a variant as a pattern writes it."""
     name = written if written in checker.declared.names.variants else canonical(written)
-    place = Place(node.start, node.start + len(written))
+    place = Span(node.start, node.start + len(written))
     variants = checker.declared.variants(subject)
     if variants is None:
         if is_definite(subject):
-            message = f"the variant `{written}` never matches `{text_of(subject)}`"
+            message = f"the variant `{written}` never matches `{format_type(subject)}`"
             checker.report(Code.UNKNOWN_VARIANT, place, message)
             return ()
-        # Of what is unknown, but has a variant that only one type has.
+        # The subject is unknown, but perhaps only one type has this variant.
         num_fields = checker.declared.names.num_fields(name)
         if num_fields is not None:
             _check_count(checker, name, num_fields, num_found, node)
         type_ = checker.declared.variant(name)
         return type_.parameters if isinstance(type_, Callable) else ()
     if name not in variants:
-        message = f"`{text_of(subject)}` has no variant `{written}`"
+        message = f"`{format_type(subject)}` has no variant `{written}`"
         checker.report_unknown(Code.UNKNOWN_VARIANT, place, message, written, variants)
         return ()
     _check_count(checker, written, len(variants[name]), num_found, node)
@@ -211,19 +201,18 @@ def _check_count(
 
 
 _MOST_STEPS: Final = 2000
-"""Comparisons before a `match` counts as complete: nested patterns can take exponentially many."""
+"""Comparisons before a `match` counts as complete: nested patterns can take exponential time."""
 
 
 def canonical(name: str) -> str:
-    """Return the name of a variant: `Err` means `Error`, `null` means `None` (V11, V12)."""
+    """Resolve the aliases `Err` for `Error` and `null` for `None` (V11, V12)."""
     return {"Err": "Error", "null": "None"}.get(name, name)
 
 
-class Coverage:
-    """The arms of one `match`, in order."""
+class ArmCoverage:
+    """The values that the arms of one `match` take."""
 
     def __init__(self, declared: DeclaredTypes) -> None:
-        """Begin without arms."""
         self._declared = declared
         self._rows: list[tuple[ast.Pattern, ...]] = []
         self._simple: set[object] = set()
@@ -240,24 +229,23 @@ class Coverage:
         self._rows.append((pattern,))
 
     def is_covered(self, pattern: ast.Pattern) -> bool:
-        """Return whether the arms so far take all that another would."""
+        """Return whether the arms so far take everything that this pattern does."""
         return self._takes_all or self._key(pattern) in self._simple
 
     def missing(self, subject: Type) -> str | None:
-        """Return a value that no arm takes, as a pattern; None if there is none, or if that cannot be known."""
+        """Return a pattern for a value that no arm takes; None if there is none, or it is unknown."""
         if self._takes_all or not self._rows:
             return None
         found = self._missing(self._rows, (subject,))
         return None if found is None else found[0]
 
     def _is_any(self, pattern: ast.Pattern) -> bool:
-        """Return whether it matches whatever comes: `_`, or a name that is no variant, nor looks like one (K2)."""
+        """Return whether it matches everything: `_`, or a name that is not, and does not look like, a variant (K2)."""
         if isinstance(pattern, ast.IdentPattern):
             return not self._declared.names.is_variant(pattern.name) and not pattern.name[0].isupper()
         return isinstance(pattern, ast.WildcardPattern)
 
     def _key(self, pattern: ast.Pattern) -> object | None:
-        """Return what a pattern without patterns inside tests for."""
         if isinstance(pattern, ast.LiteralPattern):
             return (type(pattern.value), pattern.value)
         if isinstance(pattern, ast.IdentPattern):
@@ -270,7 +258,7 @@ class Coverage:
         return pattern.name if pattern.name in self._declared.names.variants else canonical(pattern.name)
 
     def _missing(self, rows: list[tuple[ast.Pattern, ...]], types: tuple[Type, ...]) -> tuple[str, ...] | None:
-        """Return patterns for values of some types that no row takes."""
+        """Return patterns for a tuple of values of these types that no row takes."""
         self._steps += len(rows)
         if not rows:
             return ("_",) * len(types)
@@ -292,7 +280,7 @@ class Coverage:
         return None
 
     def _constructors(self, type_: Type, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
-        if isinstance(type_, Named) and type_.name == "Tuple":
+        if isinstance(type_, Nominal) and type_.name == "Tuple":
             return {"": type_.arguments}
         variants = self._declared.variants(type_)
         if variants is None and type_ == UNKNOWN and not self._is_literal(rows):
@@ -303,7 +291,7 @@ class Coverage:
         return any(isinstance(row[0], ast.LiteralPattern) for row in rows)
 
     def _variants_with(self, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
-        """Return the variants of the type that alone has those of a column of unknown type."""
+        """Return the variants of a column of unknown type, if a variant in it belongs to only one type."""
         for row in rows:
             name = self._name(row[0]) if isinstance(row[0], ast.ConstructorPattern | ast.IdentPattern) else ""
             if isinstance(row[0], ast.TuplePattern):
@@ -314,11 +302,11 @@ class Coverage:
                 return {"Ok": (UNKNOWN,), "Error": (UNKNOWN,)}
             owners = self._declared.names.variants.get(name, [])
             if len(owners) == 1:
-                return self._declared.variants(Named(owners[0][0].name))
+                return self._declared.variants(Nominal(owners[0][0].name))
         return None
 
     def _open_row(self, row: tuple[ast.Pattern, ...], name: str, num_fields: int) -> tuple[ast.Pattern, ...] | None:
-        """Return a row for values of one variant, its fields in front; None if it takes none of them."""
+        """Replace the head of a row by its fields, for values of one variant; None if it takes none of them."""
         head = row[0]
         if self._is_any(head):
             return (*[ast.WildcardPattern(head.start, head.end)] * num_fields, *row[1:])

@@ -1,4 +1,4 @@
-"""The walk that finds the types of expressions, and the comparison of arguments with parameters (C2-C4)."""
+"""The walk that infers types, and the comparison of arguments with parameters (C2-C4)."""
 
 from collections.abc import Callable as Function
 from collections.abc import Iterator, Sequence
@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.expressions import Argument, Attribute, Expr, For, Lambda, Statement
+from mens_pipeline.language.ast.nodes import Argument, Attribute, Expr, For, Lambda, Node, Statement
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.names.declarations import Binding, Findings, Place
+from mens_pipeline.language.names.declarations import Binding, Findings, Span
 from mens_pipeline.language.names.resolver import Resolution
 from mens_pipeline.language.types.declared import DeclaredTypes, fits
 from mens_pipeline.language.types.terms import (
@@ -20,19 +19,15 @@ from mens_pipeline.language.types.terms import (
     Callable,
     Type,
     choose,
+    format_type,
     settle,
     substitute,
-    text_of,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Expected type at a place.
-
-    `reason` is what the value is for, in the words of messages; `is_result` tells whether it is the value that a
-    function ends with.
-    """
+    """Expected type at a place; `reason` describes the place in messages, `is_result` marks the end of a function."""
 
     type: Type
     reason: str
@@ -43,13 +38,10 @@ ANYTHING = Wanted(UNKNOWN, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
-    """Type rules by class of syntax; passed in, because the parts of the checker need one another.
+class TypeRules:
+    """Class of syntax -> its rule; passed in, because the modules of the checker need one another.
 
-    Attributes:
-        plain: Class of expression -> its type, given what is expected.
-        nested: The same for expressions whose value is that of one of their parts, which are checked one by one.
-        statements: Class of statement -> the type of its value.
+    `nested` is for expressions with the value of one of their parts, which are checked separately.
     """
 
     plain: dict[type, Function[["Checker", Any, Type], Type]]
@@ -58,29 +50,28 @@ class Forms:
 
 
 class Checker:
-    """The types of one program, as far as the walk has come."""
+    """The types of one program, as far as they are inferred."""
 
-    def __init__(self, declared: DeclaredTypes, resolution: Resolution, findings: Findings, forms: Forms) -> None:
-        """Begin with the declarations."""
+    def __init__(self, declared: DeclaredTypes, resolution: Resolution, findings: Findings, forms: TypeRules) -> None:
         self.declared = declared
         self.resolution = resolution
         self.findings = findings
         self._forms = forms
         self._types: dict[Binding, Type] = {}
         self.result = ANYTHING
-        """What the innermost function returns."""
+        """The result of the innermost function."""
         self.generics: tuple[str, ...] = ()
-        """The types that the function around chooses."""
+        """Type parameters of the current function."""
 
     def infer(self, node: Expr, expected: Type = UNKNOWN) -> Type:
-        """Return the type of an expression. What is expected is a hint for literals and lambdas."""
+        """Infer the type of an expression; `expected` is a hint for literals and lambdas."""
         form = self._forms.plain.get(type(node))
         if form is not None:
             return form(self, node, expected)
         return self._forms.nested[type(node)](self, node, ANYTHING)
 
     def expect(self, node: Expr, wanted: Wanted) -> Type:
-        """Return the type of an expression that must fit its place; of branches, each is judged for itself."""
+        """Infer the type of an expression that must fit its place; branches are checked separately."""
         form = self._forms.nested.get(type(node))
         if form is not None:
             return form(self, node, wanted)
@@ -89,18 +80,18 @@ class Checker:
         return found
 
     def compare(self, node: Node, found: Type, wanted: Wanted) -> None:
-        """Report a value that does not fit its place."""
+        """Report a type that does not fit its place."""
         if fits(wanted.type, found, self.declared):
             return
         if wanted.is_result and (found == UNIT or isinstance(node, For)):
-            message = f"{wanted.reason} is `{text_of(wanted.type)}`, but its body can end here without one"
+            message = f"{wanted.reason} is `{format_type(wanted.type)}`, but its body can end here without one"
             self.findings.add(Code.MISSING_RETURN, node, message, "Return a value on every path.")
         else:
-            message = f"{wanted.reason} is `{text_of(wanted.type)}`, found `{text_of(found)}`"
+            message = f"{wanted.reason} is `{format_type(wanted.type)}`, found `{format_type(found)}`"
             self.findings.add(Code.TYPE_MISMATCH, node, message)
 
     def block(self, statements: Sequence[Statement], wanted: Wanted = ANYTHING) -> Type:
-        """Return the type of the value of a block: that of its last statement (B3)."""
+        """Infer the type of a block, which is that of its last statement (B3)."""
         type_: Type = UNIT
         is_over = False
         for statement in statements:
@@ -110,38 +101,38 @@ class Checker:
         return NEVER if is_over else type_
 
     def statement(self, node: Statement, wanted: Wanted = ANYTHING) -> Type:
-        """Return the type of the value of a statement."""
+        """Infer the type of a statement."""
         return self._forms.statements[type(node)](self, node, wanted)
 
     def bind(self, binding: Binding | None, type_: Type) -> None:
-        """Note the type of a local name."""
+        """Set the type of a local name."""
         if binding is not None:
             self._types[binding] = settle(type_)
 
-    def type_of(self, binding: Binding) -> Type:
+    def find_type(self, binding: Binding) -> Type:
         """Return the type of a name."""
         known = self._types.get(binding)
         if known is None:
             known = self._types[binding] = self.declared.binding(binding)
         return known
 
-    def binding_of(self, node: Node) -> Binding | None:
-        """Return what a name or view refers to."""
+    def find_binding(self, node: Node) -> Binding | None:
+        """Return the meaning of a name or view."""
         return self.resolution.uses.get(id(node))
 
     @contextmanager
     def function(self, result: Wanted) -> Iterator[None]:
-        """Enter a function."""
+        """Enter a function with this result."""
         outer, self.result = self.result, result
         yield
         self.result = outer
 
-    def report(self, code: Code, place: Node | Place, message: str, advice: str | None = None) -> None:
-        """Note a finding."""
+    def report(self, code: Code, place: Node | Span, message: str, advice: str | None = None) -> None:
+        """Add a finding."""
         self.findings.add(code, place, message, advice)
 
-    def report_unknown(self, code: Code, place: Node | Place, message: str, name: str, known: Any) -> None:
-        """Note a name that is not among those that would be right, with the nearest of them."""
+    def report_unknown(self, code: Code, place: Node | Span, message: str, name: str, known: Any) -> None:
+        """Report a name that is not one of the known ones, with the nearest of those."""
         if not self.findings.is_full:
             self.findings.choices[place.start] = frozenset(known)
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))
@@ -149,10 +140,7 @@ class Checker:
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """Callee of a call.
-
-    `what` is what messages call it; `chosen` is what its variables stand for, as far as it is known.
-    """
+    """Callee of a call: its type, its name in messages, and the known values of its type variables."""
 
     type: Callable
     what: str
@@ -160,7 +148,7 @@ class Callee:
 
 
 def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argument | Attribute]) -> Type:
-    """Type a call, and compare the number, names and types of its arguments."""
+    """Type a call, and check number, names and types of its arguments."""
     function = callee.type
     most = len(function.parameters)
     if not function.fewest <= len(arguments) <= most:
@@ -170,7 +158,7 @@ def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argu
         for argument in arguments:
             checker.infer(argument.value)
         return substitute(function.result, {})
-    # Lambdas last: what the other arguments are decides what they are given.
+    # Lambdas last, because the other arguments determine their parameters.
     ordered = sorted(enumerate(arguments), key=lambda entry: isinstance(entry[1].value, Lambda))
     for index, argument in ordered:
         parameter = function.parameters[index]
@@ -193,4 +181,4 @@ def _parameters(function: Callable) -> str | None:
     if not function.names:
         return None
     parameters = zip(function.names, function.parameters, strict=True)
-    return f"Its parameters are ({', '.join(f'{name}: {text_of(type_)}' for name, type_ in parameters)})."
+    return f"Its parameters are ({', '.join(f'{name}: {format_type(type_)}' for name, type_ in parameters)})."

@@ -1,28 +1,27 @@
-"""The bodies of declarations, statement by statement (B2-B6), and the table of type rules by class of syntax."""
+"""Check the bodies of declarations (B2-B6), and map every class of syntax to its type rule."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.ast.base import children
+from mens_pipeline.language.ast.nodes import children
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import Findings, ModuleNames
 from mens_pipeline.language.names.resolver import Resolution
-from mens_pipeline.language.types import branches, expressions, records
+from mens_pipeline.language.types import branches, expressions
 from mens_pipeline.language.types.branches import parameter, pattern
-from mens_pipeline.language.types.checker import ANYTHING, Checker, Forms, Wanted
+from mens_pipeline.language.types.checker import ANYTHING, Checker, TypeRules, Wanted
 from mens_pipeline.language.types.declared import DeclaredTypes, is_definite
-from mens_pipeline.language.types.expressions import operation
-from mens_pipeline.language.types.records import element
+from mens_pipeline.language.types.expressions import LITERALS, element, operation
 from mens_pipeline.language.types.terms import BOOL, NEVER, UNIT, UNKNOWN, Record, Type
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
 _OTHER_BORDERS = (ast.While, ast.Loop, ast.For, ast.Lambda, ast.SideEffect)
-"""A `break` inside these acts on them, or on nothing."""
+"""A `break` inside these does not leave the loop around them."""
 
 
 def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
-    """`let`: an annotation decides; a record that can be changed may get more fields."""
+    """`let`: the type is the annotation, if there is one; a mutable record may get more fields."""
     name = f"`{node.pattern.name}`" if isinstance(node.pattern, ast.IdentPattern) else "this pattern"
     declared = checker.declared.of(node.type, checker.generics)
     found = checker.expect(node.value, Wanted(declared, f"the value of {name}"))
@@ -34,12 +33,12 @@ def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
 
 
 def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
-    """`=`; of `x += e`, which is kept as `x = x + e`, the target is typed once."""
+    """`=`; the target of `x += e`, which is kept as `x = x + e`, is typed once."""
     target = _assign_target(checker, node.target)
     root = node.target
     while isinstance(root, ast.FieldAccess | ast.IndexAccess):
         root = root.object
-    binding = checker.binding_of(root)
+    binding = checker.find_binding(root)
     if binding is not None and not binding.mutable:
         target = UNKNOWN
     reason = f"what is assigned to `{checker.findings.text(node.target)}`"
@@ -52,7 +51,7 @@ def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
 
 
 def _assign_target(checker: Checker, target: ast.Expr) -> Type:
-    """Return the type of a target; a key of a record may be new (B6)."""
+    """Infer the type of a target; a key of a record may be new (B6)."""
     if not isinstance(target, ast.IndexAccess):
         return checker.infer(target)
     owner = checker.infer(target.object)
@@ -74,13 +73,8 @@ def return_(checker: Checker, node: ast.Return, _wanted: Wanted) -> Type:
     return NEVER
 
 
-def jump(_checker: Checker, _node: ast.Break | ast.Continue, _wanted: Wanted) -> Type:
-    """`break` and `continue`."""
-    return NEVER
-
-
 def while_(checker: Checker, node: ast.While, wanted: Wanted) -> Type:
-    """`while`; one that never ends has nothing behind it."""
+    """`while`; code after an endless loop is unreachable."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `while`"))
     checker.block(node.body)
     is_endless = isinstance(node.condition, ast.BoolLit) and node.condition.value
@@ -104,26 +98,16 @@ def _has_break(statements: Iterable[ast.Node]) -> bool:
     return False
 
 
-def expression_statement(checker: Checker, node: ast.ExprStatement, wanted: Wanted) -> Type:
-    """Type an expression on its own."""
-    return checker.expect(node.expression, wanted)
-
-
 def _binary(checker: Checker, node: Any, expected: Type) -> Type:
     form = expressions.pipe if node.op == "Pipe" else expressions.binary
     return form(checker, node, expected)
 
 
-_RULES: Final = Forms(
+_RULES: Final = TypeRules(
     plain={
-        ast.IntLit: expressions.literal,
-        ast.FloatLit: expressions.literal,
-        ast.StringLit: expressions.literal,
-        ast.BoolLit: expressions.literal,
-        ast.DecimalLit: expressions.literal,
-        ast.WorkflowVersion: expressions.literal,
+        **dict.fromkeys(LITERALS, lambda _checker, node, _expected: LITERALS[type(node)]),
         ast.Ident: expressions.name,
-        ast.ObjectLit: records.object_literal,
+        ast.ObjectLit: expressions.object_literal,
         ast.ListLit: expressions.list_literal,
         ast.TupleLit: expressions.tuple_literal,
         ast.Binary: _binary,
@@ -132,8 +116,8 @@ _RULES: Final = Forms(
         ast.With: expressions.with_,
         ast.Call: expressions.call,
         ast.MethodCall: expressions.method_call,
-        ast.FieldAccess: records.field_access,
-        ast.IndexAccess: records.index_access,
+        ast.FieldAccess: expressions.field_access,
+        ast.IndexAccess: lambda checker, node, _expected: element(checker, node, checker.infer(node.object)),
         ast.For: branches.for_,
         ast.Lambda: branches.lambda_,
         ast.Spawn: expressions.spawn,
@@ -141,26 +125,29 @@ _RULES: Final = Forms(
         ast.View: expressions.view,
         ast.SelfClosingView: expressions.view,
     },
-    nested={ast.Block: branches.block, ast.If: branches.if_, ast.Match: branches.match},
+    nested={
+        ast.Block: lambda checker, node, wanted: checker.block(node.statements, wanted),
+        ast.If: branches.if_,
+        ast.Match: branches.match,
+    },
     statements={
         ast.Let: let,
         ast.Assign: assign,
         ast.Return: return_,
         ast.While: while_,
         ast.Loop: loop,
-        ast.Break: jump,
-        ast.Continue: jump,
-        ast.ExprStatement: expression_statement,
+        **dict.fromkeys((ast.Break, ast.Continue), lambda _checker, _node, _wanted: NEVER),
+        ast.ExprStatement: lambda checker, node, wanted: checker.expect(node.expression, wanted),
     },
 )
 
 
 _FIRST: Final = (ast.Const, ast.ReactiveModule)
-"""Declarations whose types the others need, in so far as they are not written."""
+"""Declarations whose inferred types the others need."""
 
 
 def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
-    """Find the types of a program, and what does not fit."""
+    """Check the types of a program."""
     checker = Checker(DeclaredTypes(names), resolution, findings, _RULES)
     ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
     for declaration in ordered:
@@ -196,7 +183,6 @@ def _body(
     *,
     is_left_to_others: bool = False,
 ) -> None:
-    """Check parameters, result and body; in a body that is not there, nothing can be missing."""
     for param in node.params:
         parameter(checker, param)
     if is_left_to_others:
@@ -208,10 +194,6 @@ def _body(
         checker.block(node.body, ending)
         if not node.body:
             checker.compare(node, UNIT, ending)
-
-
-def _work(checker: Checker, node: ast.Workflow | ast.Activity) -> None:
-    _body(checker, node, node.name)
 
 
 def _actor(checker: Checker, node: ast.Actor) -> None:
@@ -234,7 +216,7 @@ def _component(checker: Checker, node: ast.ReactiveComponent) -> None:
 
 
 def _members(checker: Checker, members: Sequence[ast.ReactiveMember]) -> None:
-    """Check members; annotated types are known everywhere, inferred ones from their own place on."""
+    """Check members; annotated types are known everywhere, inferred ones only in later members."""
     for member in members:
         if member.type is not None:
             checker.bind(checker.resolution.declared.get(id(member)), checker.declared.of(member.type))
@@ -266,8 +248,7 @@ def _form(checker: Checker, node: ast.Form) -> None:
 
 _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
     ast.Function: _function,
-    ast.Workflow: _work,
-    ast.Activity: _work,
+    **dict.fromkeys((ast.Workflow, ast.Activity), lambda checker, node: _body(checker, node, node.name)),
     ast.Actor: _actor,
     ast.Const: _const,
     ast.ReactiveComponent: _component,
@@ -275,4 +256,4 @@ _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
     ast.Fragment: _fragment,
     ast.Form: _form,
 }
-"""Declarations with expressions in them."""
+"""Declarations that contain expressions."""

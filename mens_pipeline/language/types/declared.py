@@ -1,11 +1,11 @@
-"""The types of what a program declares, and whether a value of one type may stand where another is expected."""
+"""The types of declarations, and whether a value of one type fits where another is expected."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.names.declarations import GENERIC_TYPES, PLAIN_TYPES, VARIANTS, Binding, ModuleNames
-from mens_pipeline.language.names.references import ROW_FIELDS
+from mens_pipeline.language.names.resolver import ROW_FIELDS
 from mens_pipeline.language.types.signatures import MEMBER_TYPES, built_in_type
 from mens_pipeline.language.types.terms import (
     DEC,
@@ -18,12 +18,11 @@ from mens_pipeline.language.types.terms import (
     UNIT,
     UNKNOWN,
     Callable,
-    Named,
-    Namespace,
+    NamespaceType,
+    Nominal,
     Record,
     Type,
     Variable,
-    option_of,
 )
 
 _PLAIN: Final = frozenset(("int", "float", "str", "bool", "Unit", "Json", "Element"))
@@ -33,19 +32,18 @@ _SIGNED = ast.Function | ast.Workflow | ast.Activity | ast.Handler
 
 
 class DeclaredTypes:
-    """The types of the declarations of one program."""
+    """The types of the declarations of one program, computed on demand."""
 
     def __init__(self, names: ModuleNames) -> None:
-        """Begin without any; each is made when it is asked for."""
         self.names = names
         self._signatures: dict[int, Callable] = {}
         self._fields: dict[str, dict[str, Type] | None] = {}
         self._variants: dict[str, dict[str, tuple[Type, ...]] | None] = {}
 
     def of(self, node: ast.Type | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
-        """Return the type that an annotation writes; what is not modelled is unknown.
+        """Return the type of an annotation, unknown if it is not modelled.
 
-        `generics` are types that the function around it chooses: variables, as a caller sees them, or unknown.
+        `generics` are the type parameters of the function around it: variables for its callers, unknown inside.
         """
         if isinstance(node, ast.DecimalType):
             return DEC
@@ -55,7 +53,7 @@ class DeclaredTypes:
             name = _SPELLINGS.get(node.name, node.name)
             if _GENERIC.get(name) != len(node.arguments) or name in self.names.types:
                 return UNKNOWN
-            return Named(name, tuple(self.of(part, generics, as_variables=as_variables) for part in node.arguments))
+            return Nominal(name, tuple(self.of(part, generics, as_variables=as_variables) for part in node.arguments))
         if isinstance(node, ast.FunctionType):
             parameters = tuple(self.of(part, generics, as_variables=as_variables) for part in node.parameters)
             result = self.of(node.return_type, generics, as_variables=as_variables) if node.return_type else UNIT
@@ -63,23 +61,23 @@ class DeclaredTypes:
         return UNKNOWN
 
     def _type_by_name(self, name: str, generics: Iterable[str], *, as_variables: bool) -> Type:
-        """Return a type by its name; one declared under the name of a built-in one may be either (V10)."""
+        """Return a type by its name; unknown if it is declared and built in as well (V10)."""
         if name in generics:
             return Variable(name) if as_variables else UNKNOWN
         is_declared = name in self.names.types
         if is_declared and name not in GENERIC_TYPES and name not in PLAIN_TYPES and name not in self.names.imported:
-            return Named(name)
+            return Nominal(name)
         name = _SPELLINGS.get(name, name)
-        return Named(name) if name in _PLAIN and not is_declared else UNKNOWN
+        return Nominal(name) if name in _PLAIN and not is_declared else UNKNOWN
 
     def binding(self, binding: Binding) -> Type:
-        """Return the type of a function, a constructor, an imported namespace or what is built in."""
+        """Return the type of a function, a constructor, an imported namespace or a built-in value."""
         node = binding.node
         if node is None:
             return built_in_type(binding.name)
         if isinstance(node, ast.ImportPath):
             path = ".".join(node.segments)
-            return Namespace(path) if path in MEMBER_TYPES else UNKNOWN
+            return NamespaceType(path) if path in MEMBER_TYPES else UNKNOWN
         if isinstance(node, ast.Variant):
             return self.variant(binding.name)
         if isinstance(node, ast.Function | ast.Workflow | ast.Activity):
@@ -87,7 +85,7 @@ class DeclaredTypes:
         return UNKNOWN
 
     def signature(self, node: _SIGNED) -> Callable:
-        """Return what a function takes and gives, as its callers see it."""
+        """Return the type of a function for its callers."""
         known = self._signatures.get(id(node))
         if known is None:
             generics = node.generics if isinstance(node, ast.Function) else ()
@@ -96,18 +94,14 @@ class DeclaredTypes:
         return known
 
     def parameters(self, params: Sequence[ast.Param], result: Type, generics: Iterable[str] = ()) -> Callable:
-        """Return the type of what takes these parameters."""
+        """Return the type of a function with these parameters."""
         types = tuple(self.of(param.type, generics, as_variables=True) for param in params)
-        # A call gives arguments up to the last parameter without a default (C3).
+        # A call needs arguments up to the last parameter without a default (C3).
         fewest = max((index for index, param in enumerate(params, 1) if param.default is None), default=0)
         return Callable(types, result, fewest, tuple(param.name for param in params))
 
     def properties(self, binding: Binding) -> tuple[dict[str, Type], frozenset[str]] | None:
-        """Return what a view of a component is given.
-
-        Returns:
-            Its attributes with their types, and those that must be there; None for what takes any.
-        """
+        """Return the attributes of a component with their types, and the required ones; None if it takes any."""
         node = binding.node
         if isinstance(node, ast.ReactiveComponent | ast.Fragment):
             types = {param.name: self.of(param.type) for param in node.params}
@@ -118,7 +112,7 @@ class DeclaredTypes:
         return None
 
     def variant(self, name: str) -> Type:
-        """Return the type of a constructor, or of a variant without payload; unknown if several types have it (V10)."""
+        """Return the type of a constructor or a variant without payload; unknown if it is ambiguous (V10)."""
         owners = self.names.variants.get(name, [])
         if len(owners) != 1 or name in VARIANTS:
             return UNKNOWN
@@ -130,12 +124,12 @@ class DeclaredTypes:
         return Callable(self._types(variant.fields), result, fewest, tuple(field.name for field in variant.fields))
 
     def _types(self, fields: Sequence[ast.Field]) -> tuple[Type, ...]:
-        """Return the types of the fields of a variant; one that may be left out is given as it is or as an Option."""
+        """Return the types of fields; an optional one takes a value or an Option, so it is unknown."""
         return tuple(UNKNOWN if field.optional else self.of(field.type) for field in fields)
 
     def variants(self, type_: Type) -> dict[str, tuple[Type, ...]] | None:
-        """Return the variants of a type with the types of their fields; None if it has none."""
-        if not isinstance(type_, Named):
+        """Return the variants of a type -> the types of their fields; None if it has none."""
+        if not isinstance(type_, Nominal):
             return None
         if type_.name == "Option" and type_.arguments:
             return {"Some": type_.arguments, "None": ()}
@@ -148,8 +142,8 @@ class DeclaredTypes:
         return self._variants[type_.name]
 
     def fields(self, type_: Type) -> dict[str, Type] | None:
-        """Return the fields of a struct or of a record of a table; None if it has none."""
-        if not isinstance(type_, Named):
+        """Return the declared fields of a struct or table; None for other types."""
+        if not isinstance(type_, Nominal):
             return None
         if type_.name not in self._fields:
             node = self.names.types.get(type_.name)
@@ -159,19 +153,15 @@ class DeclaredTypes:
         return self._fields[type_.name]
 
     def is_table(self, type_: Type) -> bool:
-        """Return whether a type is that of the records of a table."""
-        return isinstance(type_, Named) and type_.name in self.names.tables
-
-    def is_struct(self, type_: Type) -> bool:
-        """Return whether a type is declared and has fields."""
-        return self.fields(type_) is not None
+        """Return whether a type is the record of a table."""
+        return isinstance(type_, Nominal) and type_.name in self.names.tables
 
     def is_sum(self, type_: Type) -> bool:
-        """Return whether a type is declared and has variants."""
-        return isinstance(type_, Named) and type_.name in self.names.types and self.variants(type_) is not None
+        """Return whether a type is a declared type with variants."""
+        return isinstance(type_, Nominal) and type_.name in self.names.types and self.variants(type_) is not None
 
     def readable(self, type_: Type) -> dict[str, Type] | None:
-        """Return the fields that can be read of a struct or of a record of a table, those of every record included."""
+        """Return the fields as `fields`, with those of every record of a table."""
         fields = self.fields(type_)
         if fields is not None and self.is_table(type_):
             return dict.fromkeys(ROW_FIELDS, UNKNOWN) | fields
@@ -188,7 +178,7 @@ _LISTS = frozenset(("List", "Rows"))
 
 
 def fits(expected: Type, found: Type, declared: DeclaredTypes) -> bool:
-    """Return whether a value may stand at a place, as far as types can tell; what is unknown fits."""
+    """Return whether a value fits at a place; unknown types always do."""
     if expected == found or not is_definite(expected) or not is_definite(found):
         return True
     if expected == ELEMENT:
@@ -199,18 +189,18 @@ def fits(expected: Type, found: Type, declared: DeclaredTypes) -> bool:
         return True
     if isinstance(found, Record):
         return _record_fits(expected, found, declared)
-    if isinstance(expected, Named) and isinstance(found, Named):
+    if isinstance(expected, Nominal) and isinstance(found, Nominal):
         return _named_fit(expected, found, declared)
     return False
 
 
-def _named_fit(expected: Named, found: Named, declared: DeclaredTypes) -> bool:
+def _named_fit(expected: Nominal, found: Nominal, declared: DeclaredTypes) -> bool:
     if expected == FLOAT and found == INT:
         return True
     if found.name == "Rows" and expected.name == "Result" and expected.arguments:
         return fits(expected.arguments[0], found, declared)
     if found.name == "Found":
-        return expected.name == "Result" or fits(expected, option_of(found.arguments[0]), declared)
+        return expected.name == "Result" or fits(expected, Nominal("Option", (found.arguments[0],)), declared)
     is_same = expected.name == found.name or (expected.name in _LISTS and found.name in _LISTS)
     return is_same and all(
         fits(part, argument, declared) for part, argument in zip(expected.arguments, found.arguments, strict=False)
@@ -218,7 +208,7 @@ def _named_fit(expected: Named, found: Named, declared: DeclaredTypes) -> bool:
 
 
 def _calls_fit(expected: Callable, found: Callable, declared: DeclaredTypes) -> bool:
-    """Return whether it takes as many arguments as it will be given; its result may be dropped."""
+    """Compare functions; the result may be dropped."""
     num_given = len(expected.parameters)
     if not found.fewest <= num_given <= len(found.parameters):
         return False
@@ -230,7 +220,7 @@ def _calls_fit(expected: Callable, found: Callable, declared: DeclaredTypes) -> 
 
 
 def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool:
-    if isinstance(expected, Named) and expected.name == "Map" and expected.arguments:
+    if isinstance(expected, Nominal) and expected.name == "Map" and expected.arguments:
         return all(fits(expected.arguments[-1], type_, declared) for _name, type_ in found.fields)
     fields = declared.readable(expected)
     return fields is not None and all(
@@ -239,21 +229,21 @@ def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool
 
 
 def join_types(left: Type, right: Type, declared: DeclaredTypes) -> Type:
-    """Return the type of what is one or the other."""
+    """Return the type of a value that has either type."""
     if right in (left, NEVER):
         return left
     if left == NEVER:
         return right
     if left in NUMBERS and right in NUMBERS:
         return FLOAT
-    if not isinstance(left, Named) or not isinstance(right, Named):
+    if not isinstance(left, Nominal) or not isinstance(right, Nominal):
         return UNKNOWN
     if left.name == right.name and len(left.arguments) == len(right.arguments):
         parts = zip(left.arguments, right.arguments, strict=True)
-        return Named(left.name, tuple(join_types(one, other, declared) for one, other in parts))
+        return Nominal(left.name, tuple(join_types(one, other, declared) for one, other in parts))
     return UNKNOWN
 
 
 def is_definite(type_: Type) -> bool:
-    """Return whether anything at all is known of a type."""
-    return type_ not in (UNKNOWN, JSON, NEVER) and not isinstance(type_, Variable | Namespace)
+    """Return whether anything is known about a type."""
+    return type_ not in (UNKNOWN, JSON, NEVER) and not isinstance(type_, Variable | NamespaceType)

@@ -1,21 +1,21 @@
-"""The types of what is built in, written as Vox types; how many arguments there are is known to the interpreter."""
+"""The types of built-in values, written in Vox; the interpreter knows the numbers of their arguments."""
 
 from functools import cache
 from typing import Final
 
-from mens_pipeline.language.ast.base import FunctionType, GenericType, NamedType
-from mens_pipeline.language.ast.base import Type as Syntax
 from mens_pipeline.language.ast.declarations import Const
+from mens_pipeline.language.ast.nodes import FunctionType, GenericType, NamedType
+from mens_pipeline.language.ast.nodes import Type as Syntax
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
-from mens_pipeline.language.interpreter.library.formats import Match, Regex
-from mens_pipeline.language.interpreter.values import Native, Refused, Variant
+from mens_pipeline.language.interpreter.library.formats import MatchValue, Regex
+from mens_pipeline.language.interpreter.values import Native, Refused, VariantValue
 from mens_pipeline.language.types.terms import (
     NEVER,
     UNKNOWN,
     Callable,
-    Named,
-    Namespace,
+    NamespaceType,
+    Nominal,
     Type,
     Variable,
 )
@@ -27,12 +27,12 @@ RECEIVERS: Final[dict[str, type]] = {
     "str": str,
     "List": list,
     "Record": dict,
-    "Option": Variant,
-    "Result": Variant,
+    "Option": VariantValue,
+    "Result": VariantValue,
     "Regex": Regex,
-    "Match": Match,
+    "Match": MatchValue,
 }
-"""Type -> the Python type whose methods it has."""
+"""Type -> the Python type with its methods."""
 
 _TEXTS: Final = {"to_str": "fn() to str", "to_string": "fn() to str"}
 _JSON: Final = {
@@ -84,7 +84,7 @@ METHOD_TYPES: Final[dict[str, dict[str, str]]] = {
     "Regex": {"matches": "fn(str) to bool", "find": "fn(str) to Option[Match]", "find_all": "fn(str) to List[Match]"},
     "Match": {"group": "fn(int) to Option[str]"},
 }
-"""Type -> method -> its type; `T` and `U` are the types of elements or values."""
+"""Type -> method -> its type; `T` is the type of the element or value."""
 
 _PROCESS: Final = {
     "which": "fn(str) to Option[str]",
@@ -170,7 +170,7 @@ MEMBER_TYPES: Final[dict[str, dict[str, str]]] = {
     "env": {"get": "fn(str) to Option[str]", "args": "fn() to List[str]", "set": "fn(str, str) to Unit"},
     "secrets": {"resolve": "fn(str) to Option[str]"},
 }
-"""Namespace -> member -> its type; `_` is anything. A namespace that is not here may have any members."""
+"""Namespace -> member -> its type; `_` for unknown; other namespaces may have any members."""
 
 _FUNCTIONS: Final = {
     "len": "fn(_) to int",
@@ -196,42 +196,42 @@ _FUNCTIONS: Final = {
     "workflow_wait_signal": "fn(str) to _",
 }
 _FEWEST: Final = {"assert": 1}
-"""Of what is no value of the interpreter and may be called with fewer arguments."""
+"""Fewest arguments of functions that are not values of the interpreter."""
 
 
 @cache
 def parse_type(text: str) -> Type:
-    """Read a type from its text. `T` and `U` are variables, `_` is unknown."""
+    """Parse a type; `T` and `U` are variables, `_` is unknown."""
     module = analyze(f"let x: {text} = y").module
     constant = module.declarations[0] if module is not None else None
     assert isinstance(constant, Const)  # noqa: S101 - the texts are those above
-    return _of(constant.type)
+    return _convert_type(constant.type)
 
 
-def _of(node: Syntax | None) -> Type:
+def _convert_type(node: Syntax | None) -> Type:
     if isinstance(node, FunctionType):
-        parameters = tuple(map(_of, node.parameters))
-        return Callable(parameters, _of(node.return_type), len(parameters))
+        parameters = tuple(map(_convert_type, node.parameters))
+        return Callable(parameters, _convert_type(node.return_type), len(parameters))
     if isinstance(node, GenericType):
-        return Named(node.name, tuple(map(_of, node.arguments)))
+        return Nominal(node.name, tuple(map(_convert_type, node.arguments)))
     if isinstance(node, NamedType):
-        return Variable(node.name) if node.name in {"T", "U"} else NEVER if node.name == "never" else Named(node.name)
+        return Variable(node.name) if node.name in {"T", "U"} else NEVER if node.name == "never" else Nominal(node.name)
     return UNKNOWN
 
 
 @cache
 def method_type(receiver: str, method: str) -> Type | None:
-    """Return the type of a method; None where there is no such method."""
+    """Return the type of a method; None if it does not exist."""
     text = METHOD_TYPES.get(receiver, {}).get(method)
-    return None if text is None else _with_counts_of(parse_type(text), METHODS[RECEIVERS[receiver]][method])
+    return None if text is None else _set_fewest(parse_type(text), METHODS[RECEIVERS[receiver]][method])
 
 
 @cache
 def member_type(path: str, member: str) -> Type | None:
-    """Return the type of a member of a namespace; None where there is no such member."""
+    """Return the type of a member of a namespace; None if it does not exist."""
     below = f"{path}.{member}"
     if below in MEMBER_TYPES:
-        return Namespace(below)
+        return NamespaceType(below)
     members = MEMBER_TYPES.get(path)
     if members is None:
         return UNKNOWN
@@ -240,27 +240,26 @@ def member_type(path: str, member: str) -> Type | None:
 
 
 def members(path: str) -> list[str]:
-    """Return the names that may stand behind a namespace and a dot."""
+    """Return the members of a namespace."""
     below = [other.removeprefix(f"{path}.") for other in MEMBER_TYPES if other.startswith(f"{path}.")]
     return [*MEMBER_TYPES.get(path, ()), *below]
 
 
 @cache
 def built_in_type(name: str) -> Type:
-    """Return the type of a name that every program knows."""
+    """Return the type of a built-in name."""
     native = BUILT_INS.get(name)
     if name in MEMBER_TYPES or isinstance(native, Refused):
-        return Namespace(name)
+        return NamespaceType(name)
     text = _FUNCTIONS.get(name)
     if text is None:
         return UNKNOWN
     type_ = parse_type(text)
     if isinstance(type_, Callable) and name in _FEWEST:
         return Callable(type_.parameters, type_.result, _FEWEST[name])
-    return _with_counts_of(type_, native) if isinstance(native, Native) else type_
+    return _set_fewest(type_, native) if isinstance(native, Native) else type_
 
 
-def _with_counts_of(type_: Type, native: Native) -> Type:
-    """Return a function type that takes as few arguments as the interpreter does."""
+def _set_fewest(type_: Type, native: Native) -> Type:
     assert isinstance(type_, Callable)  # noqa: S101 - what is native is called
     return Callable(type_.parameters, type_.result, native.fewest)

@@ -1,4 +1,4 @@
-"""Types as values, and whether one may stand where another is expected."""
+"""Types as values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A type with a name: built in, declared, or generic; `List[int]` has one argument."""
+class Nominal:
+    """A type with a name: built in, declared, or generic such as `List[int]`."""
 
     name: str
     arguments: "tuple[Type, ...]" = ()
@@ -22,7 +22,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Callable:
-    """The type of what can be called. `names` are those of the parameters, none where a call cannot name them."""
+    """The type of a function; `names` is empty if calls cannot name its parameters."""
 
     parameters: "tuple[Type, ...]"
     result: "Type"
@@ -32,81 +32,66 @@ class Callable:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The type of a record literal. `is_open` tells whether it may have other fields by now (B6)."""
+    """The type of a record literal; `is_open` tells whether it may have got more fields (B6)."""
 
     fields: "tuple[tuple[str, Type], ...]"
     is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Namespace:
-    """`std` and what lies below it, by its path."""
+class NamespaceType:
+    """`std` or a namespace below it, by its path."""
 
     path: str
 
 
-Type = Named | Variable | Callable | Record | Namespace
+Type = Nominal | Variable | Callable | Record | NamespaceType
 
-UNKNOWN: Final = Named("_")
-"""Anything: whatever touches it is right."""
-JSON: Final = Named("Json")
-"""What was read from a JSON text: as good as unknown, but a value of the library."""
-ELEMENT: Final = Named("Element")
-"""What a view is; texts and lists of views may stand for one."""
-NEVER: Final = Named("never")
-"""Of what does not come back, such as `return` and `panic`, and of the elements of `[]` and the value in `None`."""
-INT: Final = Named("int")
-FLOAT: Final = Named("float")
-DEC: Final = Named("dec")
-STR: Final = Named("str")
-BOOL: Final = Named("bool")
-UNIT: Final = Named("Unit")
+UNKNOWN: Final = Nominal("_")
+"""A type that fits everywhere."""
+JSON: Final = Nominal("Json")
+"""A value from a JSON text: unknown, but with methods of the library only."""
+ELEMENT: Final = Nominal("Element")
+"""A view; texts and lists of views fit as well."""
+NEVER: Final = Nominal("never")
+"""The type of `return` and `panic`, of the elements of `[]`, and of the value in `None`."""
+INT: Final = Nominal("int")
+FLOAT: Final = Nominal("float")
+DEC: Final = Nominal("dec")
+STR: Final = Nominal("str")
+BOOL: Final = Nominal("bool")
+UNIT: Final = Nominal("Unit")
 NUMBERS: Final = (INT, FLOAT)
 
 
 _MOST_FIELDS: Final = 4
-"""Of a record in a message."""
+"""Fields of a record shown in a message."""
 
 
-def list_of(element: Type) -> Named:
-    """`List[element]`."""
-    return Named("List", (element,))
-
-
-def option_of(value: Type) -> Named:
-    """`Option[value]`."""
-    return Named("Option", (value,))
-
-
-def result_of(value: Type) -> Named:
-    """`Result[value]`."""
-    return Named("Result", (value,))
-
-
-def text_of(type_: Type) -> str:
-    """Write a type as programs do."""
+def format_type(type_: Type) -> str:
+    """Format a type as programs write it."""
     if type_ == NEVER:
         return "_"
-    if isinstance(type_, Named):
+    if isinstance(type_, Nominal):
         return type_.name + (f"[{_texts(type_.arguments)}]" if type_.arguments else "")
     if isinstance(type_, Callable):
-        return f"fn({_texts(type_.parameters)}) to {text_of(type_.result)}"
+        return f"fn({_texts(type_.parameters)}) to {format_type(type_.result)}"
     if isinstance(type_, Record):
-        shown = [f"{name}: {text_of(value)}" for name, value in type_.fields[:_MOST_FIELDS]]
+        shown = [f"{name}: {format_type(value)}" for name, value in type_.fields[:_MOST_FIELDS]]
         return "{ " + ", ".join(shown + ["..."] * (len(type_.fields) > _MOST_FIELDS)) + " }"
     return type_.name if isinstance(type_, Variable) else type_.path
 
 
 def _texts(types: Iterable[Type]) -> str:
-    return ", ".join(map(text_of, types))
+    return ", ".join(map(format_type, types))
 
 
 def substitute(type_: Type, chosen: Mapping[str, Type]) -> Type:
-    """Replace the variables of a type. What is not `chosen` is unknown."""
+    """Replace the variables of a type; those that are not `chosen` become unknown."""
     if isinstance(type_, Variable):
         return chosen.get(type_.name, UNKNOWN)
-    if isinstance(type_, Named) and type_.arguments:
-        return Named(type_.name, tuple(substitute(argument, chosen) for argument in type_.arguments))
+    if isinstance(type_, Nominal) and type_.arguments:
+        return Nominal(type_.name, tuple(substitute(argument, chosen) for argument in type_.arguments))
     if isinstance(type_, Callable):
         parameters = tuple(substitute(parameter, chosen) for parameter in type_.parameters)
         return Callable(parameters, substitute(type_.result, chosen), type_.fewest, type_.names)
@@ -114,20 +99,20 @@ def substitute(type_: Type, chosen: Mapping[str, Type]) -> Type:
 
 
 def settle(type_: Type) -> Type:
-    """Return a type as it is kept: what an empty list or an absent value would hold is unknown from now on."""
+    """Replace `NEVER`, as in the type of an empty list, by unknown."""
     if type_ == NEVER:
         return UNKNOWN
-    if isinstance(type_, Named) and type_.arguments:
-        return Named(type_.name, tuple(map(settle, type_.arguments)))
+    if isinstance(type_, Nominal) and type_.arguments:
+        return Nominal(type_.name, tuple(map(settle, type_.arguments)))
     return type_
 
 
 def choose(expected: Type, found: Type, chosen: dict[str, Type]) -> None:
-    """Learn what the variables of a parameter stand for from an argument; the first that says something decides."""
+    """Infer the variables of a parameter from an argument; the first known type counts."""
     if isinstance(expected, Variable):
         if found not in (UNKNOWN, NEVER) and chosen.get(expected.name, UNKNOWN) == UNKNOWN:
             chosen[expected.name] = found
-    elif isinstance(expected, Named) and isinstance(found, Named):
+    elif isinstance(expected, Nominal) and isinstance(found, Nominal):
         for part, argument in zip(expected.arguments, found.arguments, strict=False):
             choose(part, argument, chosen)
     elif isinstance(expected, Callable) and isinstance(found, Callable):

@@ -7,15 +7,23 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.delivery.agreement import NUM_PROMPTS, MergeReport
-from mens_pipeline.delivery.gguf_model import build_gguf_model
+from mens_pipeline.delivery.agreement import NUM_PROMPTS
+from mens_pipeline.delivery.gguf import build_gguf_model
 from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
-from mens_pipeline.delivery.merge_source import MergeSource, merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import STAGE as MERGING
-from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.delivery.merge import STAGE as MERGING
+from mens_pipeline.delivery.merge import (
+    MergeReport,
+    MergeSource,
+    build_merged_model,
+    choose_prompts,
+    manifest_in,
+    merge_source,
+    prepare_merge,
+    report_in,
+)
 from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.choices import config_of
@@ -66,7 +74,7 @@ def merged_model(
     source = merge_source(None, opened)
     _refuse_what_cannot_be_sent(context, settings, source)
     decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
-    prompts = prompts_of(
+    prompts = choose_prompts(
         source, None, opened, completion_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
     )
     conditions = Conditions(decoding, device, device.lock_in(settings.cache_root))

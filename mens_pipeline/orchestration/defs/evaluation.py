@@ -11,10 +11,10 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import STAGE
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
 from mens_pipeline.evaluation.statistics import p_text
-from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
@@ -95,9 +95,8 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         conditions,
         opened,
         demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
-        launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
+        launch=lambda job: generator.run(context, job.path, job.devices),
         log_line=context.log.info,
-        work=context.run.run_id,
         now=int(time.time()),
     )
     results = results_in(evaluation.path)

@@ -17,11 +17,11 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     CorpusDetails,
     SnapshotDetails,
     SnapshotParams,
-    SourceReport,
+    WorkspaceReport,
     build_extracted_corpus,
     source_report_in,
 )
-from mens_pipeline.corpus.schema.account import lost_of, share_text
+from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
@@ -64,7 +64,7 @@ def workspace_snapshot(
         context.log.warning(problem)
     query = telemetry.query()
     snapshot, reused = SNAPSHOT_STAGE.build(
-        store.open(), SnapshotParams.of(workspace.folder(), query, contents=workspace.contents)
+        store.open(), SnapshotParams.pin(workspace.folder(), query, contents=workspace.contents)
     )
     report = source_report_in(snapshot)
     metadata: dict[str, Any] = {
@@ -89,13 +89,13 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
     )
 
 
-def is_accepted(report: SourceReport) -> bool:
+def is_accepted(report: WorkspaceReport) -> bool:
     """Whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 
 
-def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataValue]:
+def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.MetadataValue]:
     rejected = [
         {"file": file.path, "line": file.line, "code": file.code, "message": file.message}
         for file in report.rejected[:_MOST_ROWS]
@@ -173,7 +173,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
     units = CorpusDetails.of(store.artifact(extracted_corpus)).units
-    missing = {unit: lost_of(c.seen, c.kept, c.dropped) for unit, c in units.items()}
+    missing = {unit: count_lost(c.seen, c.kept, c.dropped) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
     )

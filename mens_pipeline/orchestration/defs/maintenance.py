@@ -10,7 +10,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.delivery.retention import Plan, load_retention, prune
+from mens_pipeline.delivery.retention import RetentionPlan, load_retention, prune
 from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.settings import RETENTION, load_settings
@@ -100,7 +100,7 @@ def store_retention(
 ) -> dg.Output[None]:
     """Plan what config/retention.yaml deletes, show the plan, and remove it where that is asked for."""
 
-    def show(plan: Plan) -> None:
+    def show(plan: RetentionPlan) -> None:
         verb = "removing" if config.apply else "dry run, to remove"
         context.log.info("%s: %d of %d folders", verb, len(plan.removed), len(plan.decisions))
         for decision in plan.removed:
@@ -179,7 +179,7 @@ def _row(run: OldRun) -> dict[str, Any]:
     }
 
 
-def _rows(plan: Plan) -> list[dict[str, Any]]:
+def _rows(plan: RetentionPlan) -> list[dict[str, Any]]:
     return [
         {
             "action": decision.action,

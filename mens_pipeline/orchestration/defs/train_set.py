@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.curate.figures import statistics_of
+from mens_pipeline.corpus.curate.figures import compute_statistics
 from mens_pipeline.corpus.curate.heldout_split import (
     ASIDE,
     HELDOUT,
@@ -24,7 +24,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, PairsDetails, RowCounts, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
-from mens_pipeline.corpus.schema.account import lost_of, share_text
+from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
@@ -119,7 +119,7 @@ def validated_pairs(
 def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every row of every file is kept or quarantined with a reason; those kept with a semantic error are counted."""
     validation = PairsDetails.of(store.artifact(validated_pairs)).validation
-    missing = {name: lost_of(v.seen, v.kept, v.rejected) for name, v in validation.items()}
+    missing = {name: count_lost(v.seen, v.kept, v.rejected) for name, v in validation.items()}
     warned = {f"{reason}/{name}": n for name, v in validation.items() for reason, n in v.warned.items()}
     unaccounted = {f"unaccounted/{name}": count for name, count in missing.items()}
     return dg.AssetCheckResult(passed=not any(missing.values()), metadata={**unaccounted, **warned})
@@ -193,7 +193,7 @@ def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource
     counts = SplitReport.of(store.artifact(heldout_split))
     num_pairs = PairsDetails.of(store.artifact(heldout_split.of(Kind.VALIDATED_PAIRS))).num_pairs
     seen = sum(num_pairs[name] for name in counts.train)
-    missing = lost_of(seen, sum(counts.train.values()) + counts.heldout, counts.aside)
+    missing = count_lost(seen, sum(counts.train.values()) + counts.heldout, counts.aside)
     return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})
 
 
@@ -309,7 +309,7 @@ def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[st
 
 def _count_categories(mixed: Artifact) -> dict[str, int]:
     with mixed.file(TRAIN).open("rb") as lines:
-        counts = statistics_of(lines)["counts"]["category"]
+        counts = compute_statistics(lines)["counts"]["category"]
     others = [name for name in sorted(counts) if name not in CONSTRUCTS]
     return {name: counts.get(name, 0) for name in (*CONSTRUCTS, *others)}
 

@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, type_key
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Function, Module
-from mens_pipeline.language.interpreter import Value, Variant, literal_of
+from mens_pipeline.language.interpreter import Value, VariantValue, literal_of
 
 _TYPES = """type Person { name: str, age: int }
 type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)
@@ -24,7 +24,7 @@ url Path { Home Task(id: int) }
 """
 
 
-def _parsed(signature: str, body: str = "return 1") -> tuple[Module, Function]:
+def _parse(signature: str, body: str = "return 1") -> tuple[Module, Function]:
     module = analyze(f"{_TYPES}fn f{signature} to int {{ {body} }}").module
     assert module is not None
     function = module.declarations[-1]
@@ -32,13 +32,13 @@ def _parsed(signature: str, body: str = "return 1") -> tuple[Module, Function]:
     return module, function
 
 
-def _drawn(signature: str, body: str = "return 1", seed: str = "s", number: int = 300) -> list[tuple[Value, ...]]:
-    module, function = _parsed(signature, body)
+def _draw(signature: str, body: str = "return 1", seed: str = "s", number: int = 300) -> list[tuple[Value, ...]]:
+    module, function = _parse(signature, body)
     return list(islice(Drawing(module).lists(function.params, function.generics, seed), number))
 
 
 def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
-    return [values[0] for values in _drawn(f"(a: {type_text})", body)]
+    return [values[0] for values in _draw(f"(a: {type_text})", body)]
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
         ("map[str, int]", dict),
         ("Person", dict),
         ("Note", dict),
-        ("Shape", Variant),
-        ("Path", Variant),
-        ("Option[int]", Variant),
-        ("Result[int]", Variant),
+        ("Shape", VariantValue),
+        ("Path", VariantValue),
+        ("Option[int]", VariantValue),
+        ("Result[int]", VariantValue),
     ],
 )
 def test_values_are_of_the_type(type_text: str, kind: type) -> None:
@@ -119,20 +119,20 @@ def test_literals_of_the_code_and_their_neighbours_come() -> None:
 
 def test_the_smallest_come_first() -> None:
     """Zero, false, empty."""
-    assert _drawn("(a: int, b: str, c: bool, d: List[int], e: float)")[0] == (0, "", False, [], 0.0)
+    assert _draw("(a: int, b: str, c: bool, d: List[int], e: float)")[0] == (0, "", False, [], 0.0)
 
 
 def test_arguments_depend_on_one_another() -> None:
     """An element of the list, a part of the string, the same value: what code that compares asks for."""
-    pairs = _drawn("(xs: List[int], x: int)")
+    pairs = _draw("(xs: List[int], x: int)")
     assert sum(x in xs for xs, x in pairs) > 40
     assert sum(0 <= x < len(xs) for xs, x in pairs) > 60
-    texts = _drawn("(s: str, part: str)")
+    texts = _draw("(s: str, part: str)")
     assert sum(part in s for s, part in texts) > 100
-    assert sum(a == b for a, b in _drawn("(a: Person, b: Person)")) > 60
-    people = _drawn("(people: List[Person], name: str)")
+    assert sum(a == b for a, b in _draw("(a: Person, b: Person)")) > 60
+    people = _draw("(people: List[Person], name: str)")
     assert sum(any(person["name"] == name for person in found) for found, name in people) > 30
-    shapes = _drawn("(s: Shape, r: int)")
+    shapes = _draw("(s: Shape, r: int)")
     assert sum(r in shape.fields for shape, r in shapes) > 15
 
 
@@ -140,12 +140,12 @@ def test_the_same_seed_gives_the_same_lists() -> None:
     """And another seed others."""
     signature = "(a: int, b: List[str])"
 
-    assert _drawn(signature) == _drawn(signature) != _drawn(signature, seed="other")
+    assert _draw(signature) == _draw(signature) != _draw(signature, seed="other")
 
 
 def test_type_parameters_are_ints() -> None:
     """A function of any type shows what it does on ints."""
-    module, function = _parsed("<T>(xs: List[T])")
+    module, function = _parse("<T>(xs: List[T])")
     values = list(islice(Drawing(module).lists(function.params, function.generics, "s"), 50))
 
     assert {type(element) for (xs,) in values for element in xs} == {int}
@@ -170,12 +170,12 @@ def test_type_parameters_are_ints() -> None:
 def test_other_types_are_not_drawn(signature: str) -> None:
     """Functions, unknown types, types without end, parameters without a type."""
     with pytest.raises(UndrawableError):
-        _drawn(signature)
+        _draw(signature)
 
 
 def test_types_that_mean_the_same_have_one_key() -> None:
     """However lists and maps are spelled."""
-    _, function = _parsed("(a: list[int], b: List[int], c: map[str, dec], d: _)")
+    _, function = _parse("(a: list[int], b: List[int], c: map[str, dec], d: _)")
     keys = [type_key(param.type) for param in function.params]
 
     assert keys == ["List[int]", "List[int]", "Map[str, dec]", "?"]

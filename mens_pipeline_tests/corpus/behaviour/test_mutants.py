@@ -1,6 +1,6 @@
 """Changed bodies, and probes."""
 
-from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
+from mens_pipeline.corpus.behaviour.mutants import PROBE, build_mutants, with_probes
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Declaration, Module
 from mens_pipeline.language.interpreter import UNIT, CallableProgram, Features, Limits, Machine, Native, Value, some
@@ -24,7 +24,7 @@ def _results(module: Module, declaration: Declaration, *arguments: Value) -> str
 
 def _mutant_results(source: str, *arguments: Value) -> set[str]:
     module = _module(source)
-    mutants = mutants_of(module.declarations[0], 100, "s")
+    mutants = build_mutants(module.declarations[0], 100, "s")
     assert module.declarations[0] not in mutants
     return {_results(module, mutant, *arguments) for mutant in mutants}
 
@@ -80,17 +80,17 @@ def test_loops_are_mutated_inside() -> None:
 def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> None:
     """The same ones for the same seed."""
     module = _module('fn f(n: int) to str { if n > 1 and n < 100 { return "a" + "b" } return "c" + "d" + "e" }')
-    chosen = mutants_of(module.declarations[0], 4, "s")
+    chosen = build_mutants(module.declarations[0], 4, "s")
 
     assert len(chosen) == 4
-    assert chosen == mutants_of(module.declarations[0], 4, "s")
-    assert len({mutants_of(module.declarations[0], 4, seed) for seed in "abcdefgh"}) > 1
+    assert chosen == build_mutants(module.declarations[0], 4, "s")
+    assert len({build_mutants(module.declarations[0], 4, seed) for seed in "abcdefgh"}) > 1
 
 
 def test_the_function_inside_a_wrapper_is_changed() -> None:
     """The wrapper stays."""
     module = _module("@endpoint(kind: query) fn f(n: int) to int { return n + 1 }")
-    mutants = mutants_of(module.declarations[0], 10, "s")
+    mutants = build_mutants(module.declarations[0], 10, "s")
 
     assert {type(mutant).__name__ for mutant in mutants} == {"Endpoint"}
     assert {_results(module, mutant, 5) for mutant in mutants} == {"4", "7", "5"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour, passes
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze_uncached
@@ -46,7 +46,7 @@ fn root(n: int) to int {
 
 
 def _behaviour(name: str, source: str | None = None, seed: str = "s") -> Behaviour:
-    behaviour = behaviour_of(source or _PROGRAMS[name], name, seed=seed)
+    behaviour = observe_behaviour(source or _PROGRAMS[name], name, seed=seed)
     assert isinstance(behaviour, Behaviour), behaviour
     return behaviour
 
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same() -> None:
 def test_arguments_can_be_given() -> None:
     """Then nothing is drawn."""
     arguments = [(n, False) for n in (0, 74, 75, 89, 90, 91, 100)]
-    behaviour = behaviour_of(_GRADE, "grade", seed="s", arguments=arguments)
+    behaviour = observe_behaviour(_GRADE, "grade", seed="s", arguments=arguments)
 
     assert isinstance(behaviour, Behaviour)
     calls = {seen.call for seen in (*behaviour.examples, *behaviour.hidden)}
@@ -194,15 +194,15 @@ def test_tests_hide_no_name_of_the_program() -> None:
 )
 def test_some_functions_have_no_behaviour(source: str, reason: NoBehaviour) -> None:
     """Each for a reason."""
-    assert behaviour_of(source, "f", seed="s") is reason
+    assert observe_behaviour(source, "f", seed="s") is reason
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:
     """As is a rejected program; a test is no function to observe."""
     with pytest.raises(RefusedError, match="declares no function `g`"):
-        behaviour_of("fn f(n: int) to int { return n }\n@test fn g() { }", "g", seed="s")
+        observe_behaviour("fn f(n: int) to int { return n }\n@test fn g() { }", "g", seed="s")
     with pytest.raises(RefusedError, match="rejected"):
-        behaviour_of("fn f(", "f", seed="s")
+        observe_behaviour("fn f(", "f", seed="s")
 
 
 def test_the_last_of_equal_names_counts() -> None:
@@ -229,7 +229,7 @@ def test_a_parameter_with_a_default_is_given() -> None:
 def test_a_text_of_a_few_arguments_may_be_scarce() -> None:
     """Six inputs are enough: five hidden ones and an example."""
     source = "fn f(n: int) to int { return n * 3 }"
-    behaviour = behaviour_of(source, "f", seed="s", arguments=[(n,) for n in range(6)])
+    behaviour = observe_behaviour(source, "f", seed="s", arguments=[(n,) for n in range(6)])
 
     assert isinstance(behaviour, Behaviour)
     assert (len(behaviour.examples), len(behaviour.hidden)) == (1, 5)

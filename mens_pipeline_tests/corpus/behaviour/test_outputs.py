@@ -1,6 +1,6 @@
 """What functions of several programs return for the same arguments."""
 
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Responder, outputs_of
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Responder, compute_outputs
 
 _TWICE = "fn f(n: int) to int { return n * 2 }"
 _SUM = "fn f(n: int) to int { return n + n }"
@@ -13,7 +13,7 @@ _HUNGRY = """fn f(n: int) to int {
 
 
 def _outputs(*programs: str) -> list[list[str | None]]:
-    return [outputs_of(programs, number, "f", "seed") for number in range(len(programs))]
+    return [compute_outputs(programs, number, "f", "seed") for number in range(len(programs))]
 
 
 def test_programs_that_do_the_same_return_the_same() -> None:

@@ -28,7 +28,7 @@ _LOOP = """fn count(values: list[int], border: int) to int {
 """
 
 
-def _repeated(workers: BehaviourWorkers, *responses: str, task: TrainingPair = _TASK) -> list[str | None]:
+def _find_repeats(workers: BehaviourWorkers, *responses: str, task: TrainingPair = _TASK) -> list[str | None]:
     rows = [pair_at("train.vox", "p", response) for response in responses]
     return TaskFunctions([task], workers).find_repeats(rows)
 
@@ -38,7 +38,7 @@ def test_a_copy_is_found_under_any_name_and_form(workers: BehaviourWorkers) -> N
     inside = f'type T {{ a: int }}\n\nfn greet(name: str) to str {{ return "Hello, " + name }}\n\n{_LOOP}'
     tool = f'@mcp.tool "adds" {_LOOP}'
 
-    assert _repeated(workers, _LOOP, inside, tool, _LOOP) == ["held.vox"] * 4
+    assert _find_repeats(workers, _LOOP, inside, tool, _LOOP) == ["held.vox"] * 4
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_copy_is_found_under_any_name_and_form(workers: BehaviourWorkers) -> N
 )
 def test_other_functions_are_left_alone(workers: BehaviourWorkers, response: str) -> None:
     """Other behaviour, other types or another order; a helper of the task that its tests do not call."""
-    assert _repeated(workers, response) == [None]
+    assert _find_repeats(workers, response) == [None]
 
 
 def test_a_helper_that_tests_call_as_well_is_not_the_task(workers: BehaviourWorkers) -> None:
@@ -69,7 +69,7 @@ def test_a_helper_that_tests_call_as_well_is_not_the_task(workers: BehaviourWork
         "fn odd(n: int) to bool { if n < 1 { return false } return even(n - 1) }\n",
     ).model_copy(update={"tests": "@test fn t() { assert(even(4)) assert(odd(3)) assert(not even(1) and not odd(2)) }"})
 
-    assert _repeated(workers, total, _LOOP, task=helped) == [None, "held.vox"]
+    assert _find_repeats(workers, total, _LOOP, task=helped) == [None, "held.vox"]
     assert TaskFunctions([both], workers).account()["compared"] == 2
 
 
@@ -77,14 +77,14 @@ def test_types_of_any_depth_are_compared(workers: BehaviourWorkers) -> None:
     """A stranger may nest them a thousand levels deep."""
     deep = f"fn f(xs: {'List[' * 1_200}int{']' * 1_200}, n: int) to int {{ return n }}"
 
-    assert _repeated(workers, deep) == [None]
+    assert _find_repeats(workers, deep) == [None]
 
 
 def test_type_parameters_count_as_ints(workers: BehaviourWorkers) -> None:
     """A general function that solves the task for ints solves it."""
     general = _LOOP.replace("count(values: list[int], border: int)", "count<T>(values: list[T], border: T)")
 
-    assert _repeated(workers, general) == ["held.vox"]
+    assert _find_repeats(workers, general) == ["held.vox"]
 
 
 def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
@@ -94,9 +94,9 @@ def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
     row = pair_at("train.vox", "p", part).model_copy(update={"tests": with_given(helper, _TESTS)})
 
     assert TaskFunctions([_TASK], workers).find_repeats([row]) == ["held.vox"]
-    assert _repeated(workers, part) == [None]
+    assert _find_repeats(workers, part) == [None]
     task = row.model_copy(update={"tests": with_given(helper, _TESTS.replace("spent", "count"))})
-    assert _repeated(workers, _LOOP, task=task) == ["train.vox"]
+    assert _find_repeats(workers, _LOOP, task=task) == ["train.vox"]
 
 
 def test_only_what_says_something_is_compared(workers: BehaviourWorkers) -> None:

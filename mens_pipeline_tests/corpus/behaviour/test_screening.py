@@ -20,16 +20,16 @@ _LOOP = """fn count(values: list[int], border: int) to int {
 """
 
 
-def _passed(program: str, function: str, *tasks: TaskFunction) -> int | None:
+def _first_passed(program: str, function: str, *tasks: TaskFunction) -> int | None:
     return Screening().first_passed(program, function, tasks or (_TASK,))
 
 
 def test_a_function_that_does_the_same_passes() -> None:
     """Whatever its name and its form; helpers of the program are its own."""
-    assert _passed(_REFERENCE + _TOTAL, "spent") == 0
-    assert _passed(_LOOP, "count") == 0
+    assert _first_passed(_REFERENCE + _TOTAL, "spent") == 0
+    assert _first_passed(_LOOP, "count") == 0
     renamed = (_REFERENCE + _TOTAL).replace("spent", "s").replace("total", "spent")
-    assert _passed(renamed, "s") == 0
+    assert _first_passed(renamed, "s") == 0
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_function_that_does_the_same_passes() -> None:
 )
 def test_a_function_that_does_not_passes_nothing(program: str, function: str) -> None:
     """Wrong, without end, failing, not there, not to be called, rejected."""
-    assert _passed(program, function) is None
+    assert _first_passed(program, function) is None
 
 
 def test_the_first_of_several_tasks_is_told() -> None:
@@ -56,7 +56,7 @@ def test_the_first_of_several_tasks_is_told() -> None:
         "fn f(xs: List[int], n: int) to int { return n }", "@test fn t() { assert(f([], 1) is 1) }", "f"
     )
 
-    assert _passed(_LOOP, "count", other, _TASK, _TASK) == 1
+    assert _first_passed(_LOOP, "count", other, _TASK, _TASK) == 1
 
 
 def test_one_program_is_tried_after_another() -> None:
@@ -104,7 +104,7 @@ def test_a_task_may_give_code() -> None:
     task = TaskFunction(_REFERENCE, with_given(_TOTAL, _TESTS), "spent")
 
     assert Screening().status(task) is TaskStatus.COMPARED
-    assert _passed(_LOOP, "count", task) == 0
+    assert _first_passed(_LOOP, "count", task) == 0
 
 
 def test_many_different_results_are_kept_as_few_constants() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job, main
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, ObservationJob, main
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 
 _TWICE = "fn twice(n: int) to int { return n * 2 }"
@@ -26,10 +26,10 @@ _HUNGRY = """fn f(n: int) to bool {
 def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> None:
     """The same behaviour, in the same order; a reason where there is none."""
     sources = [_TWICE, _TWICE.replace("n * 2", "n"), _TWICE.replace("n * 2", "n + 7")]
-    jobs = [Job(source, "twice", "", "s") for source in sources * 40]
+    jobs = [ObservationJob(source, "twice", "", "s") for source in sources * 40]
     found = list(workers.observe(jobs))
 
-    assert found == [behaviour_of(source, "twice", seed="s") for source in sources] * 40
+    assert found == [observe_behaviour(source, "twice", seed="s") for source in sources] * 40
     assert isinstance(found[0], Behaviour)
     assert found[1] is NoBehaviour.IDENTITY
 
@@ -37,9 +37,9 @@ def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> No
 def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers) -> None:
     """And one that its needs depend on cannot be tested apart from them."""
     given = "fn base(n: int) to int { return n + 1 }"
-    (behaviour,) = workers.observe([Job("fn f(n: int) to int { return base(n) * 2 }", "f", given, "s")])
+    (behaviour,) = workers.observe([ObservationJob("fn f(n: int) to int { return base(n) * 2 }", "f", given, "s")])
     back = "fn base(n: int) to int { if n > 0 { return f(n - 1) } return 3 }"
-    (entangled,) = workers.observe([Job("fn f(n: int) to int { return base(n) * 2 + n }", "f", back, "s")])
+    (entangled,) = workers.observe([ObservationJob("fn f(n: int) to int { return base(n) * 2 + n }", "f", back, "s")])
 
     assert isinstance(behaviour, Behaviour)
     assert behaviour.tests.startswith(given)
@@ -49,7 +49,7 @@ def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers)
 @pytest.mark.slow
 def test_programs_that_take_for_ever_are_ended(workers: BehaviourWorkers) -> None:
     """And the next is served."""
-    found = list(workers.observe([Job(_HUNGRY, "f", "", "s"), Job(_TWICE, "twice", "", "s")]))
+    found = list(workers.observe([ObservationJob(_HUNGRY, "f", "", "s"), ObservationJob(_TWICE, "twice", "", "s")]))
 
     assert found[0] is NoBehaviour.DOES_NOT_END
     assert isinstance(found[1], Behaviour)
@@ -68,7 +68,7 @@ def test_functions_are_tried_on_tasks(workers: BehaviourWorkers) -> None:
 def test_a_worker_that_dies_is_no_answer() -> None:
     """Of a function nothing is known then, a task is not compared with, and nothing is passed."""
     with BehaviourWorkers(1, command=_DEAF) as workers:
-        assert list(workers.observe([Job(_TWICE, "twice", "", "s")])) == [NoBehaviour.STOPPED]
+        assert list(workers.observe([ObservationJob(_TWICE, "twice", "", "s")])) == [NoBehaviour.STOPPED]
         assert list(workers.statuses([_TASK])) == [TaskStatus.FAILS]
         assert list(workers.first_passed([(_TWICE, "twice", [_TASK])])) == [None]
 
@@ -80,7 +80,7 @@ def test_workers_do_not_run_the_python_files_of_a_workspace(tmp_path: Path, monk
         (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
     monkeypatch.chdir(tmp_path)
     with BehaviourWorkers(1) as workers:
-        (found,) = workers.observe([Job(_TWICE, "twice", "", "s")])
+        (found,) = workers.observe([ObservationJob(_TWICE, "twice", "", "s")])
 
     assert isinstance(found, Behaviour)
     assert not executed.exists()
@@ -98,7 +98,7 @@ def test_workers_do_not_run_the_python_files_of_a_workspace(tmp_path: Path, monk
 )
 def test_programs_of_any_depth_are_survived(workers: BehaviourWorkers, source: str) -> None:
     """Observed or not, the process goes on."""
-    assert list(workers.observe([Job(source, "f", "", "s")])) != [NoBehaviour.STOPPED]
+    assert list(workers.observe([ObservationJob(source, "f", "", "s")])) != [NoBehaviour.STOPPED]
 
 
 def test_nothing_is_started_for_nothing() -> None:
@@ -107,7 +107,7 @@ def test_nothing_is_started_for_nothing() -> None:
         assert list(workers.observe([])) == []
 
 
-def _served(*requests: Mapping[str, object]) -> list[object]:
+def _serve(*requests: Mapping[str, object]) -> list[object]:
     """The answers of a worker in this process, confined before it reads the first request."""
     completions, given_up = io.BytesIO(), []
 
@@ -129,7 +129,7 @@ def test_the_worker_gives_up_everything_before_it_answers() -> None:
     constant = {**observe, "source": _TWICE.replace("n * 2", "3")}
     tasks = [list(astuple(_TASK))]
     tried = {"kind": "try", "program": _TWICE, "function": "twice", "tasks": tasks}
-    found, *others = _served(observe, entangled, constant, {"kind": "status", "tasks": tasks}, tried)
+    found, *others = _serve(observe, entangled, constant, {"kind": "status", "tasks": tasks}, tried)
 
     assert isinstance(found, dict)
     assert len(found["hidden"]) >= 5

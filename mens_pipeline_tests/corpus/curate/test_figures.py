@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mens_pipeline.corpus.curate.figures import evaluate_data, statistics_of
+from mens_pipeline.corpus.curate.figures import compute_statistics, evaluate_data
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 
 def _figures(rows: Iterable[BaseModel]) -> dict[str, Any]:
-    figures = statistics_of(row.model_dump_json().encode() for row in rows)
+    figures = compute_statistics(row.model_dump_json().encode() for row in rows)
 
     assert json.loads(json.dumps(figures)) == figures
     return figures
@@ -52,7 +52,7 @@ def test_lengths_are_those_of_rows_in_the_middle_and_near_the_end() -> None:
 
 def test_rows_that_are_none_are_counted() -> None:
     """Blank lines are not; without any row there are no lengths."""
-    figures = statistics_of([b"nope\n", b"\n", b"{}\n"])
+    figures = compute_statistics([b"nope\n", b"\n", b"{}\n"])
 
     assert (figures["num_rows"], figures["num_unreadable_rows"], figures["counts"]) == (0, 2, {})
     assert figures["characters"]["response"] == {"median": None, "p95": None, "longest": None}

@@ -25,8 +25,6 @@ from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import (
     NEW_CONSTANTS,
     UNKNOWN_TASK,
-    Source,
-    SourceKind,
     TrainingPair,
     read_pairs,
 )
@@ -93,12 +91,7 @@ _ANSWER = (
 _RENAMED = "fn all_of(w: List[int]) to int {\n    let mut n = 7\n    for x in w { n += x }\n    return n\n}\n"
 
 
-def _pair(prompt: str, response: str, path: str) -> TrainingPair:
-    source = Source(path=path, blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
-    return TrainingPair(prompt=prompt, response=response, source=source)
-
-
-def _counted(root: Path, train: TrainingPair, heldout: TrainingPair) -> dict[str, Any]:
+def _count_overlap(root: Path, train: TrainingPair, heldout: TrainingPair) -> dict[str, Any]:
     """Counts over a split of one row that trains and one that judges."""
     store = ArtifactStore(root)
 
@@ -119,17 +112,17 @@ def _counted(root: Path, train: TrainingPair, heldout: TrainingPair) -> dict[str
 @pytest.mark.parametrize(
     ("train", "files", "copies"),
     [
-        (_pair("Say hello", "fn hello() { }\n", "a.vox"), 0, 0),
-        (_pair("Say hello", "fn hello() { }\n", "held.vox"), 1, 0),
-        (_pair("Sum prices", "fn hello() { }\n", "a.vox"), 0, 1),
-        (_pair("Repair this:\n" + _ANSWER, "fn hello() { }\n", "a.vox"), 0, 1),
-        (_pair("Add weights", _RENAMED, "a.vox"), 0, 1),
+        (pair_at("a.vox", "Say hello", "fn hello() { }\n"), 0, 0),
+        (pair_at("held.vox", "Say hello", "fn hello() { }\n"), 1, 0),
+        (pair_at("a.vox", "Sum prices", "fn hello() { }\n"), 0, 1),
+        (pair_at("a.vox", "Repair this:\n" + _ANSWER, "fn hello() { }\n"), 0, 1),
+        (pair_at("a.vox", "Add weights", _RENAMED), 0, 1),
     ],
     ids=["clean", "same file", "same request", "answer in the request", "renamed copy"],
 )
 def test_a_leak_into_training_is_counted(tmp_path: Path, train: TrainingPair, files: int, copies: int) -> None:
     """A file on both sides, a shared request, a shared text, a renamed copy."""
-    counts = _counted(tmp_path, train, _pair("Sum prices", _ANSWER, "held.vox"))
+    counts = _count_overlap(tmp_path, train, pair_at("held.vox", "Sum prices", _ANSWER))
 
     assert (counts["pairs_of_heldout_files"], counts["near_copies"]) == (files, copies)
     assert counts["same_behaviour"] == 0
@@ -138,9 +131,9 @@ def test_a_leak_into_training_is_counted(tmp_path: Path, train: TrainingPair, fi
 def test_a_row_that_solves_a_held_out_task_is_counted(tmp_path: Path) -> None:
     """However it is written."""
     tests = "@test fn a() { assert(twice(2) is 4) }\n@test fn b() { assert(twice(5) is 10) }"
-    scored = _pair("Double it", "fn twice(n: int) to int { return n * 2 }\n", "held.vox")
-    train = _pair("Add it up", "fn again(value: int) to int {\n    let sum = value + value\n    sum\n}\n", "a.vox")
+    scored = pair_at("held.vox", "Double it", "fn twice(n: int) to int { return n * 2 }\n")
+    train = pair_at("a.vox", "Add it up", "fn again(value: int) to int {\n    let sum = value + value\n    sum\n}\n")
 
-    counts = _counted(tmp_path, train, scored.model_copy(update={"tests": tests}))
+    counts = _count_overlap(tmp_path, train, scored.model_copy(update={"tests": tests}))
 
     assert (counts["near_copies"], counts["same_behaviour"]) == (0, 1)

@@ -6,9 +6,8 @@ from itertools import count
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.heldout_split import Split, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.curate.heldout_split import NGRAM, Split, group_of, is_held_out, split_pairs
 from mens_pipeline.corpus.curate.near_duplicates import ngrams_of, words_of
-from mens_pipeline.corpus.curate.overlap import NGRAM
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
@@ -270,10 +269,10 @@ def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> Non
     """A row that was evolved from a template has no file, whatever its path; one from another file trains."""
     texts = [_UNLIKE.format(n) for n in range(3)]
     from_held, from_free = (
-        _evolved(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)
+        _with_lineage(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)
         for path, text in ((_HELD[0], texts[0]), (_FREE[0], texts[1]))
     )
-    from_template = _evolved(pair_at(_HELD[1], "t", texts[2], SourceKind.EVOLVED), SourceKind.SYNTHETIC)
+    from_template = _with_lineage(pair_at(_HELD[1], "t", texts[2], SourceKind.EVOLVED), SourceKind.SYNTHETIC)
     split = _split(rows=[from_held, from_free, from_template])
 
     assert _reasons(split) == [(SplitReason.DERIVED, _HELD[0])]
@@ -282,7 +281,7 @@ def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> Non
     assert [group_of(row) for row in (from_held, from_free, from_template)] == [_HELD[0], _FREE[0], None]
 
 
-def _evolved(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
+def _with_lineage(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
     lineage = Lineage(
         parent="0", operator="deepen", generation=1, generator="m", generator_digest="0", seed=0, root_kind=root_kind
     )

@@ -145,7 +145,7 @@ def _mix(rows: dict[str, SourceRows], weights: dict[str, float] | None = None, *
     return mix_sources(MixConfig(sources=sources, **options), rows)
 
 
-def _emitted(mix: Mix) -> dict[str, int]:
+def _count_emitted(mix: Mix) -> dict[str, int]:
     return {source.source.path: source.emitted for source in mix.sources}
 
 
@@ -154,7 +154,7 @@ def test_weights_are_shares() -> None:
     mix = _mix({"a": _rows("a", 100), "b": _rows("b", 40)}, {"a": 4, "b": 1})
     report = mix.report().model_dump()
 
-    assert _emitted(mix) == {"a": 160, "b": 40}
+    assert _count_emitted(mix) == {"a": 160, "b": 40}
     assert [source["requested_share"] for source in report["sources"]] == [0.8, 0.2]
     assert [source["share_of_output"] for source in report["sources"]] == [0.8, 0.2]
     assert [source["repeats"] for source in report["sources"]] == [1.6, 1.0]
@@ -166,7 +166,7 @@ def test_a_source_that_is_too_small_falls_short_of_its_share() -> None:
     mix = _mix({"a": _rows("a", 10), "b": _rows("b", 100)}, max_repeats=2.5)
     (small, _) = mix.report().model_dump()["sources"]
 
-    assert _emitted(mix) == {"a": 25, "b": 100}
+    assert _count_emitted(mix) == {"a": 25, "b": 100}
     assert (small["requested_share"], small["share_of_output"]) == (0.5, 0.2)
 
 
@@ -188,7 +188,7 @@ def test_shares_are_met_for_any_sizes_and_weights(
 
     assert set(uses) == {pair.prompt for source in rows.values() for pair in source.pairs or []}
     assert max(uses.values()) <= math.ceil(max_repeats)
-    assert sum(_emitted(mix).values()) == len(mix.rows)
+    assert sum(_count_emitted(mix).values()) == len(mix.rows)
     for source, (size, weight) in zip(mix.sources, sources, strict=True):
         wanted = total * weight / sum(weights.values())
         assert abs(source.emitted - min(wanted, math.floor(size * max_repeats))) <= 0.51
@@ -201,8 +201,8 @@ def test_weights_may_be_worlds_apart(weights: tuple[float, float]) -> None:
     """No overflow, no division by zero."""
     mix = _mix({"a": _rows("a", 3), "b": _rows("b", 3)}, dict(zip("ab", weights, strict=True)))
 
-    assert _emitted(mix)["a"] >= 3
-    assert _emitted(mix)["b"] >= 3
+    assert _count_emitted(mix)["a"] >= 3
+    assert _count_emitted(mix)["b"] >= 3
 
 
 @pytest.mark.seed_row(9)
@@ -284,7 +284,7 @@ def test_sources_that_give_nothing_say_why() -> None:
         "bad": SkippedReason.NO_LINES_PASSED_FILTERS,
         "a": None,
     }
-    assert _emitted(mix) == {**dict.fromkeys(nothing, 0), "a": 3}
+    assert _count_emitted(mix) == {**dict.fromkeys(nothing, 0), "a": 3}
     assert mix.sources[-1].requested_share == 1.0
 
 
@@ -292,7 +292,7 @@ def test_a_source_of_weight_zero_hides_nothing() -> None:
     """A pair that it shares with another source is that one's."""
     mix = _mix({"zero": _rows("x", 3), "a": _rows("x", 3)}, {"zero": 0})
 
-    assert _emitted(mix) == {"zero": 0, "a": 3}
+    assert _count_emitted(mix) == {"zero": 0, "a": 3}
 
 
 @pytest.mark.parametrize(

@@ -45,18 +45,14 @@ _ROWS = {
 }
 
 
-def _pair(record_format: RecordFormat | None, row: dict[str, Any]) -> TrainingPair:
-    return pair_reader(record_format)(row)
-
-
 def test_a_row_without_a_format_is_a_pair() -> None:
     """Aliases are read."""
-    assert _pair(None, {"instruction": "p", "output": "r"}) == TrainingPair(prompt="p", response="r")
+    assert pair_reader(None)({"instruction": "p", "output": "r"}) == TrainingPair(prompt="p", response="r")
 
 
 def test_a_tool_trace_answers_with_the_call() -> None:
     """The arguments are JSON where they are."""
-    pair = _pair(RecordFormat.TOOL_TRACE, _TOOL)
+    pair = pair_reader(RecordFormat.TOOL_TRACE)(_TOOL)
 
     assert (pair.prompt, pair.response) == ("List the files.", '{"tool": "ls", "arguments": {"path": "."}}')
     assert (pair.lane, pair.category, pair.task_family) == (Lane.TOOLING, "tool_trace", "tool_trace")
@@ -65,7 +61,7 @@ def test_a_tool_trace_answers_with_the_call() -> None:
 
 def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
     """Call and result are in the request; what is no JSON is a string."""
-    pair = _pair(RecordFormat.TOOL_TRACE, {**_TOOL, "followup_text": "There are none.", "success": False})
+    pair = pair_reader(RecordFormat.TOOL_TRACE)({**_TOOL, "followup_text": "There are none.", "success": False})
 
     assert pair.response == "There are none."
     assert pair.prompt == (
@@ -76,7 +72,7 @@ def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
 
 def test_corrected_speech_answers_with_the_correction() -> None:
     """The transcript is in the request."""
-    pair = _pair(RecordFormat.ASR_REFINE, {**_ASR, "rating": 5})
+    pair = pair_reader(RecordFormat.ASR_REFINE)({**_ASR, "rating": 5})
 
     assert (pair.prompt, pair.response) == (
         "Correct this transcript of speech:\n\nright a funktion",
@@ -87,10 +83,10 @@ def test_corrected_speech_answers_with_the_correction() -> None:
 
 def test_a_spoken_request_answers_with_code() -> None:
     """The refined transcript and `vox_code` win; alternatives and diagnostics are in the request."""
-    plain = _pair(RecordFormat.SPEECH_TO_CODE, _SPEECH)
+    plain = pair_reader(RecordFormat.SPEECH_TO_CODE)(_SPEECH)
     more = {"refined_transcript": "Write f.", "vox_code": "fn g() { }"}
     parts = {"transcript_alternatives": ["right f", "write eff"], "diagnostics_snapshot": "line 1: no"}
-    full = _pair(RecordFormat.SPEECH_TO_CODE, {**_SPEECH, **more, **parts})
+    full = pair_reader(RecordFormat.SPEECH_TO_CODE)({**_SPEECH, **more, **parts})
 
     assert (plain.prompt, plain.response, plain.response_mode) == ("write f", "fn f() { }", "code_only")
     assert (plain.lane, plain.task_family, plain.category) == (Lane.SPEECH, "speech_to_code", "speech_to_code")
@@ -100,7 +96,7 @@ def test_a_spoken_request_answers_with_code() -> None:
 
 def test_a_workflow_trace_answers_with_its_log() -> None:
     """The intent is in the request; other keys are passed over."""
-    pair = _pair(RecordFormat.WORKFLOW_TRACE, {**_WORKFLOW, "routing_efficiency": 0.5, "id": 3})
+    pair = pair_reader(RecordFormat.WORKFLOW_TRACE)({**_WORKFLOW, "routing_efficiency": 0.5, "id": 3})
 
     assert pair.prompt.endswith("Pay a bill.")
     assert (pair.response, pair.lane, pair.category) == ("1. reserve\n2. pay", Lane.TOOLING, "workflow_trace")
@@ -123,7 +119,7 @@ def test_a_row_of_each_format_lacks_what_it_needs(record_format: RecordFormat) -
 
     for broken in bad:
         with pytest.raises(ValidationError, match="validation error"):
-            _pair(record_format, broken)
+            pair_reader(record_format)(broken)
 
 
 _LINEAGE = Lineage(
@@ -139,7 +135,7 @@ _PAIRS = [
 _FILES = ("train.jsonl", "train.parquet", "train.mix_report.json")
 
 
-def _mixed() -> Mix:
+def _mix() -> Mix:
     source = MixSource(path="a.jsonl")
     return mix_sources(MixConfig(sources=(source,), max_repeats=3), {"a.jsonl": SourceRows(_PAIRS, sha256="00")})
 
@@ -182,7 +178,7 @@ def test_a_folder_in_the_place_of_a_source_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.seed_row(37)
 def test_the_train_set_is_written_twice_and_reported(tmp_path: Path) -> None:
     """The same rows as JSON lines and as Parquet, in the same order, and the report beside them."""
-    mix = _mixed()
+    mix = _mix()
     report = write_mix(mix, tmp_path / "out" / "train.jsonl", {"output_path": "x"})
     table = parquet.read_table(tmp_path / "out" / "train.parquet")
 
@@ -203,7 +199,7 @@ def test_the_train_set_is_written_twice_and_reported(tmp_path: Path) -> None:
 def test_the_same_mix_is_the_same_bytes(tmp_path: Path) -> None:
     """All three files, whenever and wherever they are written, also over old ones."""
     for folder in ("a", "b", "b"):
-        write_mix(_mixed(), tmp_path / folder / "train.jsonl", {})
+        write_mix(_mix(), tmp_path / folder / "train.jsonl", {})
 
     assert [(tmp_path / "a" / name).read_bytes() for name in _FILES] == [
         (tmp_path / "b" / name).read_bytes() for name in _FILES
@@ -216,10 +212,10 @@ def test_a_link_that_was_laid_out_is_not_written_through(tmp_path: Path) -> None
     victim.write_text("mine")
     for name in (".train.parquet.part", f".train.parquet.{os.getpid()}.part"):
         (tmp_path / name).symlink_to(victim)
-    write_mix(_mixed(), tmp_path / "train.jsonl", {})
+    write_mix(_mix(), tmp_path / "train.jsonl", {})
 
     assert victim.read_text() == "mine"
-    assert parquet.read_table(tmp_path / "train.parquet").num_rows == len(_mixed().rows)
+    assert parquet.read_table(tmp_path / "train.parquet").num_rows == len(_mix().rows)
 
 
 def test_a_parquet_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -230,11 +226,11 @@ def test_a_parquet_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> No
             ConfigurationError, match=r"train\.parquet: File too large\. Make room, or name a file elsewhere"
         ),
     ):
-        write_parquet(_mixed().rows, tmp_path / "train.parquet")
+        write_parquet(_mix().rows, tmp_path / "train.parquet")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "train.parquet").mkdir()
     with pytest.raises(ConfigurationError, match=r"train\.parquet: Is a directory\. Name a file that may be replaced"):
-        write_parquet(_mixed().rows, tmp_path / "train.parquet")
+        write_parquet(_mix().rows, tmp_path / "train.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["train.parquet"]
 
 

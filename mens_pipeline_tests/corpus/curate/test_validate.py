@@ -10,12 +10,11 @@ from mens_pipeline.corpus.curate.validate import (
     Quarantined,
     Repetition,
     ValidationReport,
-    parsed_code,
     validate_rows,
 )
 from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, TrainingPair, parsed_code
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline_tests.corpus.rows import pair_at

@@ -9,9 +9,17 @@ from typing import Any
 
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan, Session, evolve
-from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
-from mens_pipeline.corpus.evolution.operators import REWRITER, Reply, Request
+from mens_pipeline.corpus.evolution.evolve import (
+    Budget,
+    EvolutionAccount,
+    EvolutionPlan,
+    Neighbours,
+    Reading,
+    Session,
+    evolve,
+    sort_seeds,
+)
+from mens_pipeline.corpus.evolution.operators import REWRITER, ModelRequest, Reply
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.inference.endpoint import Ledger
 from mens_pipeline.language.interpreter import run_tests
@@ -29,11 +37,11 @@ class Scripted:
         log_line: Takes a request; gives the text, None for a reply that was cut.
         asked: What it was asked, in order.
         fail_after: How many replies it gives before it fails as an interrupted call does.
-        ledger: What it replied before; `evolved` sets it.
+        ledger: What it replied before; `run_evolution` sets it.
     """
 
-    log_line: Callable[[Request], str | None]
-    asked: list[Request] = field(default_factory=list)
+    log_line: Callable[[ModelRequest], str | None]
+    asked: list[ModelRequest] = field(default_factory=list)
     fail_after: int | None = None
     name: str = "scripted"
     digest: str = "0" * 64
@@ -41,7 +49,7 @@ class Scripted:
     decoding: Mapping[str, Any] = field(default_factory=dict)
     ledger: Ledger | None = None
 
-    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
+    def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
         """Reply in order, until time is up; kept replies take none."""
         assert self.ledger is not None
         replies = {}
@@ -71,12 +79,12 @@ def function_seed(number: int, path: str | None = None) -> TrainingPair:
     return pair_at(path or f"seed{number}.vox", request, program).model_copy(update={"category": "function"})
 
 
-def is_rewriting(request: Request) -> bool:
+def is_rewriting(request: ModelRequest) -> bool:
     """Whether a new request is asked for, and no program."""
     return request.system == REWRITER
 
 
-def good(request: Request) -> str:
+def good(request: ModelRequest) -> str:
     """A sensible reply: a harder request, and a program for it that no other request gets."""
     marks = "".join(re.findall(r"\w", request.key))[:12]
     if is_rewriting(request):
@@ -96,7 +104,7 @@ def read(text: str) -> Reading:
     return Reading(program, is_refusal="I cannot" in text, is_stub="TODO" in program)
 
 
-def evolved(  # noqa: PLR0913 - what differs from the usual
+def run_evolution(  # noqa: PLR0913 - what differs from the usual
     pairs: Sequence[TrainingPair],
     generator: Scripted,
     ledger: Path,
@@ -109,7 +117,7 @@ def evolved(  # noqa: PLR0913 - what differs from the usual
 ) -> EvolutionAccount:
     """Evolve pairs with a scripted generator, in this process."""
     seeds = sort_seeds(pairs, POLICY, seed)
-    plan = Plan(seed=seed, generations=generations, budget=budget)
+    plan = EvolutionPlan(seed=seed, generations=generations, budget=budget)
     neighbours = Neighbours(seeds, protected, 0.9, POLICY)
     generator.ledger = Ledger(ledger)
     session = Session(generator, clock, read, lambda program, mode: run_tests(program, mode=mode), neighbours)

@@ -5,18 +5,17 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import group_of
-from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.evolution.operators import Request
+from mens_pipeline.corpus.evolution.operators import ModelRequest
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
-from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, parsed_code
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import (
     BUDGET,
     Scripted,
-    evolved,
     function_seeds,
     good,
     is_rewriting,
+    run_evolution,
 )
 
 _SEEDS = function_seeds(8)
@@ -29,7 +28,7 @@ def _rows(rows: list[TrainingPair]) -> list[str]:
 @pytest.mark.seed_row(11)
 def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
     """Two generations: each row names its parent, which is a seed or a row of the generation before."""
-    account = evolved(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
+    account = run_evolution(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
     parents = {pair.digest.hex(): pair for pair in [*_SEEDS, *account.rows]}
 
     assert account.num_lost == 0
@@ -55,9 +54,9 @@ def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_path: Path) -> None:
     """Another seed does other things to them."""
-    first = evolved(_SEEDS, Scripted(good), tmp_path / "a")
-    again = evolved(_SEEDS[::-1], Scripted(good), tmp_path / "b")
-    other = evolved(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
+    first = run_evolution(_SEEDS, Scripted(good), tmp_path / "a")
+    again = run_evolution(_SEEDS[::-1], Scripted(good), tmp_path / "b")
+    other = run_evolution(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
 
     assert _rows(first.rows) == _rows(again.rows)
     assert _rows(first.rows) != _rows(other.rows)
@@ -67,15 +66,15 @@ def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_p
 def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, completed: int) -> None:
     """Nothing is asked twice, nothing is lost, and the outcome is that of one call; a torn line does no harm."""
     whole = Scripted(good)
-    expected = evolved(_SEEDS, whole, tmp_path / "whole", generations=2)
+    expected = run_evolution(_SEEDS, whole, tmp_path / "whole", generations=2)
     first, second = Scripted(good, fail_after=completed), Scripted(good)
     with pytest.raises(KeyboardInterrupt):
-        evolved(_SEEDS, first, tmp_path / "ledger", generations=2)
+        run_evolution(_SEEDS, first, tmp_path / "ledger", generations=2)
     with (tmp_path / "ledger").open("ab") as ledger:
         ledger.write(b'{"key": "torn')
-    resumed = evolved(_SEEDS, second, tmp_path / "ledger", generations=2)
+    resumed = run_evolution(_SEEDS, second, tmp_path / "ledger", generations=2)
     third = Scripted(good)
-    known = evolved(_SEEDS, third, tmp_path / "ledger", generations=2)
+    known = run_evolution(_SEEDS, third, tmp_path / "ledger", generations=2)
 
     assert _rows(resumed.rows) == _rows(expected.rows) == _rows(known.rows)
     assert resumed.failures == expected.failures
@@ -90,7 +89,7 @@ def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, complete
 def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None:
     """A request for a request begins only where its answer is within the budget as well: none is paid for in vain."""
     generator = Scripted(good)
-    account = evolved(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": most}))
+    account = run_evolution(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": most}))
 
     assert len(generator.asked) == account.num_requests == most - most % 2
     assert account.ended_by == "max_requests"
@@ -102,7 +101,7 @@ def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None
 def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
     """Requests that were not worth answering leave room for others."""
     generator = Scripted(lambda _request: "")
-    account = evolved(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": 6}))
+    account = run_evolution(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": 6}))
 
     assert (account.seen, account.num_requests, account.ended_by) == (5, 5, "max_requests")
 
@@ -111,7 +110,7 @@ def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -
     """It is asked for together with a program, so it may be longer than was foreseen."""
     long = _SEEDS[0].model_copy(update={"response": _SEEDS[0].response + "// x" * 2_000})
     budget = BUDGET.model_copy(update={"max_tokens": 3_000})
-    account = evolved([long], Scripted(good), tmp_path / "l", budget=budget)
+    account = run_evolution([long], Scripted(good), tmp_path / "l", budget=budget)
 
     assert [attempt.reason for attempt in account.failures] == [EvolutionDrop.OVER_BUDGET]
     assert (account.num_requests, account.ended_by) == (1, "max_tokens")
@@ -122,7 +121,7 @@ def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
     for most in (0, 500, 1_000, 3_000):
         generator = Scripted(good)
         budget = BUDGET.model_copy(update={"max_tokens": most})
-        account = evolved(_SEEDS, generator, tmp_path / str(most), budget=budget)
+        account = run_evolution(_SEEDS, generator, tmp_path / str(most), budget=budget)
 
         assert account.ended_by == "max_tokens"
         assert account.num_tokens == 150 * len(generator.asked) <= most
@@ -134,18 +133,18 @@ def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
     ticks = iter(range(1000))
     budget = BUDGET.model_copy(update={"max_minutes": 0.05})
     first = Scripted(good)
-    account = evolved(_SEEDS, first, tmp_path / "l", budget=budget, clock=lambda: float(next(ticks)))
-    rest = evolved(_SEEDS, Scripted(good), tmp_path / "l")
+    account = run_evolution(_SEEDS, first, tmp_path / "l", budget=budget, clock=lambda: float(next(ticks)))
+    rest = run_evolution(_SEEDS, Scripted(good), tmp_path / "l")
 
     assert len(first.asked) == 2
     assert account.ended_by == "max_minutes"
     assert (account.seen, account.kept) == (2, 0)
-    assert _rows(rest.rows) == _rows(evolved(_SEEDS, Scripted(good), tmp_path / "whole").rows)
+    assert _rows(rest.rows) == _rows(run_evolution(_SEEDS, Scripted(good), tmp_path / "whole").rows)
 
 
 def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
     """What was answered beside them is counted."""
-    account = evolved(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
+    account = run_evolution(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
 
     assert account.kept == 3
     assert account.ended_by == "max_rows"
@@ -155,7 +154,7 @@ def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
 
 def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
     """More seeds than are asked about at once."""
-    account = evolved(function_seeds(40), Scripted(good), tmp_path / "l")
+    account = run_evolution(function_seeds(40), Scripted(good), tmp_path / "l")
 
     assert account.seen == 40
     assert account.num_lost == 0
@@ -164,7 +163,7 @@ def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
 def test_a_row_of_no_file_gets_a_place_of_its_own_and_judges_nothing(tmp_path: Path) -> None:
     """No group: it is neither held out nor mistaken for a file of the workspace."""
     seed = _SEEDS[0].model_copy(update={"source": None})
-    (row,) = evolved([seed], Scripted(good), tmp_path / "l").rows
+    (row,) = run_evolution([seed], Scripted(good), tmp_path / "l").rows
 
     assert row.source is not None
     assert row.source.path == f"evolved/{seed.digest.hex()[:16]}.vox"
@@ -194,10 +193,10 @@ def test_every_attempt_that_gives_no_row_says_why(
 ) -> None:
     """Request and answer stand beside the reason."""
 
-    def log_line(request: Request) -> str | None:
+    def log_line(request: ModelRequest) -> str | None:
         return instruction if is_rewriting(request) else completion
 
-    account = evolved(_SEEDS[:1], Scripted(log_line), tmp_path / "l", generations=3)
+    account = run_evolution(_SEEDS[:1], Scripted(log_line), tmp_path / "l", generations=3)
     (attempt,) = account.failures
 
     assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, _SEEDS[0].digest.hex())
@@ -208,20 +207,20 @@ def test_every_attempt_that_gives_no_row_says_why(
 def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> None:
     """The program is run, compared with seeds and rows before it, and with what is protected."""
 
-    def failing(request: Request) -> str:
+    def failing(request: ModelRequest) -> str:
         return good(request).replace(".is_ok()", ".is_err()")
 
-    def unnamed(request: Request) -> str:
-        return good(request if is_rewriting(request) else Request(request.key, request.system, "`g0123456789ab`"))
+    def rename(request: ModelRequest) -> str:
+        return good(request if is_rewriting(request) else ModelRequest(request.key, request.system, "`g0123456789ab`"))
 
-    def unknown(request: Request) -> str:
+    def unknown(request: ModelRequest) -> str:
         return good(request).replace("text: str", "text: Quux")
 
-    untyped = evolved(_SEEDS[:1], Scripted(unknown), tmp_path / "d")
-    failed = evolved(_SEEDS[:1], Scripted(failing), tmp_path / "a")
-    near = evolved(_SEEDS[:2], Scripted(unnamed), tmp_path / "b")
-    (row,) = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c").rows
-    protected = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])
+    untyped = run_evolution(_SEEDS[:1], Scripted(unknown), tmp_path / "d")
+    failed = run_evolution(_SEEDS[:1], Scripted(failing), tmp_path / "a")
+    near = run_evolution(_SEEDS[:2], Scripted(rename), tmp_path / "b")
+    (row,) = run_evolution(_SEEDS[:1], Scripted(good), tmp_path / "c").rows
+    protected = run_evolution(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])
 
     assert [attempt.reason for attempt in failed.failures] == [EvolutionDrop.TESTS_FAILED]
     assert [attempt.reason for attempt in untyped.failures] == [EvolutionDrop.SEMANTIC_ERROR]

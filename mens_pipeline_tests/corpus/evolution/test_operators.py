@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.evolution.operators import REWRITER, Evolution, Operator, Prompts, draw_evolution
+from mens_pipeline.corpus.evolution.operators import REWRITER, Evolution, EvolutionPrompts, Operator, draw_evolution
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_seed, good
@@ -12,13 +12,13 @@ from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_see
 _EXAMPLES = {"table": "@table type T { a: int }", "workflow": "workflow w() { }", "const": "let x = 1"}
 
 
-def _drawn(construct: str, mode: Mode = Mode.SOURCE) -> set[Evolution]:
+def _draw_all(construct: str, mode: Mode = Mode.SOURCE) -> set[Evolution]:
     return {draw_evolution(Random(seed), construct, mode, _EXAMPLES) for seed in range(400)}  # noqa: S311 - no secret
 
 
 def test_every_operator_is_drawn_for_a_function() -> None:
     """A harder construct only where its syntax can be shown."""
-    drawn = _drawn("function")
+    drawn = _draw_all("function")
 
     assert {evolution.operator for evolution in drawn} == set(Operator)
     assert {evolution.goal for evolution in drawn} == {None, "table", "workflow"}
@@ -26,14 +26,14 @@ def test_every_operator_is_drawn_for_a_function() -> None:
 
 def test_operators_are_drawn_where_they_make_sense() -> None:
     """No contracts for a component, no tests in a file of reactive members, nothing harder than the hardest."""
-    component = {evolution.operator for evolution in _drawn("component")}
-    members = {evolution.operator for evolution in _drawn("reactive_module", Mode.UI)}
+    component = {evolution.operator for evolution in _draw_all("component")}
+    members = {evolution.operator for evolution in _draw_all("reactive_module", Mode.UI)}
 
     assert not component & {Operator.CONTRACTS, Operator.TESTS, Operator.ERROR_HANDLING}
     assert members == {
         *(Operator.ADD_CONSTRAINTS, Operator.DEEPEN, Operator.CONCRETISE, Operator.REASONING, Operator.BREADTH),
     }
-    assert Operator.HARDER_CONSTRUCT not in {evolution.operator for evolution in _drawn("workflow")}
+    assert Operator.HARDER_CONSTRUCT not in {evolution.operator for evolution in _draw_all("workflow")}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: st
 
 def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     """First the request alone, then the program, with what the operator demands and how it is written."""
-    prompts = Prompts(Scripted(good), 0, _EXAMPLES)
+    prompts = EvolutionPrompts(Scripted(good), 0, _EXAMPLES)
     seed = function_seed(0)
     evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")
     first, second = prompts.ask_to_rewrite(seed, evolution), prompts.ask_to_complete(seed, evolution, "Write it.")
@@ -84,7 +84,7 @@ def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
     """Another seed, model or setting asks again."""
     seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
     keys = [
-        Prompts(generator, number, {}).ask_to_rewrite(seed, evolution).key
+        EvolutionPrompts(generator, number, {}).ask_to_rewrite(seed, evolution).key
         for generator, number in (
             (Scripted(good), 0),
             (Scripted(good), 1),
@@ -95,4 +95,4 @@ def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
     ]
 
     assert len(set(keys)) == len(keys)
-    assert Prompts(Scripted(good), 0, {}).ask_to_rewrite(seed, evolution).key == keys[0]
+    assert EvolutionPrompts(Scripted(good), 0, {}).ask_to_rewrite(seed, evolution).key == keys[0]

@@ -16,11 +16,11 @@ _SMALL = 10
 """Bytes of a batch."""
 
 
-def _worked(jobs: list[int]) -> list[str]:
+def _work(jobs: list[int]) -> list[str]:
     return [f"{job} in {os.getpid()}" for job in jobs]
 
 
-def _refused(jobs: list[int]) -> list[str]:
+def _refuse(jobs: list[int]) -> list[str]:
     raise ValueError(f"cannot work on {jobs}")
 
 
@@ -35,13 +35,13 @@ def test_results_come_in_the_order_of_the_items(workers: int) -> None:
     """Whatever the number of workers, and also where some results are there already."""
     for number in (50, 51):  # the last batch is full, or not
         items: list[_Item] = [(None, f"{n} in 0", 4) if n % 3 == 0 else (n, None, 4) for n in range(number)]
-        numbers, _ = _numbers(in_batches(items, _worked, Pool(workers), _SMALL))
+        numbers, _ = _numbers(in_batches(items, _work, Pool(workers), _SMALL))
         assert numbers == [str(n) for n in range(number)]
 
 
 def test_other_processes_work_when_there_is_enough_to_do() -> None:
     """Two batches of jobs leave nothing to this process."""
-    numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _worked, Pool(2), _SMALL))
+    numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _work, Pool(2), _SMALL))
 
     assert numbers == ["0", "1", "2", "3"]
     assert os.getpid() not in processes
@@ -58,7 +58,7 @@ def test_other_processes_work_when_there_is_enough_to_do() -> None:
 )
 def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> None:
     """Starting one costs more than the work."""
-    _, processes = _numbers(in_batches(items, _worked, Pool(workers), _SMALL))
+    _, processes = _numbers(in_batches(items, _work, Pool(workers), _SMALL))
 
     assert processes <= {0, os.getpid()}
 
@@ -72,7 +72,7 @@ def test_items_are_taken_as_they_are_needed() -> None:
             taken.append(number)
             yield number, None, 10
 
-    results = in_batches(items(), _worked, Pool(1), _SMALL)
+    results = in_batches(items(), _work, Pool(1), _SMALL)
     next(results)
 
     assert len(taken) <= 4
@@ -82,17 +82,17 @@ def test_items_are_taken_as_they_are_needed() -> None:
 def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
     """Nothing is passed over, in this process or in another."""
     with pytest.raises(ValueError, match="cannot work on"):
-        list(in_batches([(n, None, 10) for n in range(4)], _refused, Pool(workers), _SMALL))
+        list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(workers), _SMALL))
 
 
 def test_no_items_give_no_results() -> None:
     """Nothing is started for them."""
-    assert list(in_batches(iter(()), _worked, Pool(2), _SMALL)) == []
+    assert list(in_batches(iter(()), _work, Pool(2), _SMALL)) == []
 
 
 def test_what_is_not_read_to_its_end_is_ended_by_any_thread() -> None:
     """An error leaves the results to the garbage collector, which may run in the thread of the pool itself."""
-    results: Any = in_batches([(n, None, 10) for n in range(12)], _worked, Pool(2), _SMALL)
+    results: Any = in_batches([(n, None, 10) for n in range(12)], _work, Pool(2), _SMALL)
     next(results)
     wrong: list[BaseException] = []
     is_closed = threading.Event()

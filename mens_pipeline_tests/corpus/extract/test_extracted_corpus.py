@@ -181,10 +181,6 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
     assert {row["source"]["commit"] for row in _rows(first, RECORDS)} == {commit}
 
 
-def _inputs(root: Path, store: ArtifactStore) -> dict[str, Any]:
-    return STAGE.inputs(ExtractionParams.of(root, store=store, reuse=Reuse()))
-
-
 @pytest.mark.parametrize(
     ("differing", "reuse"),
     [
@@ -197,7 +193,9 @@ def test_other_rules_extract_everything(
 ) -> None:
     """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
     before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
-    with store.writing(Kind.EXTRACTED_CORPUS, {**_inputs(workspace, store), differing: "another"}) as draft:
+    with store.writing(
+        Kind.EXTRACTED_CORPUS, {**STAGE.inputs(ExtractionParams.pin(workspace)), differing: "another"}
+    ) as draft:
         shutil.copytree(before.path, draft.path, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
     (made,) = (path for path in (store.root / Kind.EXTRACTED_CORPUS).iterdir() if path.is_dir())
     latest = store.get(Kind.EXTRACTED_CORPUS, made.name)
@@ -249,7 +247,7 @@ class _SlowStore(ArtifactStore):
 def test_a_workspace_that_changes_while_it_is_read_is_refused(workspace: Path, tmp_path: Path) -> None:
     """The inputs would not say what the corpus holds; nothing is left."""
     store = _SlowStore(tmp_path / "store")
-    with pytest.raises(RefusedError, match=r"changed while it was read\. Run again"):
+    with pytest.raises(RefusedError, match=r"sources changed since the workspace was pinned\. Run again"):
         build_extracted_corpus(workspace, store)
     assert store.read_pointer("extracted_corpus", "latest") is None
     assert list((store.root / "extracted_corpus").iterdir()) == []
@@ -315,7 +313,7 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
 
 def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
     """An earlier corpus that holds something else gives way."""
-    with store.writing(Kind.EXTRACTED_CORPUS, _inputs(workspace, store)) as draft:
+    with store.writing(Kind.EXTRACTED_CORPUS, STAGE.inputs(ExtractionParams.pin(workspace))) as draft:
         (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
 

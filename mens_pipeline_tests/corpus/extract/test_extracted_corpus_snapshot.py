@@ -71,8 +71,8 @@ def _contents(root: Path) -> Iterator[tuple[str, bytes | None]]:
 def test_a_workspace_is_parsed_once(root: Path, tmp_path: Path) -> None:
     """The same contents are the same snapshot; the second time nothing is read of the programs."""
     store = ArtifactStore(tmp_path / "store")
-    first, is_known = SNAPSHOT_STAGE.build(store, SnapshotParams.of(root, contents=lambda: _contents(root)))
-    again, is_known_again = SNAPSHOT_STAGE.build(store, SnapshotParams.of(root, contents=list))
+    first, is_known = SNAPSHOT_STAGE.build(store, SnapshotParams.pin(root, contents=lambda: _contents(root)))
+    again, is_known_again = SNAPSHOT_STAGE.build(store, SnapshotParams.pin(root, contents=list))
     report = source_report_in(again)
 
     assert (is_known, is_known_again) == (False, True)
@@ -90,16 +90,16 @@ def test_what_changes_meanwhile_is_refused(root: Path, tmp_path: Path) -> None:
         (root / "new.vox").write_text("fn g() { }\n")
         return _contents(root)
 
-    with pytest.raises(RefusedError, match="changed while it was read"):
-        SNAPSHOT_STAGE.build(store, SnapshotParams.of(root, contents=contents))
+    with pytest.raises(RefusedError, match="sources changed since the workspace was pinned"):
+        SNAPSHOT_STAGE.build(store, SnapshotParams.pin(root, contents=contents))
 
 
 def test_a_corpus_is_of_the_pinned_workspace(root: Path, tmp_path: Path) -> None:
     """As it is: extracted. Changed since: refused, with what it is that changed."""
-    store, pinned = ArtifactStore(tmp_path / "store"), WorkspaceParams.of(root).model_dump()
+    store, pinned = ArtifactStore(tmp_path / "store"), WorkspaceParams.pin(root).model_dump()
     corpus, _ = build_extracted_corpus(root, store, pinned=pinned)
     (root / "good.vox").write_text("fn other() { }\n")
 
     assert corpus.manifest["num_records"] > 0
-    with pytest.raises(RefusedError, match="sources changed since workspace_snapshot looked"):
+    with pytest.raises(RefusedError, match="sources changed since the workspace was pinned"):
         build_extracted_corpus(root, store, pinned=pinned)

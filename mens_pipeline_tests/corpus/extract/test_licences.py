@@ -57,7 +57,7 @@ _STATED = {
 
 
 def _licence(path: Path, root: Path) -> str:
-    return Licences(root).licence_of(path, path.read_bytes())
+    return Licences(root).find_licence(path, path.read_bytes())
 
 
 @every("case", _TEXTS.items(), ids=itemgetter(0))
@@ -66,7 +66,7 @@ def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Pa
     licence, text = case
     (tmp_path / "LICENSE").write_text(text)
 
-    assert Licences(tmp_path).licence_of(tmp_path / "a.vox", b"fn a() { }\n") == licence
+    assert Licences(tmp_path).find_licence(tmp_path / "a.vox", b"fn a() { }\n") == licence
 
 
 @every("case", _STATED.items(), ids=itemgetter(0))
@@ -75,7 +75,7 @@ def test_a_file_says_itself_what_licence_it_has(case: tuple[str, str], tmp_path:
     text, licence = case
     (tmp_path / "LICENSE").write_text(_TEXTS["Apache-2.0"])
 
-    assert Licences(tmp_path).licence_of(tmp_path / "a.vox", text.encode()) == licence
+    assert Licences(tmp_path).find_licence(tmp_path / "a.vox", text.encode()) == licence
 
 
 def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     (workspace / "linked" / "LICENSE").symlink_to(workspace / "own" / "COPYING.txt")
 
     def of(name: str) -> str:
-        return Licences(workspace).licence_of(workspace / name, b"")
+        return Licences(workspace).find_licence(workspace / name, b"")
 
     alone = of("a.vox")
     (checkout / ".git").mkdir()
@@ -104,7 +104,7 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     assert of("both/a.vox") == "Apache-2.0 AND MIT"
     assert of("choice/a.vox") == "Apache-2.0 OR MIT"
     assert of("odd/a.vox") == of("linked/a.vox") == UNKNOWN_LICENCE
-    assert Licences(workspace).licence_of(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
+    assert Licences(workspace).find_licence(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
     assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
     assert list(licence_files_above(checkout)) == []
 
@@ -145,7 +145,7 @@ def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]
 )
 def test_a_policy_that_denies_nothing_by_mistake_is_refused(name: str, advice: str) -> None:
     """What was meant would train."""
-    with pytest.raises(ValidationError, match=f"'{name}' is no SPDX id. {advice}"):
+    with pytest.raises(ValidationError, match=f"'{name}' is not an SPDX id. {advice}"):
         LicencePolicy(deny=("LicenseRef-House", "mit", name))
 
 

@@ -13,9 +13,9 @@ from mens_pipeline.corpus.extract.metadata import (
     has_skip_marker,
     jsonable,
     parse_header,
+    read_weight,
     strip_metadata,
     training_prompt,
-    weight_of,
 )
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.language import tokenize
@@ -110,14 +110,14 @@ def test_programs_opt_out_and_pages_opt_in(
 )
 def test_weight_is_a_positive_number(values: dict[str, Any], weight: float) -> None:
     """1 when nothing is said."""
-    assert weight_of(values) == weight
+    assert read_weight(values) == weight
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "2", float("inf"), float("nan"), None])
 def test_any_other_weight_is_refused(value: object) -> None:
     """No default hides a mistake."""
     with pytest.raises(FrontmatterError, match="not a positive number"):
-        weight_of({"training_weight": value})
+        read_weight({"training_weight": value})
 
 
 def test_values_become_json() -> None:

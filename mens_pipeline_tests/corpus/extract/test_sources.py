@@ -14,7 +14,7 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
     WatchedState,
-    commit_of,
+    find_newest_commit,
     head_commit,
     sight,
     tree_fingerprint,
@@ -30,7 +30,7 @@ def _fill(root: Path, *names: str) -> None:
         path.write_text(f"// {path.name}\n")
 
 
-def _found(root: Path) -> list[str]:
+def _find(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in vox_files(root)]
 
 
@@ -42,7 +42,7 @@ def test_programs_are_found_in_order(tmp_path: Path) -> None:
     """Both suffixes, every depth, sorted folder by folder."""
     _fill(tmp_path, "b.vox", "a.vox", "z/c.vox.ui", "d/e/f.vox", "notes.md", "x.voxel")
 
-    assert _found(tmp_path) == ["a.vox", "b.vox", "d/e/f.vox", "z/c.vox.ui"]
+    assert _find(tmp_path) == ["a.vox", "b.vox", "d/e/f.vox", "z/c.vox.ui"]
 
 
 def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) ->
     (tmp_path / "link.vox").symlink_to(tmp_path / "a.vox")
     (tmp_path / "linked").symlink_to(tmp_path / "x.vox")
 
-    assert _found(tmp_path) == ["a.vox", "x.vox/inner.vox"]
+    assert _find(tmp_path) == ["a.vox", "x.vox/inner.vox"]
 
 
 def test_a_single_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
@@ -218,18 +218,18 @@ def _git(folder: Path, *words: str) -> str:
 
 def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
     """None outside a checkout, and before the first commit of a program or a page; other commits do not count."""
-    assert commit_of(tmp_path) is None
+    assert find_newest_commit(tmp_path) is None
     _git(tmp_path, "init", "-q")
-    assert commit_of(tmp_path) is None
+    assert find_newest_commit(tmp_path) is None
     _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    assert commit_of(tmp_path) is None
+    assert find_newest_commit(tmp_path) is None
     (tmp_path / "page.md").write_text("# Page")
     _git(tmp_path, "add", "-A")
     _git(tmp_path, "commit", "-q", "-m", "y")
     of_page = _git(tmp_path, "rev-parse", "HEAD")
     _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "z")
 
-    assert commit_of(tmp_path) == of_page
+    assert find_newest_commit(tmp_path) == of_page
 
 
 def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
@@ -279,8 +279,8 @@ def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "page.md").write_text("# Page")
     _git(tmp_path, "add", "-A")
     _git(tmp_path, "commit", "-q", "-m", "x")
-    assert commit_of(tmp_path)
+    assert find_newest_commit(tmp_path)
     monkeypatch.setenv("PATH", "")
 
-    assert commit_of(tmp_path) is None
+    assert find_newest_commit(tmp_path) is None
     assert head_commit(tmp_path) is None

@@ -10,9 +10,9 @@ from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.workspace import (
     MAX_FILE_BYTES,
     FileOutcome,
+    build_outcome,
     extract_workspace,
     extraction_report,
-    outcome_of,
     page_records,
     with_commit,
 )
@@ -182,7 +182,7 @@ _OUTCOME = FileOutcome(
 
 def test_an_outcome_survives_json() -> None:
     """Its account and its lines are all there is to it."""
-    assert outcome_of(json.loads(json.dumps(_OUTCOME.account())), _OUTCOME.lines) == _OUTCOME
+    assert build_outcome(json.loads(json.dumps(_OUTCOME.account())), _OUTCOME.lines) == _OUTCOME
 
 
 def test_an_outcome_is_counted_with_what_it_dropped() -> None:

@@ -288,7 +288,7 @@ def test_a_program_that_is_not_in_the_clone_is_unreadable(repository: Repository
     found = History(begin=0)
 
     changed = [(commit, file) for commit in commits for file in commit.files if file.status == "M"]
-    holes = list(history._holes_of(repository.root, changed, found))  # noqa: SLF001 - likewise
+    holes = list(history._read_holes(repository.root, changed, found))  # noqa: SLF001 - likewise
 
     assert [hole.middle for hole in holes] == ["return 2"]
     assert found.dropped == {ReplayDrop.UNREADABLE: 1}

@@ -90,7 +90,7 @@ def test_the_share_of_the_rows_is_met_and_none_is_as_before(tmp_path: Path) -> N
     """Without a share the train set is the same, byte for byte; with one, the other rows are."""
     files = [_file(f"{n}.vox", _FILE.replace("product", f"product_{n}")) for n in range(30)]
 
-    def mixed(share: float) -> list[TrainingPair]:
+    def mix_rows(share: float) -> list[TrainingPair]:
         config = MixConfig(sources=(MixSource(path="pairs.jsonl"),)).with_infill_share(share).with_infill_share(None)
         sources = {"pairs.jsonl": SourceRows(list(files)), "missing.jsonl": SourceRows(None)}
         report = add_infill_rows(sources, (), config)
@@ -100,7 +100,7 @@ def test_the_share_of_the_rows_is_met_and_none_is_as_before(tmp_path: Path) -> N
         assert mix.report().num_pairs == len(files)
         return mix.rows
 
-    without, some = mixed(0), mixed(0.25)
+    without, some = mix_rows(0), mix_rows(0.25)
     write_jsonl(tmp_path / "without", without)
     write_jsonl(
         tmp_path / "before",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.corpus.schema.prompts import mentioned_names, noun_of, shape_of
+from mens_pipeline.corpus.schema.prompts import describe_shape, mentioned_names, noun_of
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
 
 _SHAPES = [
@@ -54,7 +54,7 @@ def test_shape_says_what_a_declaration_consists_of(source: str, shape: str) -> N
 
     assert module is not None
     (declaration,) = module.declarations
-    assert shape_of(declaration, source) == shape
+    assert describe_shape(declaration, source) == shape
 
 
 def test_every_construct_has_a_noun() -> None:
@@ -68,7 +68,7 @@ def test_a_shape_fits_on_a_line() -> None:
     module = analyze(source).module
 
     assert module is not None
-    assert all("\n" not in shape_of(span.declaration, source) for span in declaration_spans(source, module))
+    assert all("\n" not in describe_shape(span.declaration, source) for span in declaration_spans(source, module))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def num_draws(request: pytest.FixtureRequest) -> int:
 
 
 @cache
-def _drawn(family: Family, num_draws: int = 20) -> tuple[Sample, ...]:
+def _draw(family: Family, num_draws: int = 20) -> tuple[Sample, ...]:
     return tuple(_make(family, seed) for seed in range(num_draws))
 
 
@@ -36,7 +36,7 @@ def _drawn(family: Family, num_draws: int = 20) -> tuple[Sample, ...]:
 @_each_family
 def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -> None:
     """The front end accepts each program, reports nothing, and finds the construct in it."""
-    for sample in _drawn(family, num_judged):
+    for sample in _draw(family, num_judged):
         analysis = analyze(sample.response, sample.mode)
 
         assert analysis.module is not None
@@ -48,7 +48,7 @@ def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -
 def test_samples_carry_the_names_of_their_family(family: Family, num_draws: int) -> None:
     """A sample says which family made it and what it teaches."""
     assert family.construct in CONSTRUCTS
-    assert {(sample.template, sample.construct) for sample in _drawn(family, num_draws)} == {
+    assert {(sample.template, sample.construct) for sample in _draw(family, num_draws)} == {
         (family.name, family.construct)
     }
 
@@ -56,7 +56,7 @@ def test_samples_carry_the_names_of_their_family(family: Family, num_draws: int)
 @_each_family
 def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
     """One newline at the end, indentation by four, no trailing blanks, no run of empty lines, at most 120 columns."""
-    for sample in _drawn(family, num_draws):
+    for sample in _draw(family, num_draws):
         lines = sample.response.split("\n")
 
         assert lines[-1] == ""
@@ -71,7 +71,7 @@ def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
 @_each_family
 def test_prompts_are_text(family: Family, num_draws: int) -> None:
     """A prompt is made of whole sentences: no hole left open, no doubled blank, something at the end."""
-    for sample in _drawn(family, num_draws):
+    for sample in _draw(family, num_draws):
         assert sample.prompt == sample.prompt.strip()
         assert sample.prompt.rstrip('"')[-1] in ".?"
         assert not [
@@ -84,7 +84,7 @@ def test_prompts_are_text(family: Family, num_draws: int) -> None:
 @_each_family
 def test_families_are_large(family: Family, num_draws: int) -> None:
     """At least half of the pairs differ, and a sixth of the programs."""
-    drawn = _drawn(family, num_draws)
+    drawn = _draw(family, num_draws)
 
     assert len({(sample.prompt, sample.response) for sample in drawn}) >= num_draws / 2
     assert len({sample.response for sample in drawn}) >= num_draws / 6
@@ -93,7 +93,7 @@ def test_families_are_large(family: Family, num_draws: int) -> None:
 @_each_family
 def test_the_same_seed_gives_the_same_sample(family: Family) -> None:
     """Nothing but the generator decides."""
-    assert [_make(family, seed) for seed in range(3)] == list(_drawn(family)[:3])
+    assert [_make(family, seed) for seed in range(3)] == list(_draw(family)[:3])
 
 
 def test_every_construct_has_two_families() -> None:
@@ -114,7 +114,7 @@ def test_names_are_unique() -> None:
 @every("family", _COMBINATIONS, ids=lambda family: family.name)
 def test_combinations_teach_their_hardest_construct(family: Family) -> None:
     """Several declarations, filed under one of the hardest among them."""
-    for sample in _drawn(family):
+    for sample in _draw(family):
         module = analyze(sample.response, sample.mode).module
 
         assert module is not None

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.synthesis import families
-from mens_pipeline.corpus.synthesis.families.vocabulary import load_banks
+from mens_pipeline.corpus.synthesis.families.templates import load_banks
 from mens_pipeline.corpus.synthesis.words import (
     Entity,
-    Field,
+    EntityField,
     ask,
     count_things,
     describe_fields,
@@ -58,7 +58,7 @@ def test_entities_are_well_formed(entity: Entity) -> None:
 
 
 @every("field", [field for entity in _WORDS.entities for field in entity.fields])
-def test_fields_have_fitting_examples(field: Field) -> None:
+def test_fields_have_fitting_examples(field: EntityField) -> None:
     """At least two different literals of the type of the field."""
     assert re.fullmatch("[a-z][a-z_]*", field.name)
     assert field.declaration == f"{field.name}: {field.type}"
@@ -143,7 +143,7 @@ def test_bad_words_are_refused(tmp_path: Path, old: str, new: str, message: str)
         load_words(path)
 
 
-def _seeded(seed: int) -> Random:
+def _seed(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - a reproducible draw, no secret
 
 
@@ -171,7 +171,7 @@ def test_frames_with_other_holes_are_refused(tmp_path: Path) -> None:
 def test_requests_keep_every_detail() -> None:
     """Whatever the wording, the thing and its details are there, in their order; empty details leave no trace."""
     for seed in range(200):
-        request = ask(_seeded(seed), "a table `Book`", "It has a title.", "", "It is small.", domain="library")
+        request = ask(_seed(seed), "a table `Book`", "It has a title.", "", "It is small.", domain="library")
 
         assert "a table `Book`" in request
         assert request.index("It has a title.") < request.index("It is small.")
@@ -181,7 +181,7 @@ def test_requests_keep_every_detail() -> None:
 def test_requests_vary() -> None:
     """Openings, contexts, lists and closings make many requests of one."""
     requests = {
-        ask(_seeded(seed), "a type `Book`", "It has a title.", "It is small.", domain="library") for seed in range(300)
+        ask(_seed(seed), "a type `Book`", "It has a title.", "It is small.", domain="library") for seed in range(300)
     }
 
     assert len(requests) > 80
@@ -243,10 +243,10 @@ def test_verbs_agree(what: str, *, plural: bool) -> None:
 def test_fields_are_described_with_name_and_type() -> None:
     """Each way to list fields names all of them and never says `the fields the`."""
     fields = load_words().entities[0].fields
-    sentences = {has_fields(_seeded(seed), "It", fields) for seed in range(60)}
+    sentences = {has_fields(_seed(seed), "It", fields) for seed in range(60)}
 
     assert len(sentences) > 6
     assert all(f"`{field.name}" in sentence for sentence in sentences for field in fields)
     assert not any("fields the" in sentence for sentence in sentences)
-    assert len({describe_fields(_seeded(seed), fields[:1]) for seed in range(30)}) > 2
-    assert has_fields(_seeded(0), "It", fields[:1]).startswith(("It stores", "It holds"))
+    assert len({describe_fields(_seed(seed), fields[:1]) for seed in range(30)}) > 2
+    assert has_fields(_seed(0), "It", fields[:1]).startswith(("It stores", "It holds"))

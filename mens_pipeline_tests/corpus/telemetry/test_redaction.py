@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mens_pipeline.corpus.telemetry.redaction import _RULES, SensitiveKind, _find_hint, _fold, redact
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.corpus.telemetry.test_authors import COMMENTS
+from mens_pipeline_tests.corpus.telemetry.test_redaction_authors import COMMENTS
 from mens_pipeline_tests.speed import assert_linear
 
 # Put together here, so that no scanner of repositories takes them for keys that leaked.

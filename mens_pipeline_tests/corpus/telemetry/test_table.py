@@ -1,7 +1,6 @@
 """Telemetry tables, read from real SQLite files."""
 
 import hashlib
-import sqlite3
 import sys
 import traceback
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from mens_pipeline.corpus.telemetry.table import (
     telemetry_pairs,
 )
 from mens_pipeline.errors import ConfigurationError, MensError, SourceNotFoundError
-from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
+from mens_pipeline_tests.corpus.telemetry_databases import query_of, run_script, write_database
 
 _FUNCTION = "fn f() to int { ret 1 }"
 _WORKFLOW = "workflow w() { }"
@@ -179,13 +178,9 @@ def test_the_order_is_that_of_the_column_that_was_named(database: Path) -> None:
 
 def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
     """A view has no key; the order is the same each time."""
-    schema = "CREATE TABLE t (query, optimal_response); CREATE VIEW v AS SELECT * FROM t"
-    path = tmp_path / "t.db"
-    connection = sqlite3.connect(path)
-    connection.executescript(schema)
-    connection.executemany("INSERT INTO t VALUES (?, ?)", [("b", "2"), ("a", "9"), ("b", "1")])
-    connection.commit()
-    connection.close()
+    rows = [("b", "2"), ("a", "9"), ("b", "1")]
+    path = write_database(tmp_path / "t.db", "CREATE TABLE t (query, optimal_response)", rows)
+    run_script(path, "CREATE VIEW v AS SELECT * FROM t")
 
     assert [(row.query, row.response) for row in read_telemetry(query_of(path, table="v"))] == [
         ("b", "2"),
@@ -205,10 +200,7 @@ def test_values_of_any_type_are_read(tmp_path: Path) -> None:
     """One bad row must not end the import."""
     schema = "CREATE TABLE AgentTelemetry (query DATE, optimal_response TEXT)"
     path = write_database(tmp_path / "odd #1 %20.db", schema, [(1, "x"), ("soon", b"\xff"), (None, "y")])
-    connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO AgentTelemetry VALUES ('z', CAST(x'636166e9' AS TEXT))")
-    connection.commit()
-    connection.close()
+    run_script(path, "INSERT INTO AgentTelemetry VALUES ('z', CAST(x'636166e9' AS TEXT))")
     rows = list(read_telemetry(query_of(path)))
 
     assert [(row.query, row.response) for row in rows] == [("z", "caf\udce9"), ("soon", b"\xff"), (1, "x"), (None, "y")]
@@ -237,9 +229,7 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
     """The same twice; another for another limit or a changed row."""
     query = query_of(database)
     before = telemetry_fingerprint(query)
-    with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE AgentTelemetry SET optimal_response = 'new' WHERE id = 5")
-    connection.close()
+    run_script(database, "UPDATE AgentTelemetry SET optimal_response = 'new' WHERE id = 5")
 
     assert len({before, telemetry_fingerprint(query_of(database, limit=4)), telemetry_fingerprint(query)}) == 3
     assert telemetry_fingerprint(query) == telemetry_fingerprint(query)

@@ -1,6 +1,5 @@
 """Telemetry databases whose author means harm, and how little of them is read."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import sqlalchemy as sa
 from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.corpus.telemetry.table import beginning, read_telemetry
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
+from mens_pipeline_tests.corpus.telemetry_databases import query_of, run_script, write_database
 
 
 @pytest.mark.threat("R4")
@@ -20,10 +19,7 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
     """Whatever its column is declared as, in a table or a view."""
     schema = f"CREATE TABLE t (query {kind}, optimal_response {kind})"
     path = write_database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
-    connection.commit()
-    connection.close()
+    run_script(path, "CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
     for table in ("t", "v"):
         rows = list(read_telemetry(query_of(path, table=table)))
 
@@ -35,14 +31,11 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
 def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would count for ever, and fill the disk."""
     monkeypatch.setattr("mens_pipeline.corpus.telemetry.table._MOST_STEPS", 3_000_000)
-    path = tmp_path / "endless.db"
-    connection = sqlite3.connect(path)
-    connection.execute(
+    path = run_script(
+        tmp_path / "endless.db",
         "CREATE VIEW endless AS WITH RECURSIVE n(query, optimal_response) AS "
-        "(SELECT 1, 1 UNION ALL SELECT query + 1, 1 FROM n) SELECT * FROM n"
+        "(SELECT 1, 1 UNION ALL SELECT query + 1, 1 FROM n) SELECT * FROM n",
     )
-    connection.commit()
-    connection.close()
 
     with pytest.raises(ConfigurationError, match=r"endless\.db: interrupted\. Check"):
         list(read_telemetry(query_of(path, table="endless")))
@@ -51,11 +44,8 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.threat("R4")
 def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
     """A view needs no room in the file for it."""
-    path = tmp_path / "large.db"
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE VIEW large AS SELECT zeroblob(900000000) AS query, 'x' AS optimal_response")
-    connection.commit()
-    connection.close()
+    view = "CREATE VIEW large AS SELECT zeroblob(900000000) AS query, 'x' AS optimal_response"
+    path = run_script(tmp_path / "large.db", view)
 
     with pytest.raises(ConfigurationError, match=r"large\.db: string or blob too big\. Check"):
         list(read_telemetry(query_of(path, table="large")))
@@ -65,11 +55,8 @@ def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("column", [b"extra VARCHAR(" + b"9" * 5_000 + b")", b'"\xff" TEXT PRIMARY KEY'])
 def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) -> None:
     """A length of thousands of digits, a key whose name is no text."""
-    path = tmp_path / "odd.db"
-    connection = sqlite3.connect(path)
-    connection.execute(f"CREATE TABLE t (query TEXT, optimal_response TEXT, {column.decode('latin-1')})")
-    connection.commit()
-    connection.close()
+    schema = f"CREATE TABLE t (query TEXT, optimal_response TEXT, {column.decode('latin-1')})"
+    path = run_script(tmp_path / "odd.db", schema)
     path.write_bytes(path.read_bytes().replace("\xff".encode(), b"\xff\xfe"))
 
     with pytest.raises(ConfigurationError, match=r"odd\.db: its schema cannot be read .*Name another table"):

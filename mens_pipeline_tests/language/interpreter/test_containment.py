@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.language.interpreter import Features, Limits, Sandbox
-from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND, Request, WorkerProcess
+from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND, RunRequest, WorkerProcess
 from mens_pipeline.language.interpreter.worker import contain, die_with_parent, own_prctl, system_call_filter
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
@@ -249,7 +249,7 @@ def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:
     with ThreadPoolExecutor(1) as threads:
         worker = threads.submit(WorkerProcess, WORKER_COMMAND, _LIMITS).result()
     time.sleep(0.5)
-    report = worker.ask(Request(_OK, None, _LIMITS, 0, Features()))
+    report = worker.ask(RunRequest(_OK, None, _LIMITS, 0, Features()))
     worker.end()
 
     assert report.passed

@@ -72,7 +72,7 @@ def test_forty_hostile_programs() -> None:
     assert len(_BODIES) == 40
     sources = [f"@test fn t() {{ {body} }}" for body, _ in _BODIES.values()]
     with Sandbox(2, _LIMITS) as sandbox:
-        details = [_told(report) for report in sandbox.map(sources)]
+        details = [_describe(report) for report in sandbox.map(sources)]
         after = [sandbox.run(_OK).passed for _ in range(4)]
     expected = {name: wanted for name, (_, wanted) in _BODIES.items()}
     disagreements = {
@@ -85,8 +85,7 @@ def test_forty_hostile_programs() -> None:
     assert after == [True] * 4
 
 
-def _told(report: ProgramReport) -> str:
-    """How a program ended, in a word or two."""
+def _describe(report: ProgramReport) -> str:
     if report.status is not ProgramStatus.RAN:
         return f"{report.status}:{report.limit or [d.code for d in report.diagnostics]}"
     return verdict(report.tests[0])

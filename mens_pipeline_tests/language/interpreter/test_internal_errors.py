@@ -3,14 +3,13 @@
 import re
 
 from mens_pipeline.language.diagnostics import SourceText
-from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.interpreter import ErrorClass, ErrorKind, Features, Limits, Outcome, TextName
-from mens_pipeline.language.interpreter.case import CaseRunner
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
-from mens_pipeline.language.interpreter.running import run_all
-from mens_pipeline.language.interpreter.sandbox import report_of, report_record
+from mens_pipeline.language.interpreter.running import CaseRunner, run_all
+from mens_pipeline.language.interpreter.sandbox import read_report, report_record
 from mens_pipeline.language.interpreter.values import Native, Value
+from mens_pipeline_tests.language.examples import parse
 
 _SOURCE = "@test fn a() { assert(faulty(1) is 1) }\n@test fn b() { assert(1 is 1) }\n"
 
@@ -29,10 +28,8 @@ def _faulty(_machine: Machine, value: Value) -> Value:
 
 def test_a_mistake_of_ours_is_one_internal_error() -> None:
     """Named, with its type and its place and what to do; the other test runs and counts."""
-    module = analyze(_SOURCE).module
-    assert module is not None
     machine = Machine(Limits())
-    program = _WithFault(module, TextName.PROGRAM, machine, Features())
+    program = _WithFault(parse(_SOURCE), TextName.PROGRAM, machine, Features())
     run = CaseRunner(program, machine, TextName.PROGRAM, {TextName.PROGRAM: SourceText(_SOURCE)}, "")
     report = run_all(run, Limits())
 
@@ -48,4 +45,4 @@ def test_a_mistake_of_ours_is_one_internal_error() -> None:
         r"whatever the program does\. Report it together with the program\.",
         report.tests[0].message,
     )
-    assert report_of(report_record(report)) == report
+    assert read_report(report_record(report)) == report

@@ -15,7 +15,6 @@ _SMALL = Limits(max_steps=50_000, test_seconds=2.0)
 
 _BODIES = {
     "endless loop": ("loop { }", LimitKind.STEPS),
-    "endless while": ("while true { let x = 1 }", LimitKind.STEPS),
     "endless while with continue": ("while true { continue }", LimitKind.STEPS),
     "doubling string": ('let mut s = "ab" loop { s = s + s }', LimitKind.SIZE),
     "repeat": ('let s = "ab".repeat(600000)', LimitKind.SIZE),
@@ -60,11 +59,6 @@ def test_hostile_body_runs_into_its_limit(body: str, limit: LimitKind) -> None:
     result = result_of_body(body, limits=limits)
 
     assert (result.outcome, result.reason, result.error_class) == (Outcome.LIMIT, limit, "timeout")
-
-
-def test_huge_integers_are_errors() -> None:
-    """An int has 64 bits, so it cannot grow."""
-    assert verdict(result_of_body("let mut n = 3 loop { n = n * n }")) == "error:IntegerOverflow"
 
 
 @pytest.mark.parametrize("prefix", ["", "1 + ", "-" * 150 + " "], ids=["plain", "sum", "deep"])

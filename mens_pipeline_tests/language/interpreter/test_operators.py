@@ -40,6 +40,7 @@ _TRUE = [
     "1 isnt true and 1 isnt 1.0",
     '"a" + Some(1) is "aSome(1)"',
     '[1, 2] + "" is "[1, 2]"',
+    "(true or 1) and not (false and 1)",
 ]
 
 _ERRORS = [
@@ -81,8 +82,3 @@ def test_condition_holds(condition: str) -> None:
 def test_wrong_operands_are_errors(statements: str, kind: str) -> None:
     """Where the reference answers with null, the interpreter says what is wrong."""
     assert verdict(result_of_body(statements)) == f"error:{kind}"
-
-
-def test_the_right_side_may_be_unused() -> None:
-    """`and` and `or` look at the right operand only if it decides."""
-    assert verdict(result_of_body("assert(true or 1) assert(not (false and 1))")) == "pass"

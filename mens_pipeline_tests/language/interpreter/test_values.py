@@ -8,28 +8,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import Features, Limits
-from mens_pipeline.language.interpreter.case import CallableProgram
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.values import NONE, UNIT, Value, Variant, equal, error, literal_of, ok, some
+from mens_pipeline.language.interpreter.running import CallableProgram
+from mens_pipeline.language.interpreter.values import (
+    NONE,
+    UNIT,
+    Value,
+    VariantValue,
+    equal,
+    error,
+    literal_of,
+    ok,
+    some,
+)
+from mens_pipeline_tests.language.examples import parse
 
 _TYPES = "type Shape = | Dot | Rect(w: int, h: int)\n"
 
 
-def _evaluated(literal: str) -> Value:
-    module = analyze(f"{_TYPES}fn value() to int {{ return {literal} }}").module
-    assert module is not None, literal
+def _evaluate(literal: str) -> Value:
+    module = parse(f"{_TYPES}fn value() to int {{ return {literal} }}")
     program = CallableProgram(module, Limits(), Features())
     with program.running(5.0):
         return program.call("value", ()).value
-
-
-def _is_asserted(literal: str) -> bool:
-    """Whether the literal can stand where hidden tests write it."""
-    module = analyze(f"{_TYPES}fn same(v: int) to bool {{ return same_as(v) is {literal} }}").module
-    return module is not None
 
 
 _INTS = st.integers(-(2**63), 2**63 - 1)
@@ -39,7 +42,7 @@ _SCALARS = (
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.decimals(-(10**9), 10**9, places=2)
-    | st.sampled_from((NONE, UNIT, Variant("Dot")))
+    | st.sampled_from((NONE, UNIT, VariantValue("Dot")))
 )
 
 
@@ -52,7 +55,7 @@ def _compound(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         | values.map(some)
         | values.map(ok)
         | values.map(error)
-        | st.tuples(values, values).map(lambda fields: Variant("Rect", fields))
+        | st.tuples(values, values).map(lambda fields: VariantValue("Rect", fields))
     )
 
 
@@ -63,8 +66,8 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
     literal = literal_of(value)
 
     assert literal is not None
-    assert _is_asserted(literal)
-    assert equal(Machine(Limits()), _evaluated(literal), value)
+    parse(f"{_TYPES}fn same(v: int) to bool {{ return same_as(v) is {literal} }}")  # as hidden tests write it
+    assert equal(Machine(Limits()), _evaluate(literal), value)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
         ({}, "{}"),
         ([some(1), NONE], "[Some(1), None]"),
         ((1,), "(1,)"),
-        (Variant("Rect", (2, -3)), "Rect(2, -3)"),
+        (VariantValue("Rect", (2, -3)), "Rect(2, -3)"),
     ],
 )
 def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:

@@ -4,39 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
-from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import (
-    ConstructorPattern,
-    GenericType,
-    IdentPattern,
-    LiteralPattern,
-    NamedType,
-    Node,
-    WildcardPattern,
-    walk,
-)
-from mens_pipeline.language.ast.declarations import Field, ImportPath, Module, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.expressions import (
-    Assign,
-    Call,
-    Expr,
-    FieldAccess,
-    Ident,
-    IndexAccess,
-    Let,
-    Match,
-    MatchArm,
-    MethodCall,
-    ObjectLit,
-    Return,
-    Try,
-)
-from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language import Mode, analyze, ast
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.values import Native
 from mens_pipeline.language.names.declarations import METHOD_NAMES, VALUES, VARIANTS
+
+Kind = TypeVar("Kind", bound=ast.Node)
 
 _OTHER_LITERALS: Final = {"int": '"seven"', "str": "7", "bool": '"yes"', "float": '"one"'}
 _PLAIN: Final = frozenset(_OTHER_LITERALS)
@@ -69,7 +44,7 @@ class Mutant:
     kind: str
     name: str
     source: str
-    module: Module
+    module: ast.Module
     edits: Edits
 
 
@@ -83,14 +58,14 @@ class Program:
         self.mode = mode
         module = analyze(source, mode).module
         assert module is not None
-        self.nodes = list(walk(module))
+        self.nodes = list(ast.walk(module))
         self.words = {getattr(node, "name", None) for node in self.nodes} | VALUES | METHOD_NAMES
-        self.functions = {node.name: node for node in self.nodes if isinstance(node, Function)}
-        self.structs = [node for node in self.nodes if isinstance(node, TypeDef | Table) and node.fields]
-        self.variants = {node.name: node for node in self.nodes if isinstance(node, Variant)}
-        self.is_closed = not any(isinstance(node, ImportPath) for node in self.nodes)
+        self.functions = {node.name: node for node in self.nodes if isinstance(node, ast.Function)}
+        self.structs = [node for node in self.nodes if isinstance(node, ast.TypeDef | ast.Table) and node.fields]
+        self.variants = {node.name: node for node in self.nodes if isinstance(node, ast.Variant)}
+        self.is_closed = not any(isinstance(node, ast.ImportPath) for node in self.nodes)
 
-    def of(self, *kinds: type) -> Iterator[Node]:
+    def of(self, *kinds: type[Kind]) -> Iterator[Kind]:
         """The nodes of some classes."""
         return (node for node in self.nodes if isinstance(node, kinds))
 
@@ -98,7 +73,7 @@ class Program:
         """All ways to make one kind of mistake; names are misspelt the same way each time."""
         return list(KINDS[kind](self))
 
-    def misspelt(self, word: str) -> str:
+    def misspell(self, word: str) -> str:
         """A word that is nearly another, and no name of the program."""
         middle = len(word) // 2
         for wrong in (word[:middle] + word[middle + 1 :], word + "s", word + "x", word + "_" + word):
@@ -107,60 +82,56 @@ class Program:
         return word + "_qx"
 
 
-def _renamed(node: Node, name: str, program: Program, after: int | None = None) -> Edits:
+def _misspell_at(node: ast.Node, name: str, program: Program, after: int | None = None) -> Edits:
     start = program.source.index(name, node.start if after is None else after, node.end)
-    return (Edit(start, start + len(name), program.misspelt(name)),)
+    return (Edit(start, start + len(name), program.misspell(name)),)
 
 
 def _rename_name(program: Program) -> Iterator[Edits]:
-    for node in program.of(Ident):
-        assert isinstance(node, Ident)
+    for node in program.of(ast.Ident):
         if program.is_closed or node.name[0].islower():
-            yield _renamed(node, node.name, program)
+            yield _misspell_at(node, node.name, program)
 
 
 def _rename_type(program: Program) -> Iterator[Edits]:
-    for node in program.of(NamedType, GenericType):
-        assert isinstance(node, NamedType | GenericType)
-        yield _renamed(node, node.name, program)
+    for node in program.of(ast.NamedType, ast.GenericType):
+        assert isinstance(node, ast.NamedType | ast.GenericType)
+        yield _misspell_at(node, node.name, program)
 
 
 def _rename_variant(program: Program) -> Iterator[Edits]:
-    for node in program.of(ConstructorPattern, IdentPattern):
-        assert isinstance(node, ConstructorPattern | IdentPattern)
+    for node in program.of(ast.ConstructorPattern, ast.IdentPattern):
+        assert isinstance(node, ast.ConstructorPattern | ast.IdentPattern)
         if program.is_closed and (node.name in program.variants or node.name in VARIANTS):
-            yield _renamed(node, node.name, program)
+            yield _misspell_at(node, node.name, program)
 
 
 def _rename_field(program: Program) -> Iterator[Edits]:
-    for node in program.of(FieldAccess):
-        assert isinstance(node, FieldAccess)
+    for node in program.of(ast.FieldAccess):
         if not _is_foreign(node.object, program):
-            yield _renamed(node, node.field, program, node.end - len(node.field))
+            yield _misspell_at(node, node.field, program, node.end - len(node.field))
     known = {field.name for struct in program.structs for field in struct.fields}
-    for node in program.of(ObjectLit):
-        assert isinstance(node, ObjectLit)
-        if _struct_of(node, program) is not None:
-            yield from (_renamed(entry, entry.key, program) for entry in node.fields if entry.key in known)
+    for record in program.of(ast.ObjectLit):
+        if _struct_of(record, program) is not None:
+            yield from (_misspell_at(entry, entry.key, program) for entry in record.fields if entry.key in known)
 
 
-def _is_foreign(node: Expr, program: Program) -> bool:
+def _is_foreign(node: ast.Expr, program: Program) -> bool:
     """Whether a value comes from outside: what it has is nobody's business."""
-    while isinstance(node, MethodCall | FieldAccess | IndexAccess | Call | Try):
-        node = node.callee if isinstance(node, Call) else node.operand if isinstance(node, Try) else node.object
-    return not program.is_closed or (isinstance(node, Ident) and node.name in {"db", "std", "env", "fs", "process"})
+    while isinstance(node, ast.MethodCall | ast.FieldAccess | ast.IndexAccess | ast.Call | ast.Try):
+        node = node.callee if isinstance(node, ast.Call) else node.operand if isinstance(node, ast.Try) else node.object
+    return not program.is_closed or (isinstance(node, ast.Ident) and node.name in {"db", "std", "env", "fs", "process"})
 
 
 def _rename_method(program: Program) -> Iterator[Edits]:
-    for node in program.of(MethodCall):
-        assert isinstance(node, MethodCall)
+    for node in program.of(ast.MethodCall):
         if program.is_closed:
-            yield _renamed(node, node.method, program, node.object.end)
+            yield _misspell_at(node, node.method, program, node.object.end)
 
 
 def _change_arity(program: Program) -> Iterator[Edits]:
-    for node in program.of(Call, MethodCall):
-        assert isinstance(node, Call | MethodCall)
+    for node in program.of(ast.Call, ast.MethodCall):
+        assert isinstance(node, ast.Call | ast.MethodCall)
         if not _has_fixed_arity(node, program):
             continue
         if node.arguments:
@@ -172,11 +143,11 @@ def _change_arity(program: Program) -> Iterator[Edits]:
             yield (Edit(node.end - 1, node.end - 1, "1"),)
 
 
-def _has_fixed_arity(node: Call | MethodCall, program: Program) -> bool:
-    if isinstance(node, MethodCall):
+def _has_fixed_arity(node: ast.Call | ast.MethodCall, program: Program) -> bool:
+    if isinstance(node, ast.MethodCall):
         counts = {(m[node.method].fewest, m[node.method].most) for m in METHODS.values() if node.method in m}
         return program.is_closed and len(counts) == 1 and all(few == most for few, most in counts)
-    if not isinstance(node.callee, Ident):
+    if not isinstance(node.callee, ast.Ident):
         return False
     name = node.callee.name
     if name in program.functions:
@@ -187,7 +158,7 @@ def _has_fixed_arity(node: Call | MethodCall, program: Program) -> bool:
     return isinstance(native, Native) and native.fewest == native.most
 
 
-def _struct_of(node: ObjectLit, program: Program) -> TypeDef | Table | None:
+def _struct_of(node: ast.ObjectLit, program: Program) -> ast.TypeDef | ast.Table | None:
     """The only struct that has exactly the fields of a record."""
     keys = {entry.key for entry in node.fields}
     found = [struct for struct in program.structs if {field.name for field in struct.fields} == keys]
@@ -196,16 +167,15 @@ def _struct_of(node: ObjectLit, program: Program) -> TypeDef | Table | None:
 
 def _drop_field(program: Program) -> Iterator[Edits]:
     """From a record that is one of a struct, or from a type where some expression reads it."""
-    for node in program.of(ObjectLit):
-        assert isinstance(node, ObjectLit)
+    for node in program.of(ast.ObjectLit):
         struct = _struct_of(node, program)
         if struct is None or len(node.fields) < 2:
             continue
-        optional = {f.name for f in struct.fields if isinstance(f.type, GenericType) and f.type.name == "Option"}
+        optional = {f.name for f in struct.fields if isinstance(f.type, ast.GenericType) and f.type.name == "Option"}
         for index, entry in enumerate(node.fields):
             if entry.key not in optional:
                 yield (_without(index, node.fields),)
-    read = {node.field for node in program.of(FieldAccess) if isinstance(node, FieldAccess)}
+    read = {node.field for node in program.of(ast.FieldAccess)}
     owners = [field.name for struct in program.structs for field in struct.fields]
     for struct in program.structs:
         for index, field in enumerate(struct.fields):
@@ -213,7 +183,7 @@ def _drop_field(program: Program) -> Iterator[Edits]:
                 yield (_without(index, struct.fields),)
 
 
-def _without(index: int, nodes: tuple[Node, ...]) -> Edit:
+def _without(index: int, nodes: tuple[ast.Node, ...]) -> Edit:
     if index + 1 < len(nodes):
         return Edit(nodes[index].start, nodes[index + 1].start, "")
     return Edit(nodes[index - 1].end if index else nodes[index].start, nodes[index].end, "")
@@ -233,10 +203,10 @@ def _swap_arguments(program: Program) -> Iterator[Edits]:
                     )
 
 
-def _plain_calls(program: Program) -> Iterator[tuple[Call, list[str]]]:
+def _plain_calls(program: Program) -> Iterator[tuple[ast.Call, list[str]]]:
     """Calls of the program's own functions and constructors without named arguments, and their parameter types."""
-    for node in program.of(Call):
-        if not isinstance(node, Call) or not isinstance(node.callee, Ident):
+    for node in program.of(ast.Call):
+        if not isinstance(node.callee, ast.Ident):
             continue
         name = node.callee.name
         owner = program.functions.get(name)
@@ -245,7 +215,7 @@ def _plain_calls(program: Program) -> Iterator[tuple[Call, list[str]]]:
             types = [field.type for field in program.variants[name].fields]
         if types is None or len(types) != len(node.arguments) or any(a.name for a in node.arguments):
             continue
-        yield node, [type_.name if isinstance(type_, NamedType) else "" for type_ in types]
+        yield node, [type_.name if isinstance(type_, ast.NamedType) else "" for type_ in types]
 
 
 def _wrong_literal(program: Program) -> Iterator[Edits]:
@@ -259,63 +229,63 @@ def _wrong_literal(program: Program) -> Iterator[Edits]:
 def _wrong_return(program: Program) -> Iterator[Edits]:
     for function in program.functions.values():
         type_ = function.return_type
-        if isinstance(type_, NamedType) and type_.name in _PLAIN and type_.name not in function.generics:
+        if isinstance(type_, ast.NamedType) and type_.name in _PLAIN and type_.name not in function.generics:
             for node in function.body:
-                if isinstance(node, Return) and node.value is not None:
+                if isinstance(node, ast.Return) and node.value is not None:
                     yield (Edit(node.value.start, node.value.end, _OTHER_LITERALS[type_.name]),)
 
 
 def _drop_return(program: Program) -> Iterator[Edits]:
     for function in program.functions.values():
         type_, last = function.return_type, function.body[-1] if function.body else None
-        is_unit = isinstance(type_, NamedType) and type_.name in {"Unit", *function.generics}
-        if type_ is not None and not is_unit and isinstance(last, Return) and last.value is not None:
+        is_unit = isinstance(type_, ast.NamedType) and type_.name in {"Unit", *function.generics}
+        if type_ is not None and not is_unit and isinstance(last, ast.Return) and last.value is not None:
             yield (Edit(last.start, last.end, ""),)
 
 
 def _drop_mut(program: Program) -> Iterator[Edits]:
     """From a variable that is assigned to, and that no other is called like."""
-    targets = [node.target for node in program.of(Assign) if isinstance(node, Assign)]
-    assigned = {target.name for target in targets if isinstance(target, Ident)}
-    lets = [node for node in program.of(Let) if isinstance(node, Let) and isinstance(node.pattern, IdentPattern)]
-    names = [node.pattern.name for node in lets if isinstance(node.pattern, IdentPattern)]
+    targets = [node.target for node in program.of(ast.Assign)]
+    assigned = {target.name for target in targets if isinstance(target, ast.Ident)}
+    lets = [node for node in program.of(ast.Let) if isinstance(node.pattern, ast.IdentPattern)]
+    names = [node.pattern.name for node in lets if isinstance(node.pattern, ast.IdentPattern)]
     for node in lets:
-        if node.mutable and isinstance(node.pattern, IdentPattern) and node.pattern.name in assigned:
+        if node.mutable and isinstance(node.pattern, ast.IdentPattern) and node.pattern.name in assigned:
             start = program.source.index("mut", node.start)
             if names.count(node.pattern.name) == 1:
                 yield (Edit(start, start + len("mut "), ""),)
 
 
 def _drop_arm(program: Program) -> Iterator[Edits]:
-    for node in program.of(Match):
-        if not isinstance(node, Match) or len(node.arms) < 2:
+    for node in program.of(ast.Match):
+        if len(node.arms) < 2:
             continue
         heads = [_head(arm, program) for arm in node.arms]
         for index, arm in enumerate(node.arms):
             is_sole = heads[index] is not None and heads.count(heads[index]) == 1 and "" not in heads
-            is_catch_all = heads[index] == "" and any(isinstance(a.pattern, LiteralPattern) for a in node.arms)
+            is_catch_all = heads[index] == "" and any(isinstance(a.pattern, ast.LiteralPattern) for a in node.arms)
             if is_sole or is_catch_all:
                 end = node.arms[index + 1].start if index + 1 < len(node.arms) else arm.end
                 yield (Edit(arm.start, end, ""),)
 
 
-def _head(arm: MatchArm, program: Program) -> str | None:
+def _head(arm: ast.MatchArm, program: Program) -> str | None:
     """The variant that an arm takes, empty for all of them, None for some literal or tuple."""
     pattern = arm.pattern
-    if isinstance(pattern, WildcardPattern):
+    if isinstance(pattern, ast.WildcardPattern):
         return ""
-    if isinstance(pattern, ConstructorPattern):
+    if isinstance(pattern, ast.ConstructorPattern):
         return pattern.name
-    if isinstance(pattern, IdentPattern):
+    if isinstance(pattern, ast.IdentPattern):
         return pattern.name if pattern.name in program.variants or pattern.name in VARIANTS else ""
     return None
 
 
 def _repeat_declaration(program: Program) -> Iterator[Edits]:
-    for owner in program.of(TypeDef, Table, Url):
-        fields: tuple[Field | Variant, ...] = getattr(owner, "fields", ()) or getattr(owner, "variants", ())
+    for owner in program.of(ast.TypeDef, ast.Table, ast.Url):
+        fields: tuple[ast.Field | ast.Variant, ...] = getattr(owner, "fields", ()) or getattr(owner, "variants", ())
         for part in fields:
-            if isinstance(part, Field):
+            if isinstance(part, ast.Field):
                 yield (Edit(part.end, part.end, f"\n{program.source[part.start : part.end]}\n"),)
     for function in program.functions.values():
         yield (Edit(len(program.source), len(program.source), f"\nfn {function.name}() {{ }}\n"),)
@@ -325,7 +295,7 @@ def _unwrap_plain(program: Program) -> Iterator[Edits]:
     """`?` in a function whose result is a plain type."""
     for function in program.functions.values():
         type_ = function.return_type
-        if isinstance(type_, NamedType) and type_.name in _PLAIN and function.body:
+        if isinstance(type_, ast.NamedType) and type_.name in _PLAIN and function.body:
             start = function.body[0].start
             yield (Edit(start, start, "let unwrapped_here = Ok(1)?\n"),)
 

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from mens_pipeline.language import Code, Diagnostic, Mode, analyze
+from mens_pipeline.language import Code, Diagnostic, Mode
 from mens_pipeline.language.semantics import semantic_diagnostics
+from mens_pipeline_tests.language.examples import parse
 
 SEMANTIC_CODES = frozenset(
     (
@@ -40,9 +41,7 @@ class Row(NamedTuple):
 
 def diagnostics_of(source: str, mode: Mode = Mode.SOURCE) -> tuple[Diagnostic, ...]:
     """Return the semantic diagnostics of a program that parses."""
-    analysis = analyze(source, mode)
-    assert analysis.module is not None, analysis.errors
-    return semantic_diagnostics(analysis.module, source)
+    return semantic_diagnostics(parse(source, mode), source)
 
 
 def assert_row(row: Row) -> None:

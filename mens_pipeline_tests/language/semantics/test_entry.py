@@ -5,16 +5,16 @@ from time import perf_counter, process_time
 
 import pytest
 
-from mens_pipeline.language import Code, Mode, Severity, analyze, analyze_uncached
+from mens_pipeline.language import Code, Severity, analyze, analyze_uncached
 from mens_pipeline.language.names.declarations import MAX_FINDINGS
 from mens_pipeline.language.semantics import first_error, semantic_diagnostics, semantic_records
-from mens_pipeline_tests.language.examples import conformance_cases, reference_examples
+from mens_pipeline_tests.language.examples import conformance_cases, parse, reference_examples
 from mens_pipeline_tests.language.semantics.tables import diagnostics_of
 from mens_pipeline_tests.language.test_nesting import NESTED
 
 
-def _resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
-    module = analyze(source, mode).module
+def _resolves(source: str) -> bool:
+    module = analyze(source).module
     return module is not None and first_error(module, source) is None
 
 
@@ -32,12 +32,6 @@ def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None
     assert _resolves(source) is verdict
 
 
-def test_mode_says_how_to_read() -> None:
-    """A script has statements at its top level."""
-    assert _resolves("print(1)", Mode.SCRIPT)
-    assert not _resolves("print(y)", Mode.SCRIPT)
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -51,8 +45,7 @@ def test_mode_says_how_to_read() -> None:
 )
 def test_what_is_assumed_need_not_be_declared(source: str) -> None:
     """It is declared where the program goes; nothing else is known of it."""
-    module = analyze(source).module
-    assert module is not None
+    module = parse(source)
     assumed = frozenset(("twice", "Shape", "Dot", "Bar", "Note", "Pages"))
 
     assert semantic_diagnostics(module, source) != ()
@@ -62,9 +55,7 @@ def test_what_is_assumed_need_not_be_declared(source: str) -> None:
 def test_what_a_program_declares_is_known_though_it_is_assumed() -> None:
     """Its own declaration counts, and so does what is built in."""
     source = "type P { x: int }\nfn f(p: P) to int { return p.y }\nfn g(m: Map[int, int, int]) { }"
-    module = analyze(source).module
-    assert module is not None
-    found = semantic_diagnostics(module, source, frozenset(("P", "Map")))
+    found = semantic_diagnostics(parse(source), source, frozenset(("P", "Map")))
 
     assert [one.code for one in found] == [Code.UNKNOWN_FIELD, Code.WRONG_ARGUMENT_COUNT]
 

@@ -15,7 +15,7 @@ from mens_pipeline.language.types.signatures import (
     members,
     method_type,
 )
-from mens_pipeline.language.types.terms import Callable, text_of
+from mens_pipeline.language.types.terms import Callable, format_type
 
 _OPTION = {"is_some", "is_none", "unwrap"}
 _RESULT = {"is_ok", "is_err", "unwrap"}
@@ -66,7 +66,7 @@ def test_every_built_in_function_has_as_many_parameters(name: str) -> None:
 
 def test_types_are_written_as_programs_write_them() -> None:
     """They stand in messages."""
-    assert text_of(method_type("List", "map") or built_in_type("")) == "fn(fn(T) to U) to List[U]"
-    assert text_of(built_in_type("std")) == "std"
-    assert text_of(built_in_type("nothing")) == "_"
+    assert format_type(method_type("List", "map") or built_in_type("")) == "fn(fn(T) to U) to List[U]"
+    assert format_type(built_in_type("std")) == "std"
+    assert format_type(built_in_type("nothing")) == "_"
     assert set(MEMBER_TYPES) >= {"std", "std.fs", "json"}

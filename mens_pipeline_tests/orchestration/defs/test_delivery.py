@@ -8,9 +8,8 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
-from mens_pipeline.delivery.agreement import MERGE_REPORT
-from mens_pipeline.delivery.merged_model import report_in
-from mens_pipeline.delivery.serving_handoff import HANDOFF, details_of
+from mens_pipeline.delivery.merge import MERGE_REPORT, report_in
+from mens_pipeline.delivery.serving_handoff import HANDOFF, read_details
 from mens_pipeline.orchestration.defs.delivery import (
     handed_files_as_written,
     merged_model,
@@ -69,7 +68,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert second.success
     assert [check.passed for check in first.get_asset_check_evaluations()] == [True, True]
     assert handed is not None
-    assert details_of(handed.path / HANDOFF).is_promoted
+    assert read_details(handed.path / HANDOFF).is_promoted
     reused = [
         run.asset_materializations_for_node("merged_model")[0].metadata["reused"].value for run in (first, second)
     ]
@@ -78,7 +77,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert "40/40 (100.0 %" in str(shown.metadata["card"].value)
     assert shown.metadata["commit"].value == "not published"
 
-    named = details_of(handed.path / HANDOFF).files[0]
+    named = read_details(handed.path / HANDOFF).files[0]
     path, resource = handed.path / named.path, ArtifactStoreResource(root=str(champion.root))
     as_written = path.read_bytes()
     for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
@@ -120,7 +119,7 @@ def test_publishing_needs_a_place_and_a_token(
 
     assert "set MENS_HUB_REPO to OWNER/NAME" in failure_of(asked, "merged_model")
     assert "HF_TOKEN: not set" in failure_of(tokenless, "merged_model")
-    assert "no name of a branch" in failure_of(misnamed, "merged_model")
+    assert "not the name of a branch" in failure_of(misnamed, "merged_model")
     assert off.success
     assert only_merged.success
     assert "HF_TOKEN: not set" in failure_of(alone, "serving_handoff")

@@ -124,7 +124,7 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
                 (tmp_path / "good_0.vox").write_text("fn g() { }\n")
 
         assert "workspace_snapshot was refused: see its check source_parse_rate" in said[0]
-        assert "sources changed since workspace_snapshot looked" in said[1]
+        assert "sources changed since the workspace was pinned" in said[1]
         _run(instance)
         (made,) = _run(instance, "extracted_corpus").asset_materializations_for_node("extracted_corpus")
         assert made.metadata["files_extracted"].value == 1

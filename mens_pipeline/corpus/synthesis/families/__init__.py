@@ -1,1 +1,1 @@
-"""Every family of templates; they are files beside this one, and `docs/data.md` says how to add to them."""
+"""Families of templates, as files in this folder; `docs/data.md` explains how to add one."""

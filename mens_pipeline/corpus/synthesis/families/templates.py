@@ -1,33 +1,59 @@
-"""Families of programs as files: `*.vox.jinja` with the programs and what is asked, `*_banks.yaml` with lists of words.
+"""Families of programs as files: `*.vox.jinja` with programs and requests, `*_banks.yaml` with lists of words.
 
-A file has sections. `=== family: table/single` begins a family (`, construct: query` and `, mode: ui` may follow):
-draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), what is asked for, a line
-`--- program`, the program. `=== part: guard` begins what several families share (`, takes: entity item` names what it
-is given). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
+A file has sections. `=== family: table/single` starts a family (`, construct: query` and `, mode: ui` may follow):
+draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), the request, a line
+`--- program`, the program. `=== part: guard` starts a part that several families share (`, takes: entity item` names
+its arguments). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
 """
 
 import re
 import traceback
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import Field, ValidationError
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS, load_banks
-from mens_pipeline.corpus.synthesis.words import ask, load_words
+from mens_pipeline.corpus.synthesis.tasks.draw import draw_function
+from mens_pipeline.corpus.synthesis.tasks.templates import assertion
+from mens_pipeline.corpus.synthesis.words import (
+    Entity,
+    EntityField,
+    ask,
+    count_things,
+    describe_fields,
+    has_fields,
+    list_items,
+    load_words,
+    one_in,
+    pick,
+    quote_items,
+    split_lines,
+    with_article,
+)
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import CONSTRUCTS, Mode
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.validation import Strict, errors_in
+from mens_pipeline.storage.yaml_file import load_model
 
 _FILES: Final = "*.vox.jinja"
 _WAY: Final = "_way"
@@ -40,15 +66,15 @@ _SHAPE: Final = (_REQUEST, _PROGRAM)
 _TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
 _GAP: Final = re.compile(r"\n{3,}")
 _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-"""Exceptions that evaluating an expression of a template can raise."""
+"""Exceptions that an expression of a template can raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A prompt and the program that completes it.
 
-    `template` is what made it (`table/catalogue`), `construct` what it teaches, a name of `CONSTRUCTS`. The response is
-    code alone, ending in one newline, and the front end accepts it.
+    `template` is the name of its family (`table/catalogue`), `construct` what it teaches, a name of `CONSTRUCTS`. The
+    response is only code, ends in one newline, and is accepted by the front end.
     """
 
     template: str
@@ -63,7 +89,7 @@ class Family:
     """Programs of one shape with varied names, fields, literals and wording.
 
     `name` is the construct and the shape: `table/catalogue`. The same state of the generator makes the same program on
-    every machine; `place` is the file and line where it stands.
+    every machine; `place` is file and line.
     """
 
     name: str
@@ -87,10 +113,10 @@ class _Part(Strict):
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A stretch of a file.
+    """A section of a file.
 
-    `line` is that of its header, from 1; `source` is what follows, behind a comment of as many lines as stand before it
-    in the file.
+    `line` is the line of its header, from 1; `source` is its text after a comment that keeps the line numbers of the
+    file.
     """
 
     path: Path
@@ -104,7 +130,6 @@ class _Section:
 
     @property
     def place(self) -> str:
-        """The file and the line where it begins."""
         return f"{self.path}:{self.line}"
 
     def error(self, message: str, line: int = 0) -> ConfigurationError:
@@ -116,7 +141,7 @@ def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
     """Read, check and compile all families of a folder, in the order of its files; their names are unique.
 
     Raises:
-        ConfigurationError: A file cannot be read or does not fit; the message says where.
+        ConfigurationError: A file cannot be read or does not fit; the message names the place.
     """
     environment = _environment(load_banks(folder))
     sections: dict[str, _Section] = {}
@@ -145,7 +170,7 @@ def _environment(banks: Mapping[str, Any]) -> jinja2.Environment:
 
 
 def _sections(path: Path) -> Iterator[_Section]:
-    """Read a file; what stands before its first header is a comment."""
+    """Read a file; text before its first header is a comment."""
     try:
         text = read_regular(path, _MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -171,7 +196,7 @@ def _sections(path: Path) -> Iterator[_Section]:
 
 
 def _without_trailing_comments(body: str) -> str:
-    """Cut blank lines and comments off the end of a section; the comments are about the next one."""
+    """Cut blank lines and comments off the end of a section; they belong to the next one."""
     body = body.rstrip()
     while body.endswith("#}") and "{#" in body:
         body = body[: body.rindex("{#")].rstrip()
@@ -179,7 +204,7 @@ def _without_trailing_comments(body: str) -> str:
 
 
 def _keep_blanks(line: str) -> str:
-    """Mark the tags at the ends of a line that holds more than tags, so that its blanks and its end are kept."""
+    """Mark the tags at the ends of a line with other text, so that its blanks and its end are kept."""
     if _TAGS.fullmatch(line):
         return line
     return re.sub(r"(?<![-+])%}$", "+%}", re.sub(r"^(\s+){%(?![-+])", r"\1{%+", line))
@@ -192,22 +217,21 @@ def _header(path: Path, line: int, text: str) -> _Family | _Part:
         header = kind.model_validate(pairs)
     except ValidationError as error:
         raise ConfigurationError(
-            f"{path}:{line}: `=== {text}` is no header ({errors_in(error)}). Write `=== family: table/single`, with "
-            "`, construct: NAME` or `, mode: ui` behind it where they differ, or `=== part: NAME, takes: NAMES`."
+            f"{path}:{line}: `=== {text}` is not a header ({errors_in(error)}). Write `=== family: table/single`, with "
+            "`, construct: NAME` or `, mode: ui` after it where they differ, or `=== part: NAME, takes: NAMES`."
         ) from error
     if isinstance(header, _Part):
         return header
     construct = header.teaches or header.family.partition("/")[0]
     if construct not in CONSTRUCTS:
         raise ConfigurationError(
-            f"{path}:{line}: {header.family}: there is no construct {construct!r}. Write `, construct: NAME` behind "
+            f"{path}:{line}: {header.family}: there is no construct {construct!r}. Write `, construct: NAME` after "
             f"the name, with one of {', '.join(CONSTRUCTS)}."
         )
     return header.model_copy(update={"teaches": construct})
 
 
 def _compile(section: _Section, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]) -> jinja2.Template:
-    """Compile a section; refuse one that is no Jinja, or that uses a name which nothing defines."""
     try:
         tree = environment.parse(section.source)
         _check(section, tree, environment, parts)
@@ -226,7 +250,7 @@ def _check(
     for name in names:
         if name.name not in known:
             raise section.error(
-                f"`{name.name}` is no draw of it, no bank and no function. Correct the name, or set it above.",
+                f"`{name.name}` is not a draw, a bank or a function. Correct the name, or set it above.",
                 name.lineno,
             )
     for call in tree.find_all(nodes.Call):
@@ -247,7 +271,7 @@ def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.T
         try:
             prompt, program = _draw(section.name, templates, random)
         except _OWN_ERRORS as error:
-            place = _place_of(error) or section.place
+            place = _find_place(error) or section.place
             raise ConfigurationError(f"{place}: {section.name}: {error}. Correct it.") from error
         return Sample(section.name, header.teaches, prompt, program, header.mode)
 
@@ -286,20 +310,20 @@ def _prompt(random: Random, text: str) -> str:
     return ask(random, *sentences, domain=domain or "")
 
 
-def _place_of(error: BaseException) -> str:
-    """Return the file and line of the template expression that an error comes from; empty when there is none."""
+def _find_place(error: BaseException) -> str:
+    """Return the file and line of the template expression that raised an error; empty when there is none."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
     places = (f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).match(_FILES))
     return next(places, "")
 
 
 class Either(Extension):
-    """`{% either %}one way to say it{% or %}another{% endeither %}`: one is drawn, and nothing of the others."""
+    """`{% either %}one wording{% or %}another{% endeither %}`: one branch is drawn and rendered."""
 
     tags = {"either"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Read the ways up to `endeither`."""
+        """Parse the branches up to `endeither`."""
         line = next(parser.stream).lineno
         ways = []
         end = ""
@@ -315,3 +339,151 @@ class Either(Extension):
 
 def _is(place: int) -> nodes.Expr:
     return nodes.Compare(nodes.Name(_WAY, "load"), [nodes.Operand("eq", nodes.Const(place))])
+
+
+_LINE: Final = 96
+"""Characters, without indentation, up to which a record stays on one line."""
+
+
+def some_fields(random: Random, entity: Entity, *needed: EntityField, most: int = 6) -> tuple[EntityField, ...]:
+    """Return needed fields and a few others of the same entity, at least two in all, in its own order."""
+    others = [field for field in entity.fields if field not in needed]
+    least = max(0, 2 - len(needed))
+    extra = random.sample(others, random.randint(least, max(least, min(len(others), most - len(needed)))))
+    return tuple(field for field in entity.fields if field in needed or field in extra)
+
+
+def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, Any]:
+    """Draw two rows that differ in an attribute; some rows must."""
+    first, second = random.choice(rows), random.choice(rows)
+    while getattr(first, attribute) == getattr(second, attribute):
+        second = random.choice(rows)
+    return first, second
+
+
+def fold_record(text: str) -> str:
+    """Put a record with one member a line on one line, where it fits.
+
+    It is a line that ends in `{`, members with trailing commas, and a line that starts with `}`.
+    """
+    first, *members, last = text.rstrip("\n").split("\n")
+    line = " ".join([first.strip(), *(member.strip() for member in members)]).removesuffix(",") + f" {last.strip()}"
+    return text if len(line) > _LINE else f"{first[: len(first) - len(first.lstrip())]}{line}\n"
+
+
+def same_names(fields: Iterable[EntityField]) -> str:
+    """Format a record on one line whose members come from variables of the same names."""
+    return f"{{ {', '.join(f'{field.name}: {field.name}' for field in fields)} }}"
+
+
+def params(fields: Iterable[EntityField]) -> str:
+    """Format a parameter list without its parentheses."""
+    return ", ".join(field.declaration for field in fields)
+
+
+def lines(items: Sequence[str | EntityField], width: int = 4) -> str:
+    """Write items one below the other: fields as declarations, anything else unchanged.
+
+    A text has one item a line; `width` blanks precede all but the first.
+    """
+    texts = items if not isinstance(items, str) else split_lines(items)
+    return ("\n" + " " * width).join(item.declaration if isinstance(item, EntityField) else item for item in texts)
+
+
+def sentence(words: str) -> str:
+    """Capitalise the first word."""
+    return words[:1].upper() + words[1:]
+
+
+def snake(name: str) -> str:
+    """`ToolLoan` and `tool loan` as `tool_loan`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(" ", "_").replace("-", "_").lower()
+
+
+def camel(words: str) -> str:
+    """`tool loans` and `tool_loans` as `ToolLoans`."""
+    return "".join(word[:1].upper() + word[1:] for word in re.split(r"[ _-]", words))
+
+
+def _by_name(*functions: Callable[..., Any]) -> Mapping[str, Callable[..., Any]]:
+    return {function.__name__: function for function in functions}
+
+
+DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
+    **_by_name(Random.choice, Random.sample, Random.randint, one_in, pick, two_of, some_fields, has_fields),
+    "described_fields": describe_fields,
+    "observed_function": draw_function,
+}
+"""Functions that take from the generator, by the names that templates call them."""
+
+WORDS: Final[Mapping[str, Callable[..., Any]]] = {**_by_name(params, assertion), "counted": count_things}
+"""Functions that take nothing from it."""
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    **_by_name(same_names, lines, with_article, sentence, snake, camel),
+    "folded": fold_record,
+    "listed": list_items,
+    "quoted": quote_items,
+}
+"""Filters of templates."""
+
+
+_Value = StrictStr | StrictBool | StrictInt | StrictFloat | list[Any]
+
+
+def _build_record(columns: Sequence[str]) -> Callable[..., Any]:
+    return namedtuple("record", columns)  # noqa: PYI024 - the file names them
+
+
+class _Bank(Strict):
+    columns: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
+    rows: Annotated[list[_Value], Field(min_length=1)]
+
+    @field_validator("columns")
+    @classmethod
+    def _are_attributes(cls, columns: list[str]) -> list[str]:
+        _build_record(columns)
+        return columns
+
+    @property
+    def records(self) -> list[Any]:
+        if not self.columns:
+            return self.rows
+        make = _build_record(self.columns)
+        return [make(*values) for values in self.rows if isinstance(values, list)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, value: Any) -> Any:
+        return {"rows": value} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _is_even(self) -> "_Bank":
+        rows = self.rows if self.columns else [[value] for value in self.rows]
+        for number, row in enumerate(rows, start=1):
+            if not isinstance(row, list) or len(row) != len(self.columns or ("value",)):
+                raise ValueError(f"row {number} is {row!r}, not a list of {len(self.columns)} values")
+        for name, values in zip(self.columns or ("value",), zip(*rows, strict=True), strict=True):
+            kinds = sorted({type(value).__name__ for value in values})
+            if len(kinds) > 1:
+                raise ValueError(f"column {name} has values of the types {', '.join(kinds)}; put text in quotes")
+        return self
+
+
+class _Banks(Strict):
+    banks: dict[str, _Bank]
+
+
+def load_banks(folder: Path) -> dict[str, list[Any]]:
+    """Load the banks of a folder, `*_banks.yaml`: name -> values to draw from; columns are attributes of rows.
+
+    Raises:
+        ConfigurationError: A file cannot be read or does not fit, or two banks have one name.
+    """
+    found: dict[str, list[Any]] = {}
+    for path in sorted(folder.glob("*_banks.yaml")):
+        for name, bank in load_model(path, _Banks).banks.items():
+            if name in found:
+                raise ConfigurationError(f"{path}: banks.{name}: there is another bank of this name. Rename one.")
+            found[name] = bank.records
+    return found

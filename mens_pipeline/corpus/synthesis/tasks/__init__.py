@@ -1,1 +1,1 @@
-"""Executable tasks: functions with a stated behaviour, examples in the prompt and hidden tests beside it."""
+"""Executable tasks: functions with a stated behaviour, examples in the prompt, and hidden tests."""

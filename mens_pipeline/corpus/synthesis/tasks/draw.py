@@ -12,12 +12,19 @@ from typing import Final
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing
 from mens_pipeline.corpus.behaviour.examples import Observation
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_in
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_function
 from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
-from mens_pipeline.corpus.synthesis.tasks.drafts import LINE, TASK, Draft, draft_task, write_prompt
-from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import (
+    LINE,
+    TASK,
+    Atom,
+    TaskDraft,
+    draft_task,
+    load_tasks,
+    write_prompt,
+)
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, collector_paused, difficulty, structure_of
 from mens_pipeline.language.ast import (
@@ -31,27 +38,27 @@ from mens_pipeline.language.ast import (
     TypeDef,
     walk,
 )
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 
 _RATING: Final = 4
 _LEVELS: Final = (0, 2, 1, 3, 0, 2, 1, 4, 0, 2, 3, 1, 0, 2, 5, 0, 3, 2, 1, 4)
-"""Levels in turn: of twenty tasks five each are one expression or one loop, four branch, three are chains, two match,
-one declares twice."""
+"""Levels in turn: of twenty tasks, five are one expression, five are one loop, four branch, three are chains, two
+match, and one has two declarations."""
 
 _HELDOUT_FAMILIES: Final = 8
 _HELDOUT_PROGRAMS: Final = 16
-"""One in so many families, and one in so many programs of the other families, never trains."""
+"""One in 8 families, and one in 16 programs of the other families, never trains."""
 
 _WINDOW: Final = 300
 _SAME_SKELETON: Final = 2
-"""Tasks of one template with the same structure in so many tasks."""
+"""Tasks of one template with the same structure in `_WINDOW` tasks."""
 
 _MOST_TRIES: Final = 20_000
 _BATCH: Final = 48
 
 
 class Side(StrEnum):
-    """Uses of tasks; the sides share no family or no program."""
+    """Uses of tasks; no two sides share a program, and `UNKNOWN` shares no family."""
 
     TRAIN = "train"
     KNOWN = "known"
@@ -62,9 +69,9 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedFunction:
-    """A function of a task that trains, for rows of other kinds.
+    """A function of a training task, for rows of other kinds.
 
-    `signature` is such as `(n: int) to bool`; `behaviour` is in whole sentences that begin with `It`; the short calls
+    `signature` is such as `(n: int) to bool`; `behaviour` consists of whole sentences that start with `It`; short calls
     come first.
     """
 
@@ -84,9 +91,9 @@ def draw_tasks(
 ) -> Iterator[TrainingPair]:
     """Yield executable tasks without end, no two with the same completion; the same with any pool.
 
-    Every completion is accepted by the front end, its names and types hold, and it was run: the examples of the prompt
-    are what it returned, and its hidden tests (`tests`) refuse every changed body that any observed call tells from it.
-    Another seed gives others. `dropped` takes the template of each task whose names or types do not hold.
+    The front end accepts every completion, its names and types hold, and it was run: the examples of the prompt are its
+    results, and its hidden tests (`tests`) refuse every mutant that any observed call tells apart. `dropped` takes the
+    template of each task whose names or types do not hold.
 
     Raises:
         RefusedError: There are no more different ones.
@@ -100,18 +107,18 @@ def draw_tasks(
 
 
 def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
-    """Return tasks to examine with: as many with new constants of known families as of families that never train.
+    """Return tasks that evaluate: as many with new constants of known families as of families that never train.
 
-    Another seed gives others, of which none can train either; `num_tasks` is that of each side.
+    Another seed gives others, none of which can train either; `num_tasks` is the number on each side.
 
     Raises:
-        RefusedError: There are not as many different ones.
+        RefusedError: There are fewer different ones.
     """
     return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 
 
 def draw_function(random: Random) -> ObservedFunction:
-    """Draw a function that needs nothing beside it, with calls that were observed."""
+    """Draw a function without dependencies, with observed calls."""
     atoms, banks = load_tasks()
     plain = [atom for atom in atoms if not atom.before and not is_heldout_family(atom.name)]
     while True:
@@ -136,8 +143,6 @@ def _digest(text: str) -> int:
 
 
 class _Drawing:
-    """The state of a drawing: which families had their turn, and what was drawn already."""
-
     def __init__(self, seed: int, side: Side) -> None:
         atoms, self.banks = load_tasks()
         self.seed = seed
@@ -150,15 +155,16 @@ class _Drawing:
         self.seen: set[bytes] = set()
         self.skeletons: Counter[tuple[str, str]] = Counter()
 
-    def drafts(self) -> Iterator[Draft]:
-        """Yield tasks, level by level and family by family in turn."""
+    def drafts(self) -> Iterator[TaskDraft]:
         return map(self._new_draft, count())
 
-    def _new_draft(self, number: int) -> Draft:
+    def _new_draft(self, number: int) -> TaskDraft:
         level = self.levels[number % len(self.levels)]
         most = _SAME_SKELETON * (1 + number // _WINDOW)
         for attempt in range(_MOST_TRIES):
-            atom = self._next_atom(level)
+            if not self.turns[level]:
+                self.turns[level] = self.random.sample(self.atoms[level], len(self.atoms[level]))
+            atom = self.turns[level].pop()
             draft = draft_task(atom, self.banks, self.random, f"{self.seed} {self.side} {number}")
             key = hashlib.sha256(draft.program.encode()).digest()
             if key in self.seen:
@@ -167,7 +173,7 @@ class _Drawing:
             assert module is not None, f"{draft.template}: rejected: {draft.program!r}"  # noqa: S101 - our own impossibility
             skeleton = structure_of(module).digest
             place = (draft.template, skeleton)
-            # A family whose skeletons are used up takes part again when nothing else is left.
+            # A family whose skeletons are used up may repeat them when nothing else is left.
             if self.skeletons[place] >= most * (1 + attempt // 100):
                 continue
             if self.side is not Side.UNKNOWN and _side(skeleton, module) is not self.side:
@@ -178,14 +184,9 @@ class _Drawing:
         message = f"only {len(self.seen)} different tasks could be drawn. Ask for fewer."
         raise RefusedError(message)
 
-    def _next_atom(self, level: int) -> Atom:
-        if not self.turns[level]:
-            self.turns[level] = self.random.sample(self.atoms[level], len(self.atoms[level]))
-        return self.turns[level].pop()
-
 
 def _side(skeleton: str, module: Module) -> Side:
-    """Return the side of a program of a family that trains, whatever its names are."""
+    """Return the side of a program of a family that trains; names do not matter."""
     literals = [
         node.text if isinstance(node, DecimalLit) else node.value
         for node in walk(module)
@@ -194,16 +195,16 @@ def _side(skeleton: str, module: Module) -> Side:
     return Side.KNOWN if _digest(f"program {skeleton} {literals}") % _HELDOUT_PROGRAMS == 0 else Side.TRAIN
 
 
-def _observe_batch(drafts: list[Draft]) -> list[TrainingPair | str | None]:
-    # One search for cycles a batch, not one behind every parse.
+def _observe_batch(drafts: list[TaskDraft]) -> list[TrainingPair | str | None]:
+    # Collect garbage once a batch, not after every parse.
     with collector_paused():
         return [_make_pair(draft) for draft in drafts]
 
 
-def _make_pair(draft: Draft) -> TrainingPair | str | None:
-    """Build the task with examples and hidden tests; None when they would not tell it from something else.
+def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
+    """Build the task with examples and hidden tests; None when they prove nothing.
 
-    Where its names or types do not hold, its template alone.
+    Returns its template alone where its names or types do not hold.
     """
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
@@ -225,17 +226,17 @@ def _make_pair(draft: Draft) -> TrainingPair | str | None:
     return pair if semantic_problem(pair, pair.response, module) is None else draft.template
 
 
-def _observe(draft: Draft, module: Module) -> Behaviour | None:
-    """Observe what the function does; None when that would not tell it from something else."""
+def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
+    """Observe the function; None when its tests would prove nothing."""
     function = module.declarations[-1]
     assert isinstance(function, Function)  # noqa: S101 - as `draft_task` writes it
     arguments = arguments_for(module, function, parse_inputs(draft.inputs), draft.seed)
-    behaviour = behaviour_in(module, function.name, seed=draft.seed, arguments=arguments)
+    behaviour = observe_function(module, function.name, seed=draft.seed, arguments=arguments)
     return behaviour if isinstance(behaviour, Behaviour) and behaviour.is_sharp else None
 
 
 _NUM_CALLS: Final = 60
-"""Argument lists for a task at most; most need fewer."""
+"""The most argument lists for a task."""
 
 _SPAN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _LENGTH: Final = "len("
@@ -248,10 +249,10 @@ _WORDS: Final = (
 def arguments_for(
     module: Module, function: Function, inputs: Mapping[str, str], seed: str
 ) -> Iterator[tuple[Value, ...]]:
-    """Yield argument lists for a function; a caller who needs few draws few.
+    """Yield argument lists for a function, lazily.
 
-    `inputs` maps a parameter or field to what it takes: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), a
-    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. What is not named takes any value of its type.
+    `inputs` maps a parameter or field to its values: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), or a
+    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. Anything else takes any value of its type.
     """
     drawn = Drawing(module).lists(function.params, function.generics, seed)
     fields = {
@@ -267,8 +268,6 @@ def arguments_for(
 
 
 class _Fit:
-    """Fits drawn values to what is promised."""
-
     def __init__(self, inputs: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], random: Random) -> None:
         self.inputs = inputs
         self.fields = fields
@@ -282,9 +281,9 @@ class _Fit:
             return items + [self.random.randint(-9, 60) for _ in range(fewest - len(items))]
         if isinstance(value, dict):
             return {key: self.value(field, key) for key, field in value.items()}
-        if isinstance(value, Variant):
+        if isinstance(value, VariantValue):
             names = self.fields.get(value.name, (name,) * len(value.fields))
-            return Variant(value.name, tuple(map(self.value, value.fields, names)))
+            return VariantValue(value.name, tuple(map(self.value, value.fields, names)))
         if wanted is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
@@ -294,34 +293,28 @@ class _Fit:
         return KINDS[wanted](self, value)
 
     def number(self, value: int, wanted: str) -> int:
-        """Fit an int to a range; one that lies there is unchanged."""
         found = _SPAN.fullmatch(wanted)
         assert found is not None, wanted  # noqa: S101 - checked by the test that draws every atom
         low, high = int(found[1]), int(found[2])
         return value if low <= value <= high else low + value % (high - low + 1)
 
     def words(self, value: str) -> Iterator[str]:
-        """Yield one to five words, among them those of a value."""
         known = value.split() or [self.random.choice(_WORDS)]
         for _ in range(self.random.randint(1, 5)):
             yield self.random.choice((*known, *_WORDS[: self.random.randint(1, len(_WORDS))]))
-
-
-def _numerals(fit: _Fit, _value: str) -> str:
-    return ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5)))
 
 
 KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
     "phrase": lambda fit, value: " ".join(fit.words(value)),
     "wordlist": lambda fit, value: ",".join(fit.words(value)),
     "padded": lambda fit, value: fit.random.choice(("", " ", "  ")) + value + fit.random.choice(("", " ")),
-    "csv": _numerals,
+    "csv": lambda fit, _value: ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5))),
     "integer": lambda fit, _value: str(fit.random.choice((fit.random.randint(-20, 150), fit.random.randint(-3, 20)))),
 }
 """Kinds of text that a parameter may take."""
 
 
 def parse_inputs(text: str) -> dict[str, str]:
-    """Return parameter -> kind of value, read from `n=0..40, line=csv`."""
+    """Map each parameter to its values, read from `n=0..40, line=csv`."""
     parts = (part.partition("=") for part in text.split(", ") if part)
     return {name: wanted for name, _, wanted in parts}

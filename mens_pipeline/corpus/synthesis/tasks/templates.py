@@ -1,7 +1,8 @@
-"""Templates of tasks: text with holes, banks of fragments to fill them, and the files that hold both."""
+"""Templates of tasks: atoms with holes, banks of fragments that fill them, and the drafts and prompts made of both."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from mens_pipeline.corpus.behaviour.examples import Observation, examples_sentence
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
@@ -17,11 +19,11 @@ BANKS: Final = "banks.yaml"
 _REFERENCE: Final = re.compile(r"\$\{([a-z_0-9]+)(?:\.([a-z_0-9]+))?(?::([^${}]*))?\}|\$([a-z_][a-z_0-9]*)")
 _RANGE: Final = re.compile(r"(?:([a-z]\w*)\+)?(-?\d+)\.\.(?:([a-z]\w*)\+)?(-?\d+)")
 _ARGUMENTS: Final = ("x", "e")
-"""What a fragment calls the expression it is applied to: `$x` is put in brackets where it needs them, `$e` never."""
+"""The expression that a fragment is applied to: `$x` gets brackets where it needs them, `$e` never does."""
 _SIMPLE: Final = re.compile(r"[\w.\"\[\]]+(?:\([^ ]*\))?(?:\.[a-z_]+\([^ ]*\))*")
 
 _MOST_DRAWS: Final = 50
-"""Until two holes that should differ are equal after all."""
+"""After this many draws, two holes that should differ may be equal."""
 
 Hole = str | list[str]
 """A range of ints (`2..9`, `low+1..low+9`), banks (`@int_tests`, `@strs+names`), or a list to choose from."""
@@ -32,7 +34,7 @@ class Atom(Strict):
 
     name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
     level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
-    family: str = Field(default="", description="What joins the name of the family, from the holes.")
+    family: str = Field(default="", description="Addition to the name of the family, from the holes.")
     holes: dict[str, Hole] = Field(default_factory=dict, description="In the order in which they are drawn.")
     fn: Annotated[list[str], Field(min_length=1)] = Field(description="Names of the function.")
     takes: str = Field(description="Its parameters.")
@@ -40,15 +42,15 @@ class Atom(Strict):
     says: Annotated[list[str], Field(min_length=2)] = Field(
         description="What it does: a verb phrase, then whole sentences; before `||` sentences that come first."
     )
-    edges: list[str] = Field(default_factory=list, description="Sentences on empty lists, zero and such, one is said.")
+    edges: list[str] = Field(default_factory=list, description="Sentences on edge cases; a prompt has one.")
     before: str = Field(default="", description="Types and functions that the function needs.")
-    asks: str = Field(default="", description="How the request names what stands before; types name themselves.")
+    asks: str = Field(default="", description="How the request names the code in `before`; types name themselves.")
     code: Annotated[list[str], Field(min_length=1)] = Field(description="Bodies, one for each way to write it.")
-    inputs: str = Field(default="", description="What arguments are: `n=0..40, line=csv`.")
+    inputs: str = Field(default="", description="Values of arguments: `n=0..40, line=csv`.")
 
 
 class Banks(Strict):
-    """Fragments by the name of their bank: each has a `name`, a `code`, words, and perhaps holes of its own."""
+    """Fragments by the name of their bank: each has a `name`, a `code`, words, and perhaps its own holes."""
 
     banks: dict[str, Annotated[list[dict[str, str | dict[str, Hole]]], Field(min_length=1)]]
 
@@ -69,7 +71,7 @@ def fill(template: str, scope: Scope) -> str:
     """Replace the references of a template, the inner ones first.
 
     `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes; `scope` maps a
-    hole to what it was filled with.
+    hole to its filling.
 
     Raises:
         KeyError: A reference names no hole, or an attribute that its fragment lacks.
@@ -91,10 +93,8 @@ def _value(found: re.Match[str], scope: Scope) -> str:
             raise KeyError(f"{name}.{attribute or 'code'}")
         return value
     text = value[attribute or ("name" if argument is None else "code")]
-    return text if argument is None else _apply(text, argument)
-
-
-def _apply(text: str, argument: str) -> str:
+    if argument is None:
+        return text
     tight = argument if _SIMPLE.fullmatch(argument) else f"({argument})"
     return text.replace("$x", tight).replace("$e", argument)
 
@@ -102,7 +102,7 @@ def _apply(text: str, argument: str) -> str:
 def draw_holes(holes: Mapping[str, Hole], random: Random, outer: Scope, banks: "BankRows") -> dict[str, str | Row]:
     """Fill holes one after the other; two holes with the same specification get different fillings.
 
-    Two lists of the same length, one directly behind the other, belong together: both give the entry at one place.
+    Two adjacent lists of the same length belong together: both give the entry at one index.
     """
     scope: dict[str, str | Row] = dict(outer)
     taken: dict[str, list[str]] = {}
@@ -158,7 +158,8 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
     """Load the atoms and banks of a folder: `*_atoms.yaml` and `banks.yaml`.
 
     Raises:
-        ConfigurationError: A file is missing, does not fit, or refers to what is not there; the message says where.
+        ConfigurationError: A file is missing, does not fit, or contains an unknown reference; the message names the
+            place.
     """
     banks = load_model(folder / BANKS, Banks).banks
     atoms: list[Atom] = []
@@ -177,22 +178,19 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
 
 
 class _Known:
-    """Variables that the templates of a slot may refer to."""
-
     def __init__(self, place: str, banks: BankRows) -> None:
         self.place = place
         self.banks = banks
         self.attributes: dict[str, set[str] | None] = dict.fromkeys(_ARGUMENTS)
 
     def learn(self, holes: Mapping[str, Hole]) -> None:
-        """Take up holes in their order; refuse those that cannot be filled."""
         for name, hole in holes.items():
             if name in _ARGUMENTS:
                 raise ConfigurationError(f"{self.place}: a hole is called {name}, as arguments are. Rename it.")
-            self.attributes[name] = self._attributes_of(name, hole)
+            self.attributes[name] = self._find_attributes(name, hole)
 
-    def _attributes_of(self, name: str, hole: Hole) -> set[str] | None:
-        """Return the attributes that all fragments which may fill a hole have; None when text fills it."""
+    def _find_attributes(self, name: str, hole: Hole) -> set[str] | None:
+        """Return the attributes that all fragments for a hole have; None when text fills it."""
         if isinstance(hole, list):
             self.check(hole)
             return None
@@ -202,8 +200,8 @@ class _Known:
         names = hole[1:].split("+")
         if not hole.startswith("@") or not set(names) <= self.banks.keys():
             raise ConfigurationError(
-                f"{self.place}: hole {name} is {hole!r}, which is no range of ints such as `2..9`, no bank such as "
-                "`@ints` and no list. Correct it."
+                f"{self.place}: hole {name} is {hole!r}, which is not a range of ints such as `2..9`, a bank such as "
+                "`@ints` or a list. Correct it."
             )
         rows = [row for bank in names for row in self.banks[bank]]
         for row in rows:
@@ -214,11 +212,10 @@ class _Known:
         return set.intersection(*({*row, *(("does", "do") if "is" in row else ())} for row in rows)) - {"holes"}
 
     def check(self, texts: Sequence[str], *more: str) -> None:
-        """Refuse references to what is not known."""
         known = {**self.attributes, **dict.fromkeys(more)}
         for text in texts:
             if not _is_readable(text):
-                raise ConfigurationError(f"{self.place}: {text!r} holds a `$` that is no reference. Correct it.")
+                raise ConfigurationError(f"{self.place}: {text!r} has a `$` without a reference. Correct it.")
             for name, attribute in _references(text):
                 attributes = known.get(name)
                 if name not in known or (attribute is not None and attribute not in (attributes or ())):
@@ -229,7 +226,6 @@ class _Known:
 
 
 def _is_readable(text: str) -> bool:
-    """Return whether every `$` begins a reference."""
     while (found := _REFERENCE.search(text)) is not None:
         text = f"{text[: found.start()]}_{text[found.end() :]}"
     return "$" not in text
@@ -240,3 +236,175 @@ def _references(text: str) -> Iterator[tuple[str, str | None]]:
         name, attribute, argument, short = found.groups()
         yield short or name, attribute or ("code" if argument is not None else None)
         text = f"{text[: found.start()]}_{text[found.end() :]}"
+
+
+TASK: Final = "task"
+"""The `task_family` of an executable task, and the start of its `template`."""
+
+_NAMES: Final = re.compile(r"(?<=fn )\w+")
+_PARAMS: Final = re.compile(r"\b\w++(?=:)")
+_BOUND: Final = re.compile(r"(?:let (?:mut )?|for )(\w+)|(?<=, )(\w+)(?= in )")
+_LAMBDAS: Final = re.compile(r"\b(\w++) => ")
+
+_COMMAS: Final = re.compile(r"(?<=[a-z]),(?=[,.;:])")
+"""The comma of an inserted clause that ends with its sentence."""
+
+_MOST_DRAFTS: Final = 1_000
+LINE: Final = 100
+"""Characters of a statement; longer ones are hard for models."""
+
+_FRAMES: Final[tuple[str, ...]] = (
+    *("Write a Vox function `fn {head}` that {does}.",) * 6,
+    *("In Vox, write a function `{head}` that {does}.",) * 3,
+    "Write a function `{head}` in Vox that {does}.",
+    "Write in Vox `{head}`, which {does}.",
+    "In Vox, write `fn {head}`. It {does}.",
+    "I need a Vox function `{head}` that {does}.",
+    "Implement `{head}` in Vox. It {does}.",
+    "Give me a Vox function `fn {head}`. It {does}.",
+    "Vox: write `{head}`, which {does}.",
+    "Define the Vox function `{head}`; it {does}.",
+    "Please write the Vox function `fn {head}`, which {does}.",
+    "Write a function `{name}` in Vox with the signature `{signature}` that {does}.",
+)
+_FRAMES_WITH_MORE: Final[tuple[str, ...]] = (
+    "Declare the Vox {more} and write a function `fn {head}` that {does}.",
+    "In Vox, declare the {more}. Write a function `{head}` that {does}.",
+    "Declare in Vox the {more}, then write `fn {head}`, which {does}.",
+    "Write in Vox the {more} and a function `{head}` that {does}.",
+)
+_FRAMES_WITH_HELPER: Final[tuple[str, ...]] = (
+    "Write in Vox {more}, and a function `fn {head}` that {does}.",
+    "In Vox, write {more}. Then write `{head}`, which {does}.",
+    "Write two Vox functions: {more}, and `{head}`, which {does}.",
+)
+_TYPE: Final = re.compile(r"type (\w+) (\{[^}]*\}|=.*)", re.DOTALL)
+_EXAMPLES_SHOWN: Final = (0, 1, 2)
+"""A third of the requests has no example."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDraft:
+    """A task that has not run yet.
+
+    `template` names its atom (`task/fold/list_sum`); `head` is name, parameters and return type of the function;
+    `sentences` are a verb phrase that ends the first sentence of the prompt, and perhaps whole sentences; `more` is
+    what else the prompt asks for, perhaps a helper; `before` precedes the function in the completion; `seed` decides
+    wording, arguments and mutants.
+    """
+
+    template: str
+    head: str
+    sentences: str
+    more: str
+    with_helper: bool
+    before: str
+    code: str
+    inputs: str
+    seed: str
+
+    @property
+    def program(self) -> str:
+        """The completion."""
+        return f"{self.before}\n\n{self.code}\n" if self.before else f"{self.code}\n"
+
+
+def draft_task(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
+    """Draw a task from an atom: fill its holes, and choose code and wording.
+
+    Raises:
+        ConfigurationError: No variant fits into a line.
+    """
+    for _ in range(_MOST_DRAFTS):
+        scope = draw_holes(atom.holes, random, {}, banks)
+        scope["self"] = fill(random.choice(atom.fn), scope)
+        takes, before = fill(atom.takes, scope), indent(fill(atom.before, scope))
+        body = fill(random.choice(atom.code), scope)
+        is_laid_out = all(len(line) <= LINE for line in body.split("\n"))
+        if is_laid_out and not _hides_a_name(
+            [str(scope["self"]), *_NAMES.findall(before), *_PARAMS.findall(takes)], body
+        ):
+            break
+    else:
+        raise ConfigurationError(
+            f"task {atom.name}: {_MOST_DRAFTS} drafts had a line of more than {LINE} characters, or a name that hides "
+            "another. Break the lines of its `code`, or choose other names."
+        )
+    head = f"{scope['self']}({takes}) to {fill(atom.gives, scope)}"
+    edges = [fill(random.choice(atom.edges), scope)] if atom.edges else []
+    sentences = _COMMAS.sub("", " ".join([f"{fill(random.choice(atom.says), scope)}.", *edges]))
+    variant = f"/{fill(atom.family, scope)}" if atom.family else ""
+    return TaskDraft(
+        template=f"{TASK}/{atom.name}{variant}",
+        head=head,
+        sentences=sentences,
+        more=fill(atom.asks, scope) or _describe_type(before),
+        with_helper=bool(atom.asks),
+        before=before,
+        code=indent(f"fn {head} {{\n{body}\n}}"),
+        inputs=fill(atom.inputs, scope),
+        seed=seed,
+    )
+
+
+def _hides_a_name(declared: list[str], body: str) -> bool:
+    names = [*declared, *(first or second for first, second in _BOUND.findall(body))]
+    return len(names) > len(set(names)) or not set(_LAMBDAS.findall(body)).isdisjoint(declared)
+
+
+def indent(code: str) -> str:
+    """Indent code with four blanks for each open brace; brackets of other kinds do not count.
+
+    No string in it contains a brace.
+    """
+    lines: list[str] = []
+    depth = 0
+    for line in code.split("\n"):
+        text = line.strip()
+        if not text.startswith("|"):
+            line = "    " * (depth - text.startswith("}")) + text  # noqa: PLW2901 - the line as it shall be
+        lines.append(line)
+        depth += text.count("{") - text.count("}")
+    return "\n".join(lines)
+
+
+def _describe_type(before: str) -> str:
+    found = _TYPE.search(before)
+    if found is None:
+        return ""
+    if found[2].startswith("{"):
+        fields = [line.strip() for line in found[2].strip("{}").splitlines() if line.strip()]
+        return f"type `type {found[1]} {{ {', '.join(fields)} }}`"
+    variants = [f"`{line.strip()}`" for line in found[2].lstrip("=").replace("\n", "").split("|") if line.strip()]
+    return f"sum type `{found[1]}` with {', '.join(variants[:-1])} and {variants[-1]}"
+
+
+def write_prompt(random: Random, draft: TaskDraft, examples: Sequence[Observation]) -> str:
+    """Write a prompt with none, one or two of the examples."""
+    frames = _FRAMES
+    if draft.more:
+        frames = _FRAMES_WITH_HELPER if draft.with_helper else _FRAMES_WITH_MORE
+    name, _, signature = draft.head.partition("(")
+    first, _, rest = draft.sentences.partition(". ")
+    opening = random.choice(frames).format(
+        head=draft.head, name=name, signature=f"({signature}", does=first.removesuffix("."), more=draft.more
+    )
+    shown = examples[: random.choice(_EXAMPLES_SHOWN)]
+    return " ".join(part for part in (opening, rest, _word_examples(random, shown) if shown else "") if part)
+
+
+def _word_examples(random: Random, examples: Sequence[Observation]) -> str:
+    if random.random() < 0.6:  # noqa: PLR2004 - the usual form
+        return examples_sentence(examples)
+    opening, verb = random.choice(
+        (("Example: ", "returns"), ("For example, ", "gives"), ("", "returns"), ("So ", "is"))
+    )
+    parts = [f"`{example.call}` {verb} `{example.result}`" for example in examples]
+    return f"{opening}{' and '.join(parts)}."
+
+
+def assertion(call: Observation) -> str:
+    """Write an assertion for an observed call."""
+    if call.result in {"true", "false"}:
+        return f"assert({call.call})" if call.result == "true" else f"assert(not {call.call})"
+    return f"assert({call.call} is {call.result})"

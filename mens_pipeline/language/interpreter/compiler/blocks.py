@@ -2,33 +2,37 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
 from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, ReturnSignal, VoxError
-from mens_pipeline.language.interpreter.values import UNIT, Value, Variant, quote_value
+from mens_pipeline.language.interpreter.values import UNIT, Value, VariantValue, quote_value
 
 Matcher = Callable[[Value, Frame], bool]
-"""Whether a value fits; if so, the names of the pattern are bound."""
+"""Returns whether a value matches, and binds the names of the pattern if so."""
 
 
 def matcher(pattern: ast.Pattern, scope: Scope, *, mutable: bool = False) -> Matcher:
-    """Compile a pattern and declare its names, which may be assigned to where they are `mutable`."""
-    return _FORMS[type(pattern)](pattern, scope, mutable)
-
-
-def _wildcard(_pattern: ast.WildcardPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    """Compile a pattern and declare its names."""
+    if isinstance(pattern, ast.IdentPattern):
+        return _name(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.ConstructorPattern):
+        return _constructor(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.TuplePattern):
+        return _tuple(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.LiteralPattern):
+        kind, literal = type(pattern.value), pattern.value
+        return lambda value, _frame: type(value) is kind and value == literal
     return lambda _value, _frame: True
 
 
-def _name(pattern: ast.IdentPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
-    """Compile a name: a known variant without payload is a test, every other name binds (K2)."""
+def _name(pattern: ast.IdentPattern, scope: Scope, *, mutable: bool) -> Matcher:
+    """Test for a known variant without payload; bind every other name (K2)."""
     name = _canonical(pattern.name)
     num_fields = scope.module.variants.get(name)
     if num_fields == 0:
-        return lambda value, _frame: type(value) is Variant and value.name == name
+        return lambda value, _frame: type(value) is VariantValue and value.name == name
     if num_fields is not None:
         return _wrong_arity(pattern.name, num_fields, 0, pattern, scope)
     slot = scope.declare(pattern.name, mutable=mutable)
@@ -40,15 +44,10 @@ def _name(pattern: ast.IdentPattern, scope: Scope, mutable: bool) -> Matcher:  #
     return bind
 
 
-def _literal(pattern: ast.LiteralPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
-    kind, literal = type(pattern.value), pattern.value
-    return lambda value, _frame: type(value) is kind and value == literal
-
-
-def _constructor(pattern: ast.ConstructorPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - see above
+def _constructor(pattern: ast.ConstructorPattern, scope: Scope, *, mutable: bool) -> Matcher:
     name = _canonical(pattern.name)
     num_fields = scope.module.variants.get(name)
-    # Its names count as declared even if it can never match: the arm behind it must compile all the same.
+    # Declare its names even if it can never match: the body of the arm must still compile.
     inner = [matcher(field, scope, mutable=mutable) for field in pattern.fields]
     if num_fields is None:
         message = f"no type has a variant `{pattern.name}`"
@@ -57,14 +56,14 @@ def _constructor(pattern: ast.ConstructorPattern, scope: Scope, mutable: bool) -
         return _wrong_arity(pattern.name, num_fields, len(inner), pattern, scope)
 
     def match(value: Value, frame: Frame) -> bool:
-        if type(value) is not Variant or value.name != name or len(value.fields) != num_fields:
+        if type(value) is not VariantValue or value.name != name or len(value.fields) != num_fields:
             return False
         return all(matches(field, frame) for matches, field in zip(inner, value.fields, strict=True))
 
     return match
 
 
-def _tuple(pattern: ast.TuplePattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+def _tuple(pattern: ast.TuplePattern, scope: Scope, *, mutable: bool) -> Matcher:
     inner = [matcher(element, scope, mutable=mutable) for element in pattern.elements]
 
     def match(value: Value, frame: Frame) -> bool:
@@ -85,7 +84,7 @@ def _wrong_arity(name: str, expected: int, found: int, pattern: ast.Pattern, sco
 
 
 def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
-    """Return a matcher that raises an error when its turn comes, not before (U3)."""
+    """Return a matcher that raises only when it is reached (U3)."""
     reason, message = error.reason, error.message
 
     def match(_value: Value, _frame: Frame) -> bool:
@@ -94,27 +93,16 @@ def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
     return match
 
 
-_FORMS: dict[type, Callable[[Any, Scope, bool], Matcher]] = {
-    ast.WildcardPattern: _wildcard,
-    ast.IdentPattern: _name,
-    ast.LiteralPattern: _literal,
-    ast.ConstructorPattern: _constructor,
-    ast.TuplePattern: _tuple,
-}
-
-
 def unit(_frame: Frame) -> Value:
-    """Return the unit value: the code of what has no value (B3)."""
+    """Return the unit value (B3)."""
     return UNIT
 
 
 def block(statements: Sequence[ast.Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
     """Compile a block in a scope of its own; its value is that of its last statement (B3).
 
-    Its steps are charged when it is entered, nested blocks for themselves: a `return` in the middle costs what stands
-    behind it, which is never more than the block is long.
-
-    In a function body, a `return` at its end can be had without a jump.
+    All its steps are charged on entry, even those that an early `return` skips; nested blocks charge their own. In a
+    function body, a final `return` needs no jump.
     """
     inner = scope.child()
     outside = scope.layout.cost
@@ -148,7 +136,7 @@ def _sequence(codes: Sequence[Code], cost: int, scope: Scope) -> Code:
 
 
 def let(node: ast.Let, scope: Scope) -> Code:
-    """`let`: the value first, so that `let x = x + 1` means the outer `x` (B2)."""
+    """`let`; the value comes first, so that `let x = x + 1` reads the outer `x` (B2)."""
     value = scope.code(node.value)
     machine = scope.module.machine
     has_rows = scope.gives_rows(node.value)
@@ -190,7 +178,7 @@ def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
 
 
 def while_(node: ast.While, scope: Scope) -> Code:
-    """`while`: the condition is charged at every turn."""
+    """`while`; every iteration charges the condition."""
     condition, cost = scope.stretch(node.condition)
     body = block(node.body, scope.child(in_loop=True))
     machine = scope.module.machine

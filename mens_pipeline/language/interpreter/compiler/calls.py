@@ -12,27 +12,27 @@ from mens_pipeline.language.interpreter.library.collections import ROWS_METHODS
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Refusal, ReturnSignal, VoxError
 from mens_pipeline.language.interpreter.values import (
-    Actor,
+    ActorValue,
     Constructor,
     Namespace,
     Native,
     Refused,
     Value,
-    Variant,
+    VariantValue,
     arity_error,
     kind_name,
 )
 
 _SLOTS_A_STEP = 64
-"""Captured locals for the price of one step."""
+"""Captured locals that cost one step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompiledFunction:
     """A compiled function.
 
-    `defaults` are one a parameter, None where it must be given; `blank` is the rest of the frame, behind captured
-    values and parameters.
+    `defaults` has an entry per parameter, None for required ones; `blank` is the frame after captured values and
+    parameters.
     """
 
     body: Code
@@ -40,24 +40,26 @@ class Plan:
     blank: list[Value]
 
 
-class Function:
-    """A function value: a module-level function or a lambda with the values it captured (C5, C6)."""
+class FunctionValue:
+    """A module-level function, or a lambda with its captured values (C5, C6).
+
+    It is compiled at the first call, because most tests reach few functions. `captured` are copies of the locals around
+    it.
+    """
 
     __slots__ = ("_captured", "_make", "_plan", "name", "parameter_names")
 
-    def __init__(self, name: str, params: Sequence[ast.Param], make: Callable[[], Plan], captured: list[Value]) -> None:
-        """Compile when it is first called: most functions of a program are not reached by most tests.
-
-        `captured` are the locals around it, copied when it was created.
-        """
+    def __init__(
+        self, name: str, params: Sequence[ast.Param], make: Callable[[], CompiledFunction], captured: list[Value]
+    ) -> None:
         self.name = name
         self.parameter_names = tuple(param.name for param in params)
         self._make = make
-        self._plan: Plan | None = None
+        self._plan: CompiledFunction | None = None
         self._captured = captured
 
     def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
-        """Call it, and return what it returns, or the value of its last statement."""
+        """Call it and return its result."""
         plan = self._plan
         if plan is None:
             plan = self._plan = self._make()
@@ -77,8 +79,7 @@ class Function:
         machine.depth -= 1
         return value
 
-    def _fill(self, plan: Plan, num_given: int, frame: Frame) -> None:
-        """Compute defaults from left to right in the scope of the function (C3)."""
+    def _fill(self, plan: CompiledFunction, num_given: int, frame: Frame) -> None:
         num_params = len(self.parameter_names)
         for index in range(num_given, num_params):
             default = plan.defaults[index]
@@ -93,11 +94,10 @@ class Function:
         raise arity_error(self.name, expected, num_given)
 
 
-def plan_of(params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]) -> Plan:
-    """Compile a function.
-
-    `scope` is its own outermost one; `compile_body` compiles its body there, parameters declared.
-    """
+def compile_function(
+    params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]
+) -> CompiledFunction:
+    """Compile a function; `compile_body` compiles its body in `scope`, where the parameters are declared."""
     defaults: list[Code | None] = []
     first = scope.layout.size
     scope.layout.size += len(params)
@@ -105,11 +105,11 @@ def plan_of(params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[S
         defaults.append(scope.code(param.default) if param.default is not None else None)
         scope.bind_parameter(param.name, first + index)
     body = compile_body(scope)
-    return Plan(body, tuple(defaults), [None] * (scope.layout.size - first - len(params)))
+    return CompiledFunction(body, tuple(defaults), [None] * (scope.layout.size - first - len(params)))
 
 
 def lambda_(node: ast.Lambda, scope: Scope) -> Code:
-    """Compile a lambda, which copies the locals it can see when it is created (C6)."""
+    """Compile a lambda, which copies all visible locals when it is created (C6)."""
 
     def compile_body(inner: Scope) -> Code:
         body, cost = inner.stretch(node.body)
@@ -125,7 +125,7 @@ def lambda_(node: ast.Lambda, scope: Scope) -> Code:
 
 
 def side_effect(node: ast.SideEffect, scope: Scope) -> Code:
-    """`side_effect`: a lambda without parameters, called at once (U2)."""
+    """`side_effect`: a lambda without parameters, called immediately (U2)."""
     create = _closure("side_effect", (), scope, lambda inner: block(node.statements, inner, is_function_body=True))
     machine = scope.module.machine
     return lambda frame: create(frame).invoke(machine, [])
@@ -134,19 +134,19 @@ def side_effect(node: ast.SideEffect, scope: Scope) -> Code:
 def _closure(name: str, params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
     visible = scope.layout.size
     scope.layout.cost += visible // _SLOTS_A_STEP
-    # At once, not at the first call: later declarations around it must not become visible inside.
-    plan = plan_of(params, scope.inner_function(), compile_body)
-    return lambda frame: Function(name, params, lambda: plan, frame[:visible])
+    # Now, not at the first call: later declarations of the scope must not become visible inside.
+    plan = compile_function(params, scope.inner_function(), compile_body)
+    return lambda frame: FunctionValue(name, params, lambda: plan, frame[:visible])
 
 
-CALLABLE = frozenset((Function, Constructor, Native))
-"""The classes of values that can be called."""
+CALLABLE = frozenset((FunctionValue, Constructor, Native))
+"""Classes of callable values."""
 
-CALLED_BY_TAG = frozenset((Function, Constructor, Variant))
-"""The classes of values that a view without children calls by its tag (C10)."""
+CALLED_BY_TAG = frozenset((FunctionValue, Constructor, VariantValue))
+"""Classes of values that a view without children calls by its tag (C10)."""
 
 _Names = Sequence[tuple[int, str]]
-"""The named arguments of a call: their places and names."""
+"""Indices and names of the named arguments of a call."""
 
 
 def call(node: ast.Call, scope: Scope) -> Code:
@@ -155,11 +155,11 @@ def call(node: ast.Call, scope: Scope) -> Code:
         return assertion(node, scope)
     codes = scope.codes([argument.value for argument in node.arguments])
     callee = scope.code(node.callee)
-    return _invocation(callee, codes, _names_of(node.arguments), node, scope)
+    return _invocation(callee, codes, _find_names(node.arguments), node, scope)
 
 
 def pipe(node: ast.Binary, scope: Scope) -> Code:
-    """`|>`: the right operand is called with the left one; a bare name of the assert family is the built-in (C8)."""
+    """`|>`: call the right operand with the left one; a bare name of the assert family is the built-in (C8)."""
     if is_name(node.right, ASSERTIONS):
         argument = ast.Argument(node.left.start, node.left.end, None, node.left)
         return assertion(ast.Call(node.start, node.end, node.right, (argument,)), scope)
@@ -183,7 +183,7 @@ def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: ast.No
     return run
 
 
-def _names_of(arguments: Sequence[ast.Argument]) -> _Names:
+def _find_names(arguments: Sequence[ast.Argument]) -> _Names:
     return [(index, argument.name) for index, argument in enumerate(arguments) if argument.name is not None]
 
 
@@ -193,8 +193,7 @@ def _check_callee(value: Value, names: _Names) -> None:
     _check_names(value, names)
 
 
-def _check_names(function: Function | Constructor | Native, names: _Names) -> None:
-    """Check that each name is that of the parameter at its place (C4)."""
+def _check_names(function: FunctionValue | Constructor | Native, names: _Names) -> None:
     parameters = function.parameter_names
     for index, name in names:
         expected = parameters[index] if index < len(parameters) else None
@@ -206,7 +205,7 @@ def _check_names(function: Function | Constructor | Native, names: _Names) -> No
 
 
 def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
-    """Compile a view without children: a call, if its tag names something that can be called (C10)."""
+    """Compile a view without children: a call if its tag names a callable value (C10)."""
     codes = scope.codes([attribute.value for attribute in node.attributes])
     names = [(index, attribute.name) for index, attribute in enumerate(node.attributes)]
     if scope.find(node.tag) is not None:
@@ -217,9 +216,9 @@ def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
 
     def run(frame: Frame) -> Value:
         value = known.get(node.tag)
-        if type(value) is Function or type(value) is Constructor:
+        if type(value) is FunctionValue or type(value) is Constructor:
             return invoke(frame)
-        if type(value) is not Variant:
+        if type(value) is not VariantValue:
             raise scope.add_place(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
         if codes:
             raise scope.add_place(arity_error(node.tag, "0", len(codes)), node)
@@ -229,7 +228,7 @@ def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
 
 
 def view(node: ast.View, scope: Scope) -> Code:
-    """Compile a view with children, which is always part of a user interface, to an error when it is reached."""
+    """Compile a view with children, always a user interface, to code that raises."""
 
     def run(_frame: Frame) -> Value:
         raise scope.add_place(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
@@ -238,14 +237,14 @@ def view(node: ast.View, scope: Scope) -> Code:
 
 
 def spawn(node: ast.Spawn, scope: Scope) -> Code:
-    """`spawn`: a handle on an actor of this program, which answers at once (U2)."""
+    """`spawn`: a handle to an actor of this program, which replies synchronously (U2)."""
     target = scope.code(node.target)
 
     def run(frame: Frame) -> Value:
         value = target(frame)
-        if type(value) is not Actor:
+        if type(value) is not ActorValue:
             raise scope.add_place(Refused(Refusal.SPAWN, "spawn").fault(), node)
-        return Actor(value.name, value.handlers, is_handle=True)
+        return ActorValue(value.name, value.handlers, is_handle=True)
 
     return run
 
@@ -254,7 +253,7 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
     """Compile a method call: receiver, then arguments (O1)."""
     target, machine, name = scope.code(node.object), scope.module.machine, node.method
     codes = scope.codes([argument.value for argument in node.arguments])
-    names = _names_of(node.arguments)
+    names = _find_names(node.arguments)
     has_rows = scope.gives_rows(node.object)
     of_rows = ROWS_METHODS.get(name) if has_rows else None
 
@@ -266,7 +265,7 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
             if method is None and has_rows:
                 raise Refused(Refusal.DATABASE, f"rows.{name}").fault()
             if method is None or names:
-                return _special(machine, receiver, node, arguments, names)
+                return _call_member(machine, receiver, node, arguments, names)
             method.check(len(arguments))
             return method.function(machine, receiver, *arguments)
         except VoxError as error:
@@ -278,8 +277,9 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
 _METHODS = {(kind, name): native for kind, natives in METHODS.items() for name, native in natives.items()}
 
 
-def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments: list[Value], names: _Names) -> Value:
-    """Call a member of a namespace or an event of an actor; all else is an error."""
+def _call_member(
+    machine: Machine, receiver: Value, node: ast.MethodCall, arguments: list[Value], names: _Names
+) -> Value:
     if type(receiver) is Namespace:
         function = receiver.members.get(node.method)
         where = f"{receiver.path}.{node.method}"
@@ -287,7 +287,7 @@ def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments:
             raise VoxError(ErrorKind.UNDEFINED_NAME, f"`{where}` is not defined")
         if type(function) is Refused:
             raise function.fault()
-    elif type(receiver) is Actor and receiver.is_handle:
+    elif type(receiver) is ActorValue and receiver.is_handle:
         function, where = receiver.handlers.get(node.method), ""
     else:
         function, where = _METHODS.get((type(receiver), node.method)), ""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter.arithmetic import OPERATIONS, decimal_of, negate, truth
+from mens_pipeline.language.interpreter.arithmetic import OPERATIONS, negate, parse_decimal, truth
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
-from mens_pipeline.language.interpreter.library.views import Cell
+from mens_pipeline.language.interpreter.library.views import CellValue
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import ErrorKind, ReturnSignal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -14,30 +14,25 @@ from mens_pipeline.language.interpreter.values import (
     Namespace,
     Refused,
     Value,
-    Variant,
+    VariantValue,
     arity_error,
     equal,
+    format_value,
     kind_name,
     quote_value,
-    text_of,
     type_error,
 )
 
 
 def constant(value: Value) -> Code:
-    """Return code that gives a value."""
+    """Return code that returns `value`."""
     return lambda _frame: value
 
 
-def literal(node: ast.IntLit | ast.FloatLit | ast.StringLit | ast.BoolLit, _scope: Scope) -> Code:
-    """Compile a literal (O14)."""
-    return constant(node.value)
-
-
 def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
-    """Compile a decimal literal; one that does not fit is an error when it is reached."""
+    """Compile a decimal literal; one that does not fit raises when it is reached."""
     try:
-        value = decimal_of(node.text)
+        value = parse_decimal(node.text)
     except VoxError as error:
         reason, message = error.reason, error.message
 
@@ -49,7 +44,7 @@ def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
 
 
 def name(node: ast.Ident, scope: Scope) -> Code:
-    """Compile a name: the nearest local, else module and built-ins (B1)."""
+    """Compile a name: the nearest local, else a name of the module, else a built-in (B1)."""
     binding = scope.find(node.name)
     if binding is not None:
         slot = binding.slot
@@ -64,13 +59,13 @@ def name(node: ast.Ident, scope: Scope) -> Code:
         kind = type(value)
         if kind is Refused:
             raise scope.add_place(value.fault(), node)
-        return value.read() if kind is Cell else value
+        return value.read() if kind is CellValue else value
 
     return run
 
 
 def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
-    """Compile a record; a key may stand once (V8)."""
+    """Compile a record; a repeated key raises when it is reached (V8)."""
     keys = [field.key for field in node.fields]
     codes = scope.codes([field.value for field in node.fields])
     if len(set(keys)) < len(keys):
@@ -114,7 +109,7 @@ def binary(node: ast.Binary, scope: Scope) -> Code:
 
 
 def logical(node: ast.Binary, scope: Scope) -> Code:
-    """`and` and `or`: the right operand only if it decides (O7)."""
+    """`and` and `or`: evaluate the right operand only if it decides (O7)."""
     left, right = scope.code(node.left), scope.code(node.right)
     word, decided = ("`and`", False) if node.op == "And" else ("`or`", True)
 
@@ -144,15 +139,15 @@ def unary(node: ast.Unary, scope: Scope) -> Code:
 
 
 def try_(node: ast.Try, scope: Scope) -> Code:
-    """`?`: the value inside, or an early return of what has none (O10)."""
+    """`?`: unwrap, or return `None` or the `Error` early (O10)."""
     operand, machine = scope.code(node.operand), scope.module.machine
-    passes_lists = scope.module.features.database  # rows are a Result, too (U5)
+    passes_lists = scope.module.features.database  # rows count as a Result (U5)
 
     def run(frame: Frame) -> Value:
         value = operand(frame)
         if passes_lists and type(value) is list:
             return value
-        if type(value) is Variant:
+        if type(value) is VariantValue:
             if value.name in {"Ok", "Some"} and len(value.fields) == 1:
                 return value.fields[0]
             if value.name in {"Error", "None"}:
@@ -164,7 +159,7 @@ def try_(node: ast.Try, scope: Scope) -> Code:
 
 
 def with_(node: ast.With, scope: Scope) -> Code:
-    """`with`: the options are evaluated and ignored (O12)."""
+    """`with`: evaluate the options and ignore them (O12)."""
     operand, options = scope.code(node.operand), scope.code(node.options)
 
     def run(frame: Frame) -> Value:
@@ -176,7 +171,7 @@ def with_(node: ast.With, scope: Scope) -> Code:
 
 
 def field_access(node: ast.FieldAccess, scope: Scope) -> Code:
-    """Compile an access to a field of a record or a member of a namespace (O8)."""
+    """Compile access to a field of a record or a member of a namespace (O8)."""
     target, field = scope.code(node.object), node.field
 
     def run(frame: Frame) -> Value:
@@ -190,7 +185,7 @@ def field_access(node: ast.FieldAccess, scope: Scope) -> Code:
 
 
 def member(value: Value, field: str) -> Value:
-    """Return the field of a record or the member of a namespace that stands behind a dot; refuse what is not there."""
+    """Return a field of a record or a member of a namespace; raise a `VoxError` if it does not exist."""
     if type(value) is dict:
         if field in value:
             return value[field]
@@ -220,7 +215,7 @@ def index_access(node: ast.IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Resolve an index, which counts from the end if it is negative, to one from 0, or to a field that exists."""
+    """Resolve an index, perhaps negative, to one from 0, or a key to an existing field."""
     if type(value) is list and type(key) is int:
         if -len(value) <= key < len(value):
             return key % len(value)
@@ -233,7 +228,7 @@ def position(value: Value, key: Value) -> int | str:
 
 
 def is_name(node: ast.Expr, words: Collection[str]) -> bool:
-    """Return whether an expression is one of some bare names."""
+    """Return whether an expression is one of these bare names."""
     return isinstance(node, ast.Ident) and node.name in words
 
 
@@ -246,7 +241,8 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
     fewest, most, make = ASSERTIONS[name]
     named = next((argument.name for argument in node.arguments if argument.name is not None), None)
     num_arguments = len(node.arguments)
-    check = make(node, scope) if fewest <= num_arguments <= most else _wrong_arity(name, num_arguments)
+    check = make(node, scope) if fewest <= num_arguments <= most else None
+    expected = str(most) if fewest == most else f"{fewest} to {most}"
     machine = scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -255,6 +251,8 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
             if named is not None:
                 message = f"the arguments of assertions have no names, found `{named}`"
                 raise VoxError(ErrorKind.NAMED_ARGUMENT, message)  # noqa: TRY301 - its place is added below
+            if check is None:
+                raise arity_error(name, expected, num_arguments)
             check(frame)
         except VoxError as error:
             raise scope.add_place(error, node) from None
@@ -263,16 +261,7 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
     return run
 
 
-def _wrong_arity(name: str, found: int) -> Code:
-    def run(_frame: Frame) -> Value:
-        fewest, most, _make = ASSERTIONS[name]
-        raise arity_error(name, str(most) if fewest == most else f"{fewest} to {most}", found)
-
-    return run
-
-
 def _assert(node: ast.Call, scope: Scope) -> Code:
-    """`assert(condition)`, `assert(condition, message)`; a comparison shows both of its sides."""
     condition, machine = node.arguments[0].value, scope.module.machine
     message = scope.code(node.arguments[1].value) if len(node.arguments) > 1 else None
     judge = _comparison(condition, scope) if isinstance(condition, ast.Binary) else None
@@ -285,7 +274,7 @@ def _assert(node: ast.Call, scope: Scope) -> Code:
         words = message(frame) if message is not None else None
         if explanation is None:
             return UNIT
-        raise VoxError(None, explanation if words is None else f"{text_of(machine, words)}: {explanation}")
+        raise VoxError(None, explanation if words is None else f"{format_value(machine, words)}: {explanation}")
 
     return run
 
@@ -329,4 +318,4 @@ ASSERTIONS: Final[dict[str, tuple[int, int, Callable[[ast.Call, Scope], Code]]]]
     "assert_eq": (2, 2, _comparing(same=True)),
     "assert_ne": (2, 2, _comparing(same=False)),
 }
-"""Name -> fewest and most arguments, and how its check is compiled."""
+"""Name -> fewest arguments, most arguments, compiler of the check."""

@@ -1,4 +1,4 @@
-"""Compile branches, loops and assignments, and say what compiles every other class of syntax."""
+"""Compile branches, `for` and assignments, and map every class of syntax to its compiler."""
 
 from typing import Any, Final
 
@@ -7,15 +7,15 @@ from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions, views
 from mens_pipeline.language.interpreter.compiler.blocks import block, matcher, unit
 from mens_pipeline.language.interpreter.compiler.expressions import position
-from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Frame, Scope
-from mens_pipeline.language.interpreter.library.views import Cell
+from mens_pipeline.language.interpreter.compiler.scope import Code, Compilers, Frame, Scope
+from mens_pipeline.language.interpreter.library.views import CellValue
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, VoxError
 from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, quote_value, type_error
 
 
 def if_(node: ast.If, scope: Scope) -> Code:
-    """`if`: the value of the branch taken, Unit if there is none (B4)."""
+    """`if`: the value of the branch taken, else Unit (B4)."""
     condition, then = scope.code(node.condition), block(node.then, scope)
     otherwise = block(node.otherwise, scope) if node.otherwise is not None else unit
 
@@ -34,7 +34,7 @@ def if_(node: ast.If, scope: Scope) -> Code:
 
 
 def match(node: ast.Match, scope: Scope) -> Code:
-    """`match`: the first arm that fits (K1)."""
+    """`match`: the first arm that matches (K1)."""
     subject, machine = scope.code(node.subject), scope.module.machine
     arms = []
     for arm in node.arms:
@@ -55,7 +55,7 @@ def match(node: ast.Match, scope: Scope) -> Code:
 
 
 def for_(node: ast.For, scope: Scope) -> Code:
-    """`for`: the list of the values of its body; the second name is the index from 0 (B5)."""
+    """`for`: a list of the values of its body; the second name is the index from 0 (B5)."""
     iterable, machine = scope.code(node.iterable), scope.module.machine
     inner = scope.child(in_loop=True)
     element = inner.declare(node.binding, mutable=False)
@@ -84,11 +84,11 @@ def for_(node: ast.For, scope: Scope) -> Code:
 
 
 _Step = tuple[Code, bool]
-"""One step of a path: the code of its key, and whether the key must be a field of a record."""
+"""One step of a path: the code of its key, and whether that must be a field of a record."""
 
 
 def assign(node: ast.Assign, scope: Scope) -> Code:
-    """Compile an assignment; a wrong target is an error when it is reached, after its value."""
+    """Compile an assignment; an invalid target raises when it is reached, after the value is computed."""
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
     binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
@@ -111,12 +111,12 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
 
 
 def _assign_state(value: Code, root: ast.Ident, steps: list[_Step], node: ast.Assign, scope: Scope) -> Code:
-    """Compile an assignment to a name of the module, which may be a `state` (U6)."""
+    """Only a `state` of the module can be assigned to (U6), which is known at run time."""
     known, machine = scope.module.names, scope.module.machine
 
     def run(frame: Frame) -> Value:
         new, cell = value(frame), known.get(root.name)
-        if type(cell) is not Cell or cell.derive is not None:
+        if type(cell) is not CellValue or cell.derive is not None:
             raise scope.add_place(VoxError(*_target_error(root, scope)), node.target)
         keys = [(code(frame), is_field) for code, is_field in steps]
         try:
@@ -129,7 +129,6 @@ def _assign_state(value: Code, root: ast.Ident, steps: list[_Step], node: ast.As
 
 
 def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
-    """Return the expression at the root of a target, and the steps from there."""
     steps: list[_Step] = []
     while isinstance(target, ast.FieldAccess | ast.IndexAccess):
         if isinstance(target, ast.FieldAccess):
@@ -141,7 +140,6 @@ def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
 
 
 def _target_error(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str]:
-    """Return why nothing can be assigned to a target with this root."""
     if not isinstance(root, ast.Ident):
         return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
     if scope.find(root.name) is not None:
@@ -160,7 +158,7 @@ def _fail_assignment(kind: ErrorKind, message: str, value: Code, node: ast.Assig
 
 
 def _copy_with(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
-    """Copy a list or record with another value at the end of a path; nothing else is touched (V6)."""
+    """Values are immutable (V6), so copy each list or record along the path."""
     (key, is_field), rest = keys[0], keys[1:]
     if is_field and type(value) is not dict:
         raise type_error(f"{kind_name(value)} has no fields, so no `.{key}`")
@@ -192,12 +190,12 @@ def _binary(node: Any, scope: Scope) -> Code:
     return expressions.logical(node, scope) if node.op in {"And", "Or"} else expressions.binary(node, scope)
 
 
-FORMS: Final = Forms(
+FORMS: Final = Compilers(
     expressions={
-        ast.IntLit: expressions.literal,
-        ast.FloatLit: expressions.literal,
-        ast.StringLit: expressions.literal,
-        ast.BoolLit: expressions.literal,
+        **dict.fromkeys(
+            (ast.IntLit, ast.FloatLit, ast.StringLit, ast.BoolLit),
+            lambda node, _scope: expressions.constant(node.value),
+        ),
         ast.DecimalLit: expressions.decimal_literal,
         ast.Ident: expressions.name,
         ast.ObjectLit: expressions.object_literal,

@@ -1,4 +1,4 @@
-"""Names known while a function is compiled (B1)."""
+"""Names visible while a function is compiled (B1)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ if TYPE_CHECKING:
     from mens_pipeline.language.interpreter.results import Features, TextName, VoxError
 
 Frame = list[Value]
-"""The locals of one running call, each at its own place."""
+"""The locals of one running call, by slot."""
 
 Code = Callable[[Frame], Value]
-"""Compiled syntax: run it on a frame."""
+"""Compiled syntax, which runs on a frame."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
-    """Compilers of each class of syntax; passed in, because the parts of the compiler need one another.
-
-    Each maps a class of node to its compiler.
-    """
+class Compilers:
+    """Class of node -> its compiler; passed in, because the modules of the compiler need one another."""
 
     expressions: dict[type, Callable[[Any, Scope], Code]]
     statements: dict[type, Callable[[Any, Scope], Code]]
@@ -33,10 +30,9 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class ModuleScope:
-    """State that all functions of one text share.
+    """State shared by all functions of one text.
 
-    The names of constants come and go with each test; `variants` maps a variant to the number of its fields, as
-    patterns know them (K2).
+    `names` is filled again for each test; `variants` maps a variant to the number of its fields, for patterns (K2).
     """
 
     text: TextName
@@ -44,12 +40,12 @@ class ModuleScope:
     names: dict[str, Value]
     variants: dict[str, int]
     features: Features
-    forms: Forms
+    forms: Compilers
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """A local name: its place in the frame, and whether it may be assigned to or stands for what a table gave (U5)."""
+class Local:
+    """A local name; `has_rows` tells whether its value comes from a table (U5)."""
 
     slot: int
     mutable: bool
@@ -58,7 +54,7 @@ class Binding:
 
 @dataclass(slots=True)
 class Layout:
-    """The frame of a function as it grows, and the steps of the stretch of code that is being compiled."""
+    """The size of the frame of a function so far, and the steps of the stretch of code being compiled."""
 
     size: int = 0
     cost: int = 0
@@ -66,15 +62,11 @@ class Layout:
 
 @dataclass(slots=True)
 class Scope:
-    """A block: its names, those around it, and where it stands.
-
-    `parent` is None for the outermost of a module-level function; `in_loop` tells whether `break` and `continue` have a
-    loop to act on (B5).
-    """
+    """A block and its names; `in_loop` tells whether `break` and `continue` are allowed (B5)."""
 
     module: ModuleScope
     layout: Layout
-    bindings: dict[str, Binding]
+    bindings: dict[str, Local]
     parent: Scope | None
     in_loop: bool
 
@@ -84,26 +76,26 @@ class Scope:
         return cls(module, Layout(), {}, None, in_loop=False)
 
     def child(self, *, in_loop: bool | None = None) -> Scope:
-        """Return the scope of a block inside this one. By default it is in a loop where this one is."""
+        """Return the scope of a block inside this one, by default with the same `in_loop`."""
         return Scope(self.module, self.layout, {}, self, self.in_loop if in_loop is None else in_loop)
 
     def inner_function(self) -> Scope:
-        """Return the scope of a lambda here: it sees these names, in a frame that begins with a copy of this (C6)."""
+        """Return the scope of a lambda here, whose frame begins with a copy of this frame (C6)."""
         return Scope(self.module, Layout(self.layout.size), {}, self, in_loop=False)
 
     def declare(self, name: str, *, mutable: bool) -> int:
-        """Bind a name here, which may shadow anything, and return its place in the frame (B2)."""
+        """Bind a name here, and return its slot; it may shadow any other (B2)."""
         slot = self.layout.size
         self.layout.size += 1
-        self.bindings[name] = Binding(slot, mutable)
+        self.bindings[name] = Local(slot, mutable)
         return slot
 
     def bind_parameter(self, name: str, slot: int) -> None:
-        """Bind a parameter, whose place in the frame is given; it is immutable (B6)."""
-        self.bindings[name] = Binding(slot, mutable=False)
+        """Bind a parameter, which is immutable (B6), to a slot."""
+        self.bindings[name] = Local(slot, mutable=False)
 
-    def find(self, name: str) -> Binding | None:
-        """Return the nearest local of a name; None where there is none."""
+    def find(self, name: str) -> Local | None:
+        """Return the nearest local of a name, None if there is none."""
         scope: Scope | None = self
         while scope is not None:
             binding = scope.bindings.get(name)
@@ -113,7 +105,7 @@ class Scope:
         return None
 
     def gives_rows(self, node: ast.Expr) -> bool:
-        """Say whether an expression is a call of a table of `db`, or a name for what one gave (U5)."""
+        """Return whether an expression is a call of a table of `db`, or a name for its result (U5)."""
         if isinstance(node, ast.Try):
             return self.gives_rows(node.operand)
         if isinstance(node, ast.Ident):
@@ -126,7 +118,7 @@ class Scope:
         return is_of_table or (node.method == "all" and self.gives_rows(node.object))
 
     def code(self, node: ast.Expr) -> Code:
-        """Compile an expression; it counts as a step of the stretch it stands in (R1)."""
+        """Compile an expression, and count it as a step of its stretch (R1)."""
         self.layout.cost += 1
         return self.module.forms.expressions[type(node)](node, self)
 
@@ -135,16 +127,12 @@ class Scope:
         return [self.code(node) for node in nodes]
 
     def statement(self, node: ast.Statement) -> Code:
-        """Compile a statement; it counts as a step."""
+        """Compile a statement, and count it as a step."""
         self.layout.cost += 1
         return self.module.forms.statements[type(node)](node, self)
 
     def stretch(self, node: ast.Expr) -> tuple[Code, int]:
-        """Compile an expression that runs or not by itself, such as a match arm.
-
-        Returns:
-            Its code, and the steps that its caller must charge.
-        """
+        """Compile an expression that runs conditionally, such as a match arm; return the steps to charge as well."""
         outside = self.layout.cost
         self.layout.cost = 0
         code = self.code(node)
@@ -153,5 +141,5 @@ class Scope:
         return code, cost
 
     def add_place(self, error: VoxError, node: ast.Node) -> VoxError:
-        """Return an error with the place of a node, unless it has one from further inside."""
+        """Return an error with the place of a node, unless it has a place already."""
         return error.at(self.module.text, node.start)

@@ -1,19 +1,19 @@
-"""Views and components where hidden tests look at them (U6): what they show, and state that handlers change."""
+"""Views and components for hidden tests (U6): what they show, and state that handlers change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter.compiler.calls import Function, plan_of
+from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, compile_function
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
-from mens_pipeline.language.interpreter.library.views import Cell, Component, Element
+from mens_pipeline.language.interpreter.library.views import CellValue, Component, Element
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import NONE, Refused, Value
 
 
 def view(node: ast.View | ast.SelfClosingView, scope: Scope) -> Code:
-    """Compile a view: a component of the program shows itself, all else is an element with its children."""
+    """Compile a view: mount a component of the program, or create an element with its children."""
     attributes = [(attribute.name, _attribute(attribute, scope)) for attribute in node.attributes]
     children = scope.codes(node.children) if isinstance(node, ast.View) else []
     known, machine = scope.module.names, scope.module.machine
@@ -34,15 +34,15 @@ def view(node: ast.View | ast.SelfClosingView, scope: Scope) -> Code:
 
 
 def _attribute(attribute: ast.Attribute, scope: Scope) -> Code:
-    """Compile the value of an attribute; of `bind` it is the state itself, which input changes."""
+    """Compile a value; that of `bind` is the state itself, which input changes."""
     code, value, known = scope.code(attribute.value), attribute.value, scope.module.names
     if attribute.name != "bind" or not isinstance(value, ast.Ident):
         return code
-    return lambda frame: cell if type(cell := known.get(value.name)) is Cell else code(frame)
+    return lambda frame: cell if type(cell := known.get(value.name)) is CellValue else code(frame)
 
 
 def component(node: ast.ReactiveComponent | ast.Fragment | ast.V0Component, module: ModuleScope) -> Component:
-    """Make a component that can be shown; each time it is mounted it has state of its own."""
+    """Create a component, which has fresh state each time it is mounted."""
 
     def mount(given: dict[str, Value]) -> Element:
         own = replace(module, names=dict(module.names))
@@ -65,7 +65,7 @@ def component(node: ast.ReactiveComponent | ast.Fragment | ast.V0Component, modu
 def _bind(
     name: str, params: Sequence[tuple[str, Callable[[], Value] | None]], given: dict[str, Value], module: ModuleScope
 ) -> None:
-    """Give parameters their values by name; refuse what is missing or unknown. Attributes lost an `attr_` (A8)."""
+    """Bind parameters by name; the parser removed `attr_` from attributes (A8)."""
     for parameter, default in params:
         key = parameter.removeprefix("attr_")
         if key not in given and default is None:
@@ -77,14 +77,14 @@ def _bind(
 
 
 def mount_members(members: Sequence[ast.ReactiveMember], module: ModuleScope) -> None:
-    """Bind state and what is derived from it, then run effects and what is to be done on mount, in their order."""
+    """Bind state and derived values, then run effects and `on mount` in order."""
     effects = []
     for member in members:
         if isinstance(member.body, ast.Statement):
             raise Refused(Refusal.INTERFACE, "a statement among members").fault()
         thunk = _thunk(member.role, member.body, module)
         if member.name is not None:
-            module.names[member.name] = Cell(thunk()) if member.role == "state" else Cell(derive=thunk)
+            module.names[member.name] = CellValue(thunk()) if member.role == "state" else CellValue(derive=thunk)
         elif member.role != "cleanup":
             effects.append(thunk)
     for effect in effects:
@@ -92,7 +92,7 @@ def mount_members(members: Sequence[ast.ReactiveMember], module: ModuleScope) ->
 
 
 def _thunk(name: str, body: ast.Expr, module: ModuleScope) -> Callable[[], Value]:
-    """Compile an expression as a function without parameters, so that `?` and `return` have something to leave."""
+    """Compile an expression as a function, so that `?` and `return` work in it."""
 
     def compile_body(scope: Scope) -> Code:
         code, cost = scope.stretch(body)
@@ -103,5 +103,5 @@ def _thunk(name: str, body: ast.Expr, module: ModuleScope) -> Callable[[], Value
 
         return run
 
-    function = Function(name, (), lambda: plan_of((), Scope.outermost(module), compile_body), [])
+    function = FunctionValue(name, (), lambda: compile_function((), Scope.outermost(module), compile_body), [])
     return partial(function.invoke, module.machine, [])

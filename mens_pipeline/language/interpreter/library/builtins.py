@@ -1,4 +1,4 @@
-"""The names every program can use without declaring them (F1, F10), and the methods of every kind of value."""
+"""The names that every program can use without declaring them (F1, F10), and the methods of every kind of value."""
 
 from decimal import Decimal
 from typing import Final
@@ -15,7 +15,7 @@ from mens_pipeline.language.interpreter.library.formats import (
     MATCH_METHODS,
     PATH,
     REGEX_METHODS,
-    Match,
+    MatchValue,
     Regex,
     compile_pattern,
     parse,
@@ -34,7 +34,7 @@ from mens_pipeline.language.interpreter.library.scalars import (
     to_int,
 )
 from mens_pipeline.language.interpreter.library.views import VIEW_METHODS, Element
-from mens_pipeline.language.interpreter.machine import Machine, Table
+from mens_pipeline.language.interpreter.machine import Machine, TableValue
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
     NONE,
@@ -45,19 +45,19 @@ from mens_pipeline.language.interpreter.values import (
     Refused,
     UnitValue,
     Value,
-    Variant,
+    VariantValue,
     byte_length,
+    format_value,
     kind_name,
-    text_of,
     type_error,
 )
 
 _MANY: Final = 255
-"""More arguments than anybody writes."""
+"""More arguments than a program passes."""
 
 
 def _print(machine: Machine, *values: Value) -> UnitValue:
-    machine.write(" ".join([text_of(machine, value) for value in values]))
+    machine.write(" ".join([format_value(machine, value) for value in values]))
     return UNIT
 
 
@@ -96,8 +96,8 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 _VARIANT_TYPES: Final = {"None": "null", "Some": "Option", "Ok": "Result", "Error": "Result"}
 
 
-def _type_of(_machine: Machine, value: Value) -> str:
-    name = _VARIANT_TYPES.get(value.name) if type(value) is Variant else _TYPE_NAMES.get(type(value))
+def _name_type(_machine: Machine, value: Value) -> str:
+    name = _VARIANT_TYPES.get(value.name) if type(value) is VariantValue else _TYPE_NAMES.get(type(value))
     if name is None and hasattr(value, "invoke"):
         return "fn"
     if name is None:
@@ -106,14 +106,13 @@ def _type_of(_machine: Machine, value: Value) -> str:
 
 
 def _panic(machine: Machine, message: Value) -> Value:
-    raise VoxError(ErrorKind.PANIC, text_of(machine, message))
+    raise VoxError(ErrorKind.PANIC, format_value(machine, message))
 
 
 def _read_key(what: str, kinds: tuple[type, ...]) -> Native:
-    """Return a built-in that reads a top-level key of a JSON text (F7)."""
     get = accessor(what, kinds)
 
-    def read(machine: Machine, text: Value, key: Value) -> Variant:
+    def read(machine: Machine, text: Value, key: Value) -> VariantValue:
         parsed = parse(machine, text)
         if parsed.name == "Error":
             return parsed
@@ -199,13 +198,13 @@ BUILT_INS: Final[dict[str, Value]] = {
     "print": Native("print", _print, 0, _MANY),
     "println": Native("println", _print, 0, _MANY),
     "len": Native("len", _length, 1, 1),
-    "str": Native("str", text_of, 1, 1),
-    "to_string": Native("to_string", text_of, 1, 1),
+    "str": Native("str", format_value, 1, 1),
+    "to_string": Native("to_string", format_value, 1, 1),
     "int": Native("int", to_int, 1, 1),
     "float": Native("float", to_float, 1, 1),
     "bool": Native("bool", _bool, 1, 1),
     "range": Native("range", _range, 1, 2),
-    "type_of": Native("type_of", _type_of, 1, 1),
+    "type_of": Native("type_of", _name_type, 1, 1),
     "panic": Native("panic", _panic, 1, 1),
     "Some": Constructor("Some", ("value",)),
     "Ok": Constructor("Ok", ("value",)),
@@ -220,7 +219,7 @@ BUILT_INS: Final[dict[str, Value]] = {
         {"parse": Native("json.parse", parse_or_none, 1, 1), "stringify": _STRINGIFY, "encode": _STRINGIFY},
     ),
 }
-"""What a name means that neither a local nor the module declares; `print` takes any number of values."""
+"""Values of names that neither a scope nor the module declares."""
 
 
 METHODS: Final[dict[type, dict[str, Native]]] = {
@@ -230,10 +229,10 @@ METHODS: Final[dict[type, dict[str, Native]]] = {
     str: TEXT_METHODS,
     list: LIST_METHODS,
     dict: RECORD_METHODS,
-    Variant: VARIANT_METHODS,
+    VariantValue: VARIANT_METHODS,
     Regex: REGEX_METHODS,
-    Match: MATCH_METHODS,
-    Table: TABLE_METHODS,
+    MatchValue: MATCH_METHODS,
+    TableValue: TABLE_METHODS,
     Element: VIEW_METHODS,
 }
-"""Python type of a value -> its methods; a method that is not here does not exist (J5)."""
+"""Python type of a value -> all its methods (J5)."""

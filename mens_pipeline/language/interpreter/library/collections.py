@@ -6,7 +6,7 @@ from typing import Final
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.library.formats import stringify
 from mens_pipeline.language.interpreter.library.scalars import a_record, a_text, an_int, by_name, getter
-from mens_pipeline.language.interpreter.machine import Machine, Table
+from mens_pipeline.language.interpreter.machine import Machine, TableValue
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
     NONE,
@@ -14,15 +14,15 @@ from mens_pipeline.language.interpreter.values import (
     Native,
     Refused,
     Value,
-    Variant,
+    VariantValue,
     byte_length,
     equal,
     error,
+    format_value,
     kind_name,
     ok,
     quote_value,
     some,
-    text_of,
 )
 
 
@@ -45,7 +45,7 @@ def _join(machine: Machine, values: list[Value], separator: Value) -> str:
     size = 0
     texts = []
     for value in values:
-        text = text_of(machine, value)
+        text = format_value(machine, value)
         size += byte_length(text) + byte_length(between)
         machine.charge(1 + len(text) // 64)
         if size > machine.limits.max_size:
@@ -87,7 +87,7 @@ def _filter(machine: Machine, values: list[Value], function: Value) -> list[Valu
     return kept
 
 
-def _at(_machine: Machine, values: list[Value], index: Value) -> Variant:
+def _at(_machine: Machine, values: list[Value], index: Value) -> VariantValue:
     place = an_int(index, "the argument of `at`")
     if place < 0:
         return error(f"json: negative array index {place}")
@@ -116,7 +116,7 @@ LIST_METHODS: Final[dict[str, Native]] = by_name(
 )
 
 
-def _get_field(_machine: Machine, record: dict[str, Value], key: Value) -> Variant:
+def _get_field(_machine: Machine, record: dict[str, Value], key: Value) -> VariantValue:
     name = a_text(key, "the argument of `get`")
     return some(record[name]) if name in record else NONE
 
@@ -126,13 +126,10 @@ def _keys(machine: Machine, record: dict[str, Value]) -> list[Value]:
     return list(record)
 
 
-def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str, Value], Value], Variant]:
-    """Return a typed getter of a JSON object (F7).
+def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str, Value], Value], VariantValue]:
+    """Return a getter of a JSON object that accepts these Python types (F7); `what` names them in its message."""
 
-    `what` is the kind in the words of its message, `kinds` are the Python types it takes.
-    """
-
-    def get(_machine: Machine, record: dict[str, Value], key: Value) -> Variant:
+    def get(_machine: Machine, record: dict[str, Value], key: Value) -> VariantValue:
         name = a_text(key, "a key")
         if name not in record:
             return error(f"json: missing key '{name}'")
@@ -164,7 +161,7 @@ _RESULT: Final = frozenset(("Ok", "Error"))
 
 
 def _is(name: str, family: frozenset[str], method: str) -> Native:
-    def ask(_machine: Machine, value: Variant) -> bool:
+    def ask(_machine: Machine, value: VariantValue) -> bool:
         if value.name not in family:
             raise _unknown(value, method)
         return value.name == name
@@ -172,7 +169,7 @@ def _is(name: str, family: frozenset[str], method: str) -> Native:
     return Native(method, ask, 0, 0)
 
 
-def _unwrap(machine: Machine, value: Variant) -> Value:
+def _unwrap(machine: Machine, value: VariantValue) -> Value:
     if value.name in {"Some", "Ok"} and len(value.fields) == 1:
         return value.fields[0]
     if value.name == "None":
@@ -182,7 +179,7 @@ def _unwrap(machine: Machine, value: Variant) -> Value:
     raise _unknown(value, "unwrap")
 
 
-def _unknown(value: Variant, method: str) -> VoxError:
+def _unknown(value: VariantValue, method: str) -> VoxError:
     return VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(value)} has no method `{method}`")
 
 
@@ -195,7 +192,7 @@ VARIANT_METHODS: Final[dict[str, Native]] = by_name(
 )
 
 
-def _insert(machine: Machine, table: Table, record: Value) -> Variant:
+def _insert(machine: Machine, table: TableValue, record: Value) -> VariantValue:
     fields = a_record(record, "what `insert` stores")
     machine.allocate(1 + len(fields))
     number = machine.database.next_id(table)
@@ -203,18 +200,18 @@ def _insert(machine: Machine, table: Table, record: Value) -> Variant:
     return ok(number)
 
 
-def _find(machine: Machine, table: Table, number: Value) -> Variant:
+def _find(machine: Machine, table: TableValue, number: Value) -> VariantValue:
     record = machine.database.of(table).get(an_int(number, "an id"))
     return NONE if record is None else some(record)
 
 
-def _all(machine: Machine, table: Table) -> list[Value]:
+def _all(machine: Machine, table: TableValue) -> list[Value]:
     records = machine.database.of(table)
     machine.allocate(len(records))
     return list(records.values())
 
 
-def _filter_table(machine: Machine, table: Table, fields: Value) -> list[Value]:
+def _filter_table(machine: Machine, table: TableValue, fields: Value) -> list[Value]:
     wanted = a_record(fields, "what `filter` compares").items()
     return [
         record
@@ -223,14 +220,14 @@ def _filter_table(machine: Machine, table: Table, fields: Value) -> list[Value]:
     ]
 
 
-def _delete(machine: Machine, table: Table, number: Value) -> Variant:
+def _delete(machine: Machine, table: TableValue, number: Value) -> VariantValue:
     records = machine.database.of(table)
     if records.pop(an_int(number, "an id"), None) is None:
         return error(f"{table.name} has no record {number}")
     return ok(UNIT)
 
 
-def _update(machine: Machine, table: Table, number: Value, fields: Value) -> Variant:
+def _update(machine: Machine, table: TableValue, number: Value, fields: Value) -> VariantValue:
     records, key = machine.database.of(table), an_int(number, "an id")
     changes = a_record(fields, "what `update` changes")
     if key not in records:
@@ -241,7 +238,7 @@ def _update(machine: Machine, table: Table, number: Value, fields: Value) -> Var
 
 
 def _refused_method(name: str) -> Native:
-    def refuse(_machine: Machine, table: Table, *_arguments: Value) -> Value:
+    def refuse(_machine: Machine, table: TableValue, *_arguments: Value) -> Value:
         raise Refused(Refusal.DATABASE, f"db.{table.name}.{name}").fault()
 
     return Native(name, refuse, 0, 100)
@@ -263,4 +260,4 @@ ROWS_METHODS: Final[dict[str, Native]] = by_name(
     Native("count", lambda _machine, rows: len(rows), 0, 0),
     Native("all", lambda _machine, rows: rows, 0, 0),
 )
-"""Methods that only the rows of a query have, and only directly behind that query."""
+"""Methods of the rows of a query, available only directly after that query."""

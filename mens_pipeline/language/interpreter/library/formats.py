@@ -1,9 +1,9 @@
-r"""Text in formats: JSON (F7), comma-separated values and paths (F9); regular expressions (F8).
+r"""Formats of text: JSON (F7), CSV and paths (F9); regular expressions (F8).
 
-These are in the syntax of the Rust crate and run by Python's engine, which can take exponential time to search, and
-long to compile; the wall time of the test bounds both. What of Rust's syntax Python has no word for is an `Error`, and
-no match by accident: operations on classes, classes by name such as `[[:alpha:]]`, Unicode properties (`\p{...}`,
-`\P{...}`), code points in braces (`\x{...}`, `\u{...}`), starts and ends of words (`\<`, `\>`, `\b{...}`).
+Regular expressions have the syntax of the Rust crate and run on Python's engine, whose searches can take exponential
+time: the wall time of the test bounds them. Syntax of Rust without a counterpart in Python is an `Error`: operations on
+classes, named classes such as `[[:alpha:]]`, Unicode properties (`\p{...}`, `\P{...}`), code points in braces
+(`\x{...}`, `\u{...}`), word boundaries (`\<`, `\>`, `\b{...}`).
 """
 
 import csv
@@ -24,7 +24,7 @@ from mens_pipeline.language.interpreter.values import (
     UNIT,
     Native,
     Value,
-    Variant,
+    VariantValue,
     byte_length,
     error,
     kind_name,
@@ -37,7 +37,7 @@ _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _DIGITS_OF_64_BITS: Final = 20
 
 
-def parse(machine: Machine, text: Value) -> Variant:
+def parse(machine: Machine, text: Value) -> VariantValue:
     """`std.json.parse`: a Result."""
     source = a_text(text, "what `parse` reads")
     machine.allocate(byte_length(source))
@@ -51,13 +51,13 @@ def parse(machine: Machine, text: Value) -> Variant:
 
 
 def parse_or_none(machine: Machine, text: Value) -> Value:
-    """`json.parse`: the bare value, `None` for what is no JSON."""
+    """`json.parse`: the bare value, `None` for invalid JSON."""
     result = parse(machine, text)
     return result.fields[0] if result.name == "Ok" else NONE
 
 
 def _depth(source: str) -> int:
-    """Count the levels of brackets first, because the decoder recurses on the C stack."""
+    """Count levels of brackets before decoding, because the decoder recurses on the C stack."""
     depth = most = 0
     for character in re.sub(r"[^\[\]{}]", "", _STRING.sub("", source)):
         depth += 1 if character in "[{" else -1
@@ -91,7 +91,6 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _to_value(value: Any) -> Value:
-    """Convert what the decoder made to values of the language."""
     if value is None:
         return NONE
     if isinstance(value, list):
@@ -102,7 +101,7 @@ def _to_value(value: Any) -> Value:
 
 
 def stringify(machine: Machine, value: Value, level: int = 0) -> str:
-    """`json.stringify`: compact, keys sorted; `level` is how deep it lies in the value that is written."""
+    """`json.stringify`: compact, keys sorted; `level` is the depth of `value` in the whole value."""
     machine.descend(level)
     text = _format_json(machine, value, level + 1)
     machine.allocate(byte_length(text))
@@ -124,9 +123,9 @@ def _format_json(machine: Machine, value: Value, level: int) -> str:
     if kind is dict:
         fields = [f"{quote_json(key)}:{stringify(machine, value[key], level)}" for key in sorted(value)]
         return f"{{{','.join(fields)}}}"
-    if value is UNIT or (type(value) is Variant and value.name == "None"):
+    if value is UNIT or (type(value) is VariantValue and value.name == "None"):
         return "null"
-    if type(value) is Variant and value.name == "Some" and len(value.fields) == 1:
+    if type(value) is VariantValue and value.name == "Some" and len(value.fields) == 1:
         return stringify(machine, value.fields[0], level)
     raise type_error(f"{kind_name(value)} has no JSON")
 
@@ -150,8 +149,7 @@ def _csv_rows(machine: Machine, text: Value) -> list[list[Value]]:
     return [list(row) for row in csv.reader(io.StringIO(source, newline="")) if row]
 
 
-def _parse_csv(machine: Machine, text: Value) -> Variant:
-    """Return rows of the same length; blank lines are skipped."""
+def _parse_csv(machine: Machine, text: Value) -> VariantValue:
     try:
         rows = _csv_rows(machine, text)
     except csv.Error as problem:
@@ -162,8 +160,7 @@ def _parse_csv(machine: Machine, text: Value) -> Variant:
     return ok(rows)
 
 
-def _parse_csv_records(machine: Machine, text: Value) -> Variant:
-    """Return rows as records named by the first line; surplus cells are called by their positions."""
+def _parse_csv_records(machine: Machine, text: Value) -> VariantValue:
     try:
         rows = _csv_rows(machine, text)
     except csv.Error as problem:
@@ -179,8 +176,7 @@ def _parse_csv_records(machine: Machine, text: Value) -> Variant:
     )
 
 
-def _render_csv(machine: Machine, rows: Value) -> Variant:
-    """Minimal quoting, lines ended by LF."""
+def _render_csv(machine: Machine, rows: Value) -> VariantValue:
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     for row in a_list(rows, "what `render` writes"):
@@ -232,17 +228,17 @@ class Regex:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
-    """One match: its groups, the whole match first; None where a group took no part."""
+class MatchValue:
+    """One match: its groups, the whole match first; None for a group that did not take part."""
 
     groups: tuple[str | None, ...]
 
 
 class _PatternError(ValueError):
-    """A pattern that the Rust crate does not know."""
+    """A pattern that the Rust crate rejects."""
 
 
-def compile_pattern(machine: Machine, pattern: Value) -> Variant:
+def compile_pattern(machine: Machine, pattern: Value) -> VariantValue:
     """`std.regex.compile`: a Result."""
     text = a_text(pattern, "a pattern")
     if len(text) > _LONGEST_PATTERN:
@@ -255,7 +251,6 @@ def compile_pattern(machine: Machine, pattern: Value) -> Variant:
 
 
 def _translate(text: str) -> str:
-    """Translate the pattern for Python; refuse what only Python knows."""
     end = "$" if _MULTILINE.search(text) else r"\Z"
     parts: list[str] = []
     index, in_class = 0, False
@@ -295,7 +290,7 @@ def _refuse(condition: bool, problem: str) -> None:  # noqa: FBT001 - reads as a
         raise _PatternError(problem)
 
 
-def _find(machine: Machine, regex: Regex, text: Value) -> Variant:
+def _find(machine: Machine, regex: Regex, text: Value) -> VariantValue:
     found = _search(machine, regex, text)
     return NONE if found is None else some(_to_match(found))
 
@@ -321,11 +316,11 @@ def _subject(machine: Machine, text: Value) -> str:
     return subject
 
 
-def _to_match(found: re.Match[str]) -> Match:
-    return Match((found.group(), *found.groups()))
+def _to_match(found: re.Match[str]) -> MatchValue:
+    return MatchValue((found.group(), *found.groups()))
 
 
-def _group(_machine: Machine, match: Match, index: Value) -> Variant:
+def _group(_machine: Machine, match: MatchValue, index: Value) -> VariantValue:
     number = an_int(index, "the argument of `group`")
     group = match.groups[number] if 0 <= number < len(match.groups) else None
     return NONE if group is None else some(group)

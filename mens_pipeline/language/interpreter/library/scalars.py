@@ -1,4 +1,4 @@
-"""Checks of what built-ins are given (section 4); numbers and bools (F1, F2), strings (F3)."""
+"""Checks of arguments of built-ins (section 4); numbers and bools (F1, F2), strings (F3)."""
 
 import math
 import re
@@ -11,11 +11,11 @@ from mens_pipeline.language.interpreter.values import (
     NONE,
     Native,
     Value,
-    Variant,
+    VariantValue,
     byte_length,
+    format_value,
     kind_name,
     some,
-    text_of,
     type_error,
 )
 
@@ -23,8 +23,6 @@ _T = TypeVar("_T")
 
 
 def _check(kind: type[_T], name: str) -> Callable[[Value, str], _T]:
-    """Return a function that takes a value and what it is for, and returns the value, or raises a `VoxError`."""
-
     def check(value: Value, what: str) -> _T:
         if type(value) is kind:
             found: _T = value
@@ -45,11 +43,11 @@ _FLOAT: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
 _MOST_DIGITS: Final = 4000
-"""Below what Python refuses to read; so many digits can only be leading zeros."""
+"""Below Python's limit of 4,300 digits."""
 
 
 def to_int(_machine: Machine, value: Value) -> int:
-    """`int(x)`: 0 for what cannot be read."""
+    """`int(x)`: 0 for a text that is not an int."""
     if type(value) is int or type(value) is bool:
         return int(value)
     if type(value) is float:
@@ -70,7 +68,7 @@ def _truncate(value: float) -> int:
 
 
 def to_float(_machine: Machine, value: Value) -> float:
-    """`float(x)`: 0.0 for what cannot be read."""
+    """`float(x)`: 0.0 for a text that is not a float."""
     if type(value) is float or type(value) is int:
         return float(value)
     if type(value) is str:
@@ -80,7 +78,7 @@ def to_float(_machine: Machine, value: Value) -> float:
 
 
 def _round(value: float) -> float:
-    """Round half away from zero; the sign of zero is kept."""
+    """Round half away from zero, and keep the sign of zero."""
     if not math.isfinite(value) or value == math.floor(value):
         return value
     below = math.floor(abs(value))
@@ -89,35 +87,29 @@ def _round(value: float) -> float:
 
 
 def _to_whole(name: str, nearest: Callable[[float], int]) -> Native:
-    """Return a method that gives a whole number as a float; the sign of zero is kept."""
-
     def convert(_machine: Machine, value: float) -> float:
         return math.copysign(nearest(value), value) if math.isfinite(value) else value
 
     return Native(name, convert, 0, 0)
 
 
-def _root(_machine: Machine, value: float) -> float:
-    return math.sqrt(value) if value >= 0 else math.nan
-
-
 def by_name(*natives: Native) -> dict[str, Native]:
-    """Return methods by what programs call them."""
+    """Return methods by name."""
     return {native.name: native for native in natives}
 
 
 def getter(name: str) -> Native:
-    """Return a method that gives `Some` of what stands at an index from 0, `None` outside."""
+    """Return a method that takes an index from 0 and returns `Some` element, `None` out of range."""
 
-    def get(_machine: Machine, values: Sequence[Value], index: Value) -> Variant:
+    def get(_machine: Machine, values: Sequence[Value], index: Value) -> VariantValue:
         place = an_int(index, f"the argument of `{name}`")
         return some(values[place]) if 0 <= place < len(values) else NONE
 
     return Native(name, get, 1, 1)
 
 
-TEXTS: Final = {word: Native(word, text_of, 0, 0) for word in ("to_str", "to_string")}
-"""What all plain values have."""
+TEXTS: Final = {word: Native(word, format_value, 0, 0) for word in ("to_str", "to_string")}
+"""Methods of all plain values."""
 
 INT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     Native("abs", lambda _machine, value: check_range(abs(value)), 0, 0),
@@ -129,7 +121,7 @@ FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     _to_whole("floor", math.floor),
     _to_whole("ceil", math.ceil),
     Native("round", lambda _machine, value: _round(value), 0, 0),
-    Native("sqrt", _root, 0, 0),
+    Native("sqrt", lambda _machine, value: math.sqrt(value) if value >= 0 else math.nan, 0, 0),
 )
 
 
@@ -139,11 +131,10 @@ _WHITE_SPACE: Final = "".join(
         (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
     )
 )
-"""Unicode's; unlike `str.strip`, U+001C to U+001F stay."""
+"""Unicode white space; unlike `str.strip`, without U+001C to U+001F."""
 
 
 def _charge_text(machine: Machine, text: str) -> str:
-    """Return a new string, and charge the test for its length in bytes."""
     machine.allocate(byte_length(text))
     return text
 
@@ -162,7 +153,7 @@ def _ends_with(_machine: Machine, text: str, part: Value) -> bool:
 
 
 def _split(machine: Machine, text: str, separator: Value = " ") -> list[Value]:
-    """Split a text; an empty separator gives an empty string, each character, an empty string."""
+    """Split; an empty separator gives an empty string, each character, and an empty string."""
     between = a_text(separator, "the separator")
     machine.allocate(text.count(between) + 1)
     machine.allocate(byte_length(text))
@@ -181,7 +172,7 @@ def _slice(machine: Machine, text: str, first: Value, last: Value | None = None)
     return _charge_text(machine, text[start:end])
 
 
-def _index_of(machine: Machine, text: str, part: Value) -> Variant:
+def _find_text(machine: Machine, text: str, part: Value) -> VariantValue:
     machine.charge(len(text) // 64)
     place = text.find(a_text(part, "the argument of `index_of`"))
     return some(place) if place >= 0 else NONE
@@ -196,7 +187,6 @@ def _repeat(machine: Machine, text: str, times: Value) -> str:
 
 
 def _text_methods(change: Callable[[str], str], *names: str) -> Iterator[Native]:
-    """Yield a method that makes another string, by each of its names."""
     for name in names:
         yield Native(name, lambda machine, text: _charge_text(machine, change(text)), 0, 0)
 
@@ -216,7 +206,7 @@ TEXT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     Native("replace", _replace, 2, 2),
     Native("slice", _slice, 1, 2),
     getter("char_at"),
-    Native("index_of", _index_of, 1, 1),
+    Native("index_of", _find_text, 1, 1),
     Native("repeat", _repeat, 1, 1),
     Native("chars_count", lambda _machine, text: len(text), 0, 0),
 )

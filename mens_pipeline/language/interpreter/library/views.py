@@ -1,4 +1,4 @@
-"""Render and operate user interfaces, for hidden tests (U6)."""
+"""Render and use user interfaces in hidden tests (U6)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mens_pipeline.language.interpreter.values import (
     Native,
     UnitValue,
     Value,
-    Variant,
+    VariantValue,
+    format_value,
     kind_name,
     some,
-    text_of,
 )
 
 if TYPE_CHECKING:
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Cell:
-    """The value of a `state`; of a `derived`, the function that computes it whenever it is read."""
+class CellValue:
+    """The value of a `state`, or the function that computes a `derived` at each read."""
 
     value: Value = None
     derive: Callable[[], Value] | None = None
 
     def read(self) -> Value:
-        """Return the value as it is now."""
+        """Return the current value."""
         return self.value if self.derive is None else self.derive()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element:
-    """One view: its tag, its attributes, and what it shows now; a component shows its view afresh each time."""
+    """One view; `show` renders its content, which can change between calls."""
 
     tag: str
     attributes: dict[str, Value]
@@ -48,14 +48,13 @@ class Element:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Component:
-    """A component, a fragment or a v0 stub: attributes that its view was given -> what it shows."""
+    """A component, a fragment or a v0 stub; `mount` takes the attributes of its view."""
 
     name: str
     mount: Callable[[dict[str, Value]], Element]
 
 
 def _pieces(machine: Machine, values: list[Value], level: int = 0) -> Iterator[Value]:
-    """Yield what is shown in order: elements, each before what it shows itself, and other values; nothing for Unit."""
     for value in values:
         machine.descend(level)
         if type(value) is list:
@@ -75,15 +74,15 @@ def _find(machine: Machine, element: Element, tag: Value) -> list[Value]:
 
 def _text(machine: Machine, element: Element) -> str:
     pieces = _pieces(machine, element.show())
-    return " ".join(text_of(machine, piece) for piece in pieces if type(piece) is not Element)
+    return " ".join(format_value(machine, piece) for piece in pieces if type(piece) is not Element)
 
 
-def _attribute(_machine: Machine, element: Element, name: Value) -> Variant:
+def _attribute(_machine: Machine, element: Element, name: Value) -> VariantValue:
     key = a_text(name, "the name of an attribute")
     if key not in element.attributes:
         return NONE
     value = element.attributes[key]
-    return some(value.read() if type(value) is Cell else value)
+    return some(value.read() if type(value) is CellValue else value)
 
 
 def _press(machine: Machine, element: Element, *values: Value) -> UnitValue:
@@ -96,7 +95,7 @@ def _press(machine: Machine, element: Element, *values: Value) -> UnitValue:
 
 def _enter(machine: Machine, element: Element, value: Value) -> UnitValue:
     cell = element.attributes.get("bind")
-    if type(cell) is not Cell:
+    if type(cell) is not CellValue:
         return _press(machine, element, value)
     cell.value = value
     return UNIT

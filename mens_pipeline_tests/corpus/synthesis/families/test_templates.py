@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.synthesis import synthetic_corpus as module
-from mens_pipeline.corpus.synthesis.families.templates import Sample, load_families
-from mens_pipeline.corpus.synthesis.families.vocabulary import fold_record, load_banks
+from mens_pipeline.corpus.synthesis.families.templates import Sample, fold_record, load_banks, load_families
 from mens_pipeline.corpus.synthesis.synthetic_corpus import generate
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Mode, analyze
@@ -125,11 +124,11 @@ _REFUSED = {
     "two-requests": ("--- program\n", "--- request\n--- program\n", r":8: .*'--- request', '--- program'\]\. Write"),
     "syntax": ("{% endeither %}", "", r":\d+: function/door: .*Correct it"),
     "no-jinja": ("choice(DOORS) %}", "choice(DOORS %}", r":9: function/door: .*Correct it"),
-    "no-bank": ("choice(DOORS)", "choice(GATES)", r":9: function/door: `GATES` is no draw of it, no bank and no fun"),
-    "no-name": ('${door.open}",', '${dor.open}",', r":13: function/door: `dor` is no draw"),
+    "no-bank": ("choice(DOORS)", "choice(GATES)", r":9: function/door: `GATES` is not a draw, a bank or a fun"),
+    "no-name": ('${door.open}",', '${dor.open}",', r":13: function/door: `dor` is not a draw"),
     "no-part": ('part("painted"', 'part("coloured"', r":10: .*part 'coloured' with door: there are painted\. Correct"),
     "not-given": ("door=door", "gate=door", r":10: .*part 'painted' with gate: it takes door\. Correct it"),
-    "given-none": (", takes: door", "", r":(5|10): .*(`door` is no draw|it takes nothing)"),
+    "given-none": (", takes: door", "", r":(5|10): .*(`door` is not a draw|it takes nothing)"),
     "twice": ("=== family", "=== part: painted\n=== family", r":8: painted: .*:3 has the same name\. Rename"),
 }  # fmt: skip
 

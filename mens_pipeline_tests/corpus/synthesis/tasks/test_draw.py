@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour, passes
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
-from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
 from mens_pipeline.corpus.synthesis.tasks.draw import (
     Side,
     arguments_for,
@@ -21,11 +20,11 @@ from mens_pipeline.corpus.synthesis.tasks.draw import (
     is_heldout_family,
     parse_inputs,
 )
-from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import TASK, Atom, draft_task, indent, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.language.ast import Function
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 from mens_pipeline_tests.every import every
 
 _NUM_TASKS = 120
@@ -141,7 +140,7 @@ def test_observed_functions_stand_alone() -> None:
     """With sentences about them and calls that say what they return."""
     for seed in range(30):
         function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
-        behaviour = behaviour_of(function.code, function.name, seed="any")
+        behaviour = observe_behaviour(function.code, function.name, seed="any")
 
         assert isinstance(behaviour, Behaviour)
         assert function.code.startswith(f"fn {function.name}{function.signature} {{")
@@ -226,7 +225,7 @@ def test_fields_of_variants_go_by_their_names() -> None:
     """And what Some, Ok and Error hold by the name of the parameter."""
     head = "type S = | A(left: int, right: int) | B\nfn f(s: S, o: Option[int]) to int"
     for shape, option in _draw(head, "left=0..3, right=50..60, o=7..8"):
-        assert isinstance(shape, Variant)
+        assert isinstance(shape, VariantValue)
         assert shape.name == "B" or (0 <= shape.fields[0] <= 3 and 50 <= shape.fields[1] <= 60)
         assert option.fields == () or option.fields[0] in {7, 8}
 

@@ -1,7 +1,7 @@
 """Which rows are evolved."""
 
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
-from mens_pipeline.corpus.evolution.examine import Neighbours, sort_seeds
+from mens_pipeline.corpus.evolution.evolve import Neighbours, sort_seeds
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
 from mens_pipeline.language import analyze
@@ -12,7 +12,7 @@ _HELD = next(path for path in (f"h{n}.vox" for n in range(1000)) if is_held_out(
 _SEEDS = function_seeds(6)
 
 
-def _changed(**fields: object) -> TrainingPair:
+def _change(**fields: object) -> TrainingPair:
     return _SEEDS[0].model_copy(update=fields)
 
 
@@ -20,11 +20,11 @@ def test_rows_that_cannot_be_evolved_are_counted_with_their_reasons() -> None:
     """One row a reason; held-out ones are kept away from."""
     others = [
         _SEEDS[0],
-        _changed(response_mode="prose_only"),
-        _changed(lane=Lane.TOOLING, prompt="p"),
-        _changed(category="documentation", prompt="q"),
-        _changed(prompt="Change this:\n\nfn f() { }"),
-        _changed(response="fn f("),
+        _change(response_mode="prose_only"),
+        _change(lane=Lane.TOOLING, prompt="p"),
+        _change(category="documentation", prompt="q"),
+        _change(prompt="Change this:\n\nfn f() { }"),
+        _change(response="fn f("),
         function_seed(99, _HELD),
     ]
     seeds = sort_seeds([*_SEEDS, *others], POLICY, 0)
@@ -59,23 +59,23 @@ def test_a_row_near_to_what_is_there_is_refused() -> None:
     seeds = sort_seeds([*_SEEDS, held], POLICY, 0)
     neighbours = Neighbours(seeds, [], 0.5, POLICY)
 
-    def refused(prompt: str, program: str) -> list[str] | None:
+    def explain(prompt: str, program: str) -> list[str] | None:
         """The reason, and of a held-out pair by what it is near."""
         module = analyze(program).module
         assert module is not None
-        refusal = neighbours.refusal(pair_at(None, prompt, program), module)
+        refusal = neighbours.find_reason(pair_at(None, prompt, program), module)
         return [refusal[0], *refusal[1].split(": ")[:-1]] if refusal is not None else None
 
     small = "fn tiny() {\n}\n"
     new = "type Parcel { weight: int, height: int, label: str, sender: str, receiver: str, value: int }\n"
-    assert refused(held.prompt, small) == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.PROMPT]
-    assert refused("Ask.", f"// More\n{held.response}") == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.WORDS]
-    assert refused("Ask.", renamed) == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.STRUCTURE]
-    assert refused("Ask.", _SEEDS[3].response.replace("a", "zz")) == [EvolutionDrop.REPEATED]
-    assert refused(_SEEDS[0].prompt, f"{_SEEDS[0].response}\n{small}") == [EvolutionDrop.NEAR_DUPLICATE]
-    assert refused("Ask for a parcel with four fields.", new) is None
-    assert refused("Another.", new.replace("weight", "mass").replace("Parcel", "Box")) == [EvolutionDrop.REPEATED]
-    assert refused("Ask for next to nothing.", small) is None
+    assert explain(held.prompt, small) == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.PROMPT]
+    assert explain("Ask.", f"// More\n{held.response}") == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.WORDS]
+    assert explain("Ask.", renamed) == [EvolutionDrop.NEAR_HELD_OUT, SplitReason.STRUCTURE]
+    assert explain("Ask.", _SEEDS[3].response.replace("a", "zz")) == [EvolutionDrop.REPEATED]
+    assert explain(_SEEDS[0].prompt, f"{_SEEDS[0].response}\n{small}") == [EvolutionDrop.REPEATED]
+    assert explain("Ask for a parcel with four fields.", new) is None
+    assert explain("Another.", new.replace("weight", "mass").replace("Parcel", "Box")) == [EvolutionDrop.REPEATED]
+    assert explain("Ask for next to nothing.", small) is None
 
 
 def test_a_synthetic_row_has_no_file_to_be_held_out_with() -> None:

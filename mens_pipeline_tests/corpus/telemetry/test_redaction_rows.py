@@ -5,34 +5,25 @@ from collections import Counter
 
 import pytest
 
-from mens_pipeline.corpus.curate.redacted_row import redact_row
-from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.schema.records import (
     MAX_TEXT,
-    ExtractedRecord,
     HoleKind,
     InfillContext,
     Lane,
-    SourceFile,
     TrainingPair,
 )
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact_row
 from mens_pipeline.language import analyze
+from mens_pipeline_tests.corpus.rows import records_of
 
 _KEY = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT" * 2
 _MASK, _DROP, _OFF = RedactionPolicy
 
 
-def _record(source: str) -> ExtractedRecord:
-    found = extract_vox(SourceFile("a.vox", source.encode()))
-    assert isinstance(found, tuple)
-    return found[0]
-
-
 def test_a_program_is_masked_and_stays_a_program() -> None:
     """Key, author, prompt and header; its hash is that of the new text."""
     header = "// ---\n// file: a\n// author: Maria Gonzalez\n// ---\n// @training_prompt: Mail ada@firm.de.\n"
-    record = _record(f'{header}// Calls. Author: Maria Gonzalez\nfn f() to str {{ return "{_KEY}" }}\n')
+    record, *_ = records_of(f'{header}// Calls. Author: Maria Gonzalez\nfn f() to str {{ return "{_KEY}" }}\n')
     redacted = redact_row(record, _MASK)
 
     assert redacted.row is not None
@@ -48,7 +39,7 @@ def test_a_program_is_masked_and_stays_a_program() -> None:
 
 def test_a_program_that_would_be_another_one_is_dropped() -> None:
     """A number in running code would become a name; the detail says what was found."""
-    redacted = redact_row(_record("fn f() to int { return 4242424242424242 }\n"), _MASK)
+    redacted = redact_row(records_of("fn f() to int { return 4242424242424242 }\n")[0], _MASK)
 
     assert redacted.row is None
     assert redacted.detail == "1 card_number"
@@ -57,7 +48,7 @@ def test_a_program_that_would_be_another_one_is_dropped() -> None:
 def test_a_header_of_any_type_is_looked_at() -> None:
     """A list of authors goes, other values stay as they are."""
     header = "// ---\n// authors: [Maria Gonzalez, Ben Yu]\n// order: 3\n// ---\n"
-    redacted = redact_row(_record(f"{header}fn f() to int {{ return 1 }}\n"), _MASK)
+    redacted = redact_row(records_of(f"{header}fn f() to int {{ return 1 }}\n")[0], _MASK)
 
     assert redacted.row is not None
     assert redacted.row.metadata == {"authors": "REDACTED", "order": 3}
@@ -93,7 +84,7 @@ def test_a_piece_is_judged_with_what_stands_around_it(suffix: str, is_kept: bool
 
 def test_a_clean_row_is_the_same_row() -> None:
     """Nothing of it is made again."""
-    record = _record("fn f() to int { return 1 }\n")
+    record, *_ = records_of("fn f() to int { return 1 }\n")
 
     assert redact_row(record, _MASK).row is record
     assert redact_row(record, _DROP).row is record

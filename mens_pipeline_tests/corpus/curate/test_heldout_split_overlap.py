@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks, refuse_trained_heldout, structures_in
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks, refuse_trained_heldout, structures_in
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at
@@ -126,14 +126,14 @@ _HELD = [pair_at(f"{n}.vox", f"Write f{n}.", f"fn f{n}() to int {{\n    return {
 _FREE = [pair_at(f"{n}.vox", f"Write f{n}.", f"fn f{n}() to int {{\n    return {n}\n}}\n") for n in range(3, 9)]
 
 
-def _written(path: Path, pairs: list[object]) -> Path:
+def _write(path: Path, pairs: list[object]) -> Path:
     path.write_text("".join(pair.model_dump_json() + "\n" for pair in pairs))  # type: ignore[attr-defined]
     return path
 
 
 def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
     """As the split makes them."""
-    refuse_trained_heldout(_written(tmp_path / "heldout.jsonl", [*_HELD]), _written(tmp_path / "train.jsonl", [*_FREE]))
+    refuse_trained_heldout(_write(tmp_path / "heldout.jsonl", [*_HELD]), _write(tmp_path / "train.jsonl", [*_FREE]))
 
 
 @pytest.mark.threat("M14")
@@ -149,8 +149,8 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
 )
 def test_a_held_out_row_that_was_trained_on_is_named(tmp_path: Path, changes: dict[str, str], found: str) -> None:
     """Both counts, the row, and what to do."""
-    train = _written(tmp_path / "train.jsonl", [*_FREE, _HELD[1].model_copy(update=changes), _FREE[0]])
-    heldout = _written(tmp_path / "heldout.jsonl", [*_HELD])
+    train = _write(tmp_path / "train.jsonl", [*_FREE, _HELD[1].model_copy(update=changes), _FREE[0]])
+    heldout = _write(tmp_path / "heldout.jsonl", [*_HELD])
 
     with pytest.raises(RefusedError) as error:
         refuse_trained_heldout(heldout, train)

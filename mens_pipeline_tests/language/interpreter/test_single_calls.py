@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import ErrorKind, Features, LimitKind, Limits, Outcome, Refusal
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.results import VoxError
+from mens_pipeline.language.interpreter.running import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.values import Native, Value, ok
+from mens_pipeline_tests.language.examples import parse
 
 _PROGRAM = """let scale = 3
 fn times(n: int) to int { return twice(n) * scale }
@@ -32,12 +32,10 @@ type Shape = | Circle(r: int) | Dot
 
 
 def _program(source: str = _PROGRAM, limits: Limits | None = None) -> CallableProgram:
-    module = analyze(source).module
-    assert module is not None
-    return CallableProgram(module, limits or Limits(), Features(check_contracts=True))
+    return CallableProgram(parse(source), limits or Limits(), Features(check_contracts=True))
 
 
-def _called(function: str, *arguments: Value) -> CallResult:
+def _call(function: str, *arguments: Value) -> CallResult:
     program = _program(limits=Limits(max_steps=10_000))
     with program.running(5.0):
         return program.call(function, arguments)
@@ -45,7 +43,7 @@ def _called(function: str, *arguments: Value) -> CallResult:
 
 def test_a_call_gives_the_value() -> None:
     """Helpers and constants of the program are there."""
-    result = _called("times", 4)
+    result = _call("times", 4)
 
     assert (result.returned, result.value) == (True, 24)
     assert result.num_steps > 0
@@ -53,11 +51,11 @@ def test_a_call_gives_the_value() -> None:
 
 def test_an_error_that_a_function_returns_is_a_value() -> None:
     """Also where `?` hands it on."""
-    result = _called("early", 3)
+    result = _call("early", 3)
 
     assert result.returned
     assert result.value.name == "Error"
-    assert _called("early", 4).value.fields == ok(2).fields
+    assert _call("early", 4).value.fields == ok(2).fields
 
 
 @pytest.mark.parametrize(
@@ -77,7 +75,7 @@ def test_an_error_that_a_function_returns_is_a_value() -> None:
 )
 def test_a_call_says_how_it_ended(function: str, arguments: Sequence[Value], reason: object) -> None:
     """Errors, limits and refusals are told apart; a failed assertion needs no reason."""
-    result = _called(function, *arguments)
+    result = _call(function, *arguments)
 
     assert not result.returned
     assert (result.value, result.reason) == (None, reason)
@@ -104,8 +102,7 @@ def test_a_call_may_have_fewer_steps() -> None:
 def test_a_function_is_declared_anew() -> None:
     """Functions that call it, and constants, mean the new one."""
     program = _program("fn f(n: int) to int { return g(n) + c }\nfn g(n: int) to int { return n }\nlet c = g(10)")
-    module = analyze("fn g(n: int) to int { return n * 2 }").module
-    assert module is not None
+    module = parse("fn g(n: int) to int { return n * 2 }")
     with program.running(5.0):
         before = program.call("f", (1,)).value
         program.redefine(module.declarations[0])

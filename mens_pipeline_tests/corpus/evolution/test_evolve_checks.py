@@ -2,19 +2,19 @@
 
 import pytest
 
-from mens_pipeline.corpus.evolution.evolve import make_row
-from mens_pipeline.corpus.evolution.examine import (
+from mens_pipeline.corpus.evolution.evolve import (
     MAX_INSTRUCTION,
     Attempt,
     Reading,
-    content_refusal,
-    form_refusal,
+    check_content,
+    check_form,
+    check_tests,
+    find_fault,
     instruction_in,
-    instruction_refusal,
+    make_row,
     names_in,
-    refusal_of_tests,
 )
-from mens_pipeline.corpus.evolution.operators import Evolution, Operator, Request
+from mens_pipeline.corpus.evolution.operators import Evolution, ModelRequest, Operator
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind, TrainingPair
 from mens_pipeline.language import Mode, analyze
@@ -38,7 +38,7 @@ def _attempt(
     evolution: Evolution = _DEEPEN,
     parent: TrainingPair = _PARENT,
 ) -> Attempt:
-    return Attempt(parent, evolution, 2, Request("k", "s", "p"), instruction, program)
+    return Attempt(parent, evolution, 2, ModelRequest("k", "s", "p"), instruction, program)
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,29 @@ def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "stopped", "refusal"),
+    ("text", "stopped", "fault"),
     [
         (_INSTRUCTION, True, None),
-        ("", True, (EvolutionDrop.BAD_INSTRUCTION, "hardly a word")),
-        ("\ufffd x, 12 34 ... go", True, (EvolutionDrop.BAD_INSTRUCTION, "hardly a word")),
-        ("I cannot help with that.", True, (EvolutionDrop.BAD_INSTRUCTION, "a refusal")),
-        (_INSTRUCTION, False, (EvolutionDrop.BAD_INSTRUCTION, "cut off")),
-        ("word " * MAX_INSTRUCTION, True, (EvolutionDrop.BAD_INSTRUCTION, "9999 characters")),
-        ("Here is a harder version of it: clamp.", True, (EvolutionDrop.BAD_INSTRUCTION, "says `harder version`")),
-        ("Write ```fn f() { }``` in Vox.", True, (EvolutionDrop.BAD_INSTRUCTION, "holds code")),
-        ("fn f() { }", True, (EvolutionDrop.BAD_INSTRUCTION, "holds code")),
-        ("Write a FUNCTION `add` in Vox.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
-        ("In Vox write a function `add`.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
-        ("Write a function `add`.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
+        ("", True, "hardly a word"),
+        ("\ufffd x, 12 34 ... go", True, "hardly a word"),
+        ("I cannot help with that.", True, "a refusal"),
+        (_INSTRUCTION, False, "cut off"),
+        ("word " * MAX_INSTRUCTION, True, "9999 characters"),
+        ("Here is a harder version of it: clamp.", True, "says `harder version`"),
+        ("Write ```fn f() { }``` in Vox.", True, "contains code"),
+        ("fn f() { }", True, "contains code"),
+        ("Write a FUNCTION `add` in Vox.", True, "says nothing new"),
+        ("In Vox write a function `add`.", True, "says nothing new"),
+        ("Write a function `add`.", True, "says nothing new"),
     ],
 )
 def test_a_request_that_is_not_worth_answering_is_not_answered(
     text: str,
     stopped: bool,  # noqa: FBT001 - a case of the table
-    refusal: tuple[EvolutionDrop, str] | None,
+    fault: str | None,
 ) -> None:
     """One case a fault."""
-    assert instruction_refusal(instruction_in(text), _PARENT, read(text), stopped=stopped) == refusal
+    assert find_fault(instruction_in(text), _PARENT, read(text), stopped=stopped) == fault
 
 
 def test_words_of_the_seed_do_not_leak() -> None:
@@ -90,7 +90,7 @@ def test_words_of_the_seed_do_not_leak() -> None:
     parent = _PARENT.model_copy(update={"prompt": "Write a function `rewrite` in Vox: rewriting of paths."})
     text = "Write a function `rewrite` in Vox: rewriting of paths, without loops, for at most ten of them."
 
-    assert instruction_refusal(text, parent, read(text), stopped=True) is None
+    assert find_fault(text, parent, read(text), stopped=True) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_words_of_the_seed_do_not_leak() -> None:
         ("x" * (MAX_TEXT + 1), True, (EvolutionDrop.BAD_REPLY, f"{MAX_TEXT + 1} characters")),
         ("fn f(", True, (EvolutionDrop.REJECTED, "1:6: ")),
         ("// nothing\n", True, (EvolutionDrop.REJECTED, "it declares nothing")),
-        (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment stands where code should")),
+        (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment in place of code")),
         (f"// I cannot say more.\n{_PROGRAM}", True, None),
     ],
 )
@@ -113,7 +113,7 @@ def test_an_answer_that_is_no_program_is_dropped(
     refusal: tuple[EvolutionDrop, str] | None,
 ) -> None:
     """One case a fault; a program that says something odd in a comment is a program."""
-    found = form_refusal(_attempt(program), read(program), stopped=stopped)
+    found = check_form(_attempt(program), read(program), stopped=stopped)
 
     assert (found and found[0]) == (refusal and refusal[0])
     assert found is None or refusal is None or found[1].startswith(refusal[1])
@@ -123,7 +123,7 @@ def test_an_answer_that_is_no_program_is_dropped(
     ("attempt", "refusal"),
     [
         (_attempt(), None),
-        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.COPIES_INSTRUCTION, "")),
+        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.NOT_AS_ASKED, "repeats the request")),
         (_attempt("type Clamp { low: int }"), (EvolutionDrop.NOT_AS_ASKED, "no function")),
         (
             _attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")),
@@ -133,7 +133,7 @@ def test_an_answer_that_is_no_program_is_dropped(
         (_attempt(evolution=Evolution(Operator.CONTRACTS)), (EvolutionDrop.NOT_AS_ASKED, "does not show contracts")),
         (
             _attempt("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
-            (EvolutionDrop.SAME_AS_PARENT, ""),
+            (EvolutionDrop.REPEATED, "the parent"),
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
     module = analyze(attempt.program, attempt.mode).module
     assert module is not None
 
-    assert content_refusal(attempt, module) == refusal
+    assert check_content(attempt, module) == refusal
 
 
 def test_names_are_those_behind_the_noun() -> None:
@@ -166,15 +166,15 @@ _TEST = "@test\nfn t() {{\n    {}\n}}\n"
         (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 3)"), True),
         (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 1)"), EvolutionDrop.TESTS_FAILED),
         (_PROGRAM + _TEST.format("assert_eq(nobody(1), 1)"), EvolutionDrop.TESTS_FAILED),
-        (_PROGRAM + _TEST.format('let x = fs.read_text("a")'), EvolutionDrop.TESTS_NOT_RUN),
-        (_PROGRAM + _TEST.format("while true { }"), EvolutionDrop.TESTS_NOT_RUN),
-        (_PROGRAM + _TEST.format("let x = clamp(1, 3)"), EvolutionDrop.TESTS_EMPTY),
+        (_PROGRAM + _TEST.format('let x = fs.read_text("a")'), EvolutionDrop.TESTS_FAILED),
+        (_PROGRAM + _TEST.format("while true { }"), EvolutionDrop.TESTS_FAILED),
+        (_PROGRAM + _TEST.format("let x = clamp(1, 3)"), EvolutionDrop.TESTS_FAILED),
     ],
 )
 def test_tests_are_run(program: str, found: EvolutionDrop | bool) -> None:  # noqa: FBT001 - a case of the table
     """They pass, fail, touch the outside, never end, or prove nothing."""
     limits = Limits(max_steps=10_000)
-    refusal = refusal_of_tests(program, Mode.SOURCE, lambda text, mode: run_tests(text, limits, mode=mode))
+    refusal = check_tests(program, Mode.SOURCE, lambda text, mode: run_tests(text, limits, mode=mode))
 
     assert (refusal if isinstance(refusal, bool) else refusal[0]) == found
 
@@ -182,12 +182,10 @@ def test_tests_are_run(program: str, found: EvolutionDrop | bool) -> None:  # no
 def test_a_program_that_cannot_be_run_as_a_whole_is_not_trusted() -> None:
     """Larger than the sandbox takes."""
     program = _PROGRAM + _TEST.format("assert(true)")
-    refusal = refusal_of_tests(
-        program, Mode.SOURCE, lambda text, mode: run_tests(text, Limits(max_source=10), mode=mode)
-    )
+    refusal = check_tests(program, Mode.SOURCE, lambda text, mode: run_tests(text, Limits(max_source=10), mode=mode))
 
     assert not isinstance(refusal, bool)
-    assert refusal[0] is EvolutionDrop.TESTS_NOT_RUN
+    assert refusal[0] is EvolutionDrop.TESTS_FAILED
 
 
 def test_members_of_an_interface_stay_such() -> None:
@@ -206,7 +204,7 @@ def test_members_of_an_interface_stay_such() -> None:
     ]
 
     assert attempt.mode is Mode.UI
-    assert form_refusal(attempt, Reading(program, is_refusal=False, is_stub=False), stopped=True) is None
+    assert check_form(attempt, Reading(program, is_refusal=False, is_stub=False), stopped=True) is None
     assert [row.source and row.source.path for row in rows] == ["a.vox.ui", "a.vox.ui"]
     assert [row.template for row in rows] == [None, "t"]
     assert (rows[0].rating, rows[0].lineage and rows[0].lineage.root_kind) == (3, SourceKind.VOX_FILE)

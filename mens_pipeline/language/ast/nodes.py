@@ -1,14 +1,134 @@
-"""Expressions (A8) and statements (A5)."""
+"""Syntax nodes: types and parameters (A3, A7), patterns (A6), expressions (A8) and statements (A5)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mens_pipeline.language.ast.base import Node
-
 if TYPE_CHECKING:
-    from mens_pipeline.language.ast.base import Param, Pattern, Type
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of syntax; `source[start:end]` is its text, without trailing newlines.
+
+    Trees can be thousands of levels deep: traverse them with `walk`. `==`, `hash` and `repr` recurse.
+    """
+
+    start: int
+    end: int
+
+
+def field_names(node: Node) -> tuple[str, ...]:
+    """Return the names of the fields of a node, in order."""
+    return node.__match_args__
+
+
+def children(node: Node) -> list[Node]:
+    """Return the nodes directly below a node, in field order."""
+    below: list[Node] = []
+    for name in field_names(node):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            below.append(value)
+        elif type(value) is tuple:
+            below.extend([item for item in value if isinstance(item, Node)])
+    return below
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Yield a node and all nodes below it, parents first, siblings in field order, without recursion.
+
+    The target of a compound assignment comes twice, because `x += e` is kept as `x = x + e` (A5).
+    """
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(children(node)))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType(Node):
+    """A name, or an integer used as a type argument (`Vec[float, 3]`)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenericType(Node):
+    """A name with type arguments: `Map[str, int]`."""
+
+    name: str
+    arguments: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType(Node):
+    """`fn(int) to str`; no return type means Unit."""
+
+    parameters: tuple[Type, ...]
+    return_type: Type | None
+
+
+@dataclass(frozen=True, slots=True)
+class InferType(Node):
+    """`_`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(Node):
+    """`dec`."""
+
+
+Type = NamedType | GenericType | FunctionType | InferType | DecimalType
+
+
+@dataclass(frozen=True, slots=True)
+class Param(Node):
+    """A parameter of a function, component, handler or lambda."""
+
+    name: str
+    type: Type | None
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class WildcardPattern(Node):
+    """`_`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentPattern(Node):
+    """A name to bind, or an upper-case name without parentheses."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralPattern(Node):
+    """An integer or a double-quoted string."""
+
+    value: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructorPattern(Node):
+    """A constructor with its field patterns: `Some(x)`."""
+
+    name: str
+    fields: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TuplePattern(Node):
+    """`(a, b)`."""
+
+    elements: tuple[Pattern, ...]
+
+
+Pattern = WildcardPattern | IdentPattern | LiteralPattern | ConstructorPattern | TuplePattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +140,14 @@ class IntLit(Node):
 
 @dataclass(frozen=True, slots=True)
 class FloatLit(Node):
-    """A float literal; too large a number is infinity."""
+    """A float literal; infinity if it is too large."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalLit(Node):
-    """A decimal literal; the text is without its `dec`."""
+    """A decimal literal; `text` excludes the `dec`."""
 
     text: str
 
@@ -77,14 +197,14 @@ class ListLit(Node):
 
 @dataclass(frozen=True, slots=True)
 class TupleLit(Node):
-    """`(a, b)`; grouping parentheses leave no node."""
+    """`(a, b)`; grouping parentheses have no node."""
 
     elements: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """An infix operator by its name: Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt Pipe."""
+    """An infix operation; `op` is Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt or Pipe."""
 
     op: str
     left: Expr
@@ -93,7 +213,7 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
-    """`not` (Not) or `-` (Neg)."""
+    """`not` (`op` is Not) or `-` (Neg)."""
 
     op: str
     operand: Expr
@@ -210,7 +330,7 @@ class Spawn(Node):
 
 @dataclass(frozen=True, slots=True)
 class Block(Node):
-    """`{ statements }` where an expression may stand."""
+    """`{ statements }` as an expression."""
 
     statements: tuple[Statement, ...]
 
@@ -233,7 +353,7 @@ class WorkflowVersion(Node):
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
-    """One attribute of a view; a leading `attr_` is gone."""
+    """One attribute of a view, without a leading `attr_`."""
 
     name: str
     value: Expr
@@ -315,7 +435,7 @@ class Continue(Node):
 
 @dataclass(frozen=True, slots=True)
 class ExprStatement(Node):
-    """An expression on its own."""
+    """An expression as a statement."""
 
     expression: Expr
 

@@ -1,4 +1,4 @@
-"""Who may ask."""
+"""Access by host name, origin and token."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from mens_pipeline.serving.access import LOCAL_NAMES, Access, check_access
 from mens_pipeline.serving.http import RequestRefusedError
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access, check_access
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _LOCAL = Access(None, LOCAL_NAMES)
@@ -76,7 +76,9 @@ def test_nothing_else_does(value: str) -> None:
 
 
 @pytest.mark.threat("N1")
-@pytest.mark.parametrize("path", ["/v1/models", "/api/tags", "/v1/chat/completions", "/nowhere", "/health/x"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/api/tags", "/metrics", "/v1/chat/completions", "/nowhere", "/health/x"]
+)
 def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
     """Also one that leads nowhere."""
     reply = httpx2.get(f"{server.url}{path}")

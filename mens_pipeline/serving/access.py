@@ -1,0 +1,86 @@
+"""Access control: host name, origin and token of a request."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mens_pipeline.serving.http import RequestRefusedError
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
+"""Paths without a token: the page, which asks for it, and the probes of whatever supervises the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Token and host names that requests must give; None accepts any."""
+
+    token: SecretStr | None
+    host_names: frozenset[str] | None
+
+
+_USUAL_PORTS: Final = frozenset({80, 443})
+"""Behind a proxy we cannot tell http from https, so both default ports count as equal."""
+
+
+class AccessControl:
+    """Middleware that refuses requests without the right host name, origin or token."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an allowed request on, or respond with the refusal."""
+        if scope["type"] == "http":
+            try:
+                check_access(Headers(scope=scope), scope["path"], self._access)
+            except RequestRefusedError as refusal:
+                await refusal.response(scope["path"])(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
+    """Check host, origin and token of a request.
+
+    Raises:
+        RequestRefusedError: One of them is wrong.
+    """
+    called = headers.get("host", "")
+    host, port = _parse_host(f"//{called}")
+    if access.host_names is not None and host not in access.host_names:
+        # DNS rebinding: a page lets its own name resolve to this machine, and its requests carry that name.
+        message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost."
+        raise RequestRefusedError(403, message, code="host_not_allowed")
+    origin = headers.get("origin")
+    if origin is not None and (host is None or _parse_host(origin) != (host, port)):
+        message = f"Pages of `{origin[:100]}` may not ask. Ask from a program."
+        raise RequestRefusedError(403, message, code="origin_not_allowed")
+    if access.token is not None and path not in OPEN_PATHS and not _has_token(headers, access.token):
+        message = "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`."
+        raise RequestRefusedError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def _parse_host(url: str) -> tuple[str | None, int | None]:
+    """Return host name (None: invalid) and port (None: a default one) of a URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None, None
+    return parts.hostname if parts.username is None else None, None if port in _USUAL_PORTS else port
+
+
+def _has_token(headers: Mapping[str, str], token: SecretStr) -> bool:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    # Hashes have the same length, so the comparison takes constant time.
+    pair = (hashlib.sha256(text.encode()).digest() for text in (given.strip(), token.get_secret_value()))
+    return hmac.compare_digest(*pair) and scheme.lower() == "bearer"
