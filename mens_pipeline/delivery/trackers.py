@@ -158,9 +158,9 @@ def track_champion(setting: str, champion: Artifact, store: ArtifactStore, log_l
 def _register(uri: str, champion: Artifact, source: str) -> None:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - of an extra
 
-    client, manifest = _open_mlflow(uri), TrainingManifest.read(champion.path / MANIFEST)
+    client, manifest = _open_mlflow(uri), TrainingManifest.read(champion.file(MANIFEST))
     run_id = _find_run(client, manifest.contract_digest)
-    for name, value in _list_figures(champion.path / RESULTS):
+    for name, value in _list_figures(champion.file(RESULTS)):
         client.log_metric(run_id, name, value)
     try:
         client.get_registered_model(NAME)

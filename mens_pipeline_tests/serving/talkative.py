@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, adapter_digest
 from mens_pipeline.models.base import describe_base
-from mens_pipeline.promotion.history import KIND, HistoryEvent, lock_champion, record
+from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -80,10 +81,10 @@ def make_champion(store: "ArtifactStore", run: Path, signing: "Signing | None" =
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         if signing is not None:
-            signing.sign(folder, KIND)
+            signing.sign(folder, Kind.PROMOTED_ADAPTER)
         return {}
 
-    champion, _ = store.build(KIND, {"adapter_sha256": digest}, write)
+    champion, _ = store.build(Kind.PROMOTED_ADAPTER, {"adapter_sha256": digest}, write)
     event = HistoryEvent(
         timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
     )

@@ -67,7 +67,7 @@ class PreviousExtraction:
     @contextmanager
     def open(cls, corpus: Artifact) -> Iterator[Self]:
         """Read the accounts of a corpus, and keep its records open."""
-        with (corpus.file(RECORDS)).open("rb") as records:
+        with corpus.file(RECORDS).open("rb") as records:
             yield cls(
                 {account["path"]: account for account in _read_accounts(corpus)}, records, corpus.inputs["commit"]
             )
@@ -89,7 +89,7 @@ class PreviousExtraction:
 
 
 def _read_accounts(corpus: Artifact) -> Iterator[dict[str, Any]]:
-    with (corpus.file(FILES)).open(encoding="utf-8") as lines:
+    with corpus.file(FILES).open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
