@@ -21,7 +21,7 @@ from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
 
 if TYPE_CHECKING:
-    from mens_pipeline.orchestration.headless import GraphOutcome
+    from mens_pipeline.orchestration.instance import GraphOutcome
 
 
 Launch = Callable[..., "GraphOutcome"]
@@ -201,7 +201,7 @@ def run(
     from mens_pipeline.definitions import defs
     from mens_pipeline.orchestration.choices import resolve_choices
     from mens_pipeline.orchestration.forecast import Planner
-    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
+    from mens_pipeline.orchestration.instance import PROGRESS_LOGGER, run_graph
     from mens_pipeline.orchestration.resources import Compute
 
     began, settings = perf_counter(), settings_with(source_root)

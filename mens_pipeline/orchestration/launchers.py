@@ -21,7 +21,7 @@ from mens_pipeline.jobs.progress import Follower, poll_in_thread
 from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, exit_code_of
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.metadata import stop_if_canceled
+from mens_pipeline.orchestration.asset import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import KUBERAY, load_settings
 from mens_pipeline.storage.yaml_file import load_yaml

@@ -13,8 +13,8 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.orchestration import choices
+from mens_pipeline.orchestration.asset import version_with_config
 from mens_pipeline.orchestration.choices import TrainConfig, resolve_choices
-from mens_pipeline.orchestration.metadata import version_with_config
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
 
 

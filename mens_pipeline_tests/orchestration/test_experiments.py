@@ -24,8 +24,7 @@ from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.orchestration.choices import TrainConfig, training_of
 from mens_pipeline.orchestration.defs.evaluation import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.headless import progress_logger
-from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.instance import open_instance, progress_logger
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key

@@ -14,7 +14,7 @@ import yaml
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.defs.jobs import chosen_executor
+from mens_pipeline.orchestration.defs.automation import find_executor
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.settings import PROJECT_ROOT
 
@@ -66,7 +66,7 @@ def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name:
     monkeypatch.setenv("MENS_EXECUTOR", name)
 
     with pytest.raises(ConfigurationError, match=rf"^MENS_EXECUTOR={name}: {problem}"):
-        chosen_executor(dg.in_process_executor)
+        find_executor(dg.in_process_executor)
 
 
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:

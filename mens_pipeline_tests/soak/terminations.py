@@ -28,10 +28,10 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.orchestration.asset import stop_if_canceled
 from mens_pipeline.orchestration.defs import promotion
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import CHAMPION, KIND, champion_key
 from mens_pipeline.storage.store import ArtifactStore

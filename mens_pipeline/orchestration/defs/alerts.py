@@ -12,10 +12,10 @@ from typing import Final
 import dagster as dg
 from pydantic import SecretStr
 
+from mens_pipeline.orchestration.asset import read_reasons
 from mens_pipeline.orchestration.choices import config_of
-from mens_pipeline.orchestration.defs.jobs import whole_graph
+from mens_pipeline.orchestration.defs.automation import whole_graph
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
-from mens_pipeline.orchestration.metadata import reasons_of
 from mens_pipeline.settings import load_settings
 
 _BEGIN_HOUR: Final = 4
@@ -42,7 +42,7 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     )
     def alert_failure(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        reasons = list(reasons_of(context.get_step_failure_events())) or [
+        reasons = list(read_reasons(context.get_step_failure_events())) or [
             context.failure_event.message or "no reason was given"
         ]
         line = f"run {run.run_id} of {run.job_name} failed: {'; '.join(reasons)}"

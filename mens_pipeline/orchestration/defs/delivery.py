@@ -20,10 +20,11 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
+from mens_pipeline.orchestration.asset import declare_asset
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, table
+from mens_pipeline.orchestration.metadata import fold_paths, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef

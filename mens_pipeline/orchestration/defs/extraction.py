@@ -25,8 +25,10 @@ from mens_pipeline.corpus.schema.account import lost_of, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import choices_of
-from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import (
     ArtifactStoreResource,
     Compute,

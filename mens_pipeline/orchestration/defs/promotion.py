@@ -18,17 +18,9 @@ from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
+from mens_pipeline.orchestration.asset import OWNERS, declare_asset, plainly, stop_if_canceled, version_with_config
 from mens_pipeline.orchestration.choices import required_thresholds
-from mens_pipeline.orchestration.metadata import (
-    OWNERS,
-    RECIPE_TAG,
-    declare_asset,
-    identify,
-    plainly,
-    stop_if_canceled,
-    table,
-    version_with_config,
-)
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate

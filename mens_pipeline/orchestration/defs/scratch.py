@@ -11,10 +11,11 @@ from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import CARD, TELEMETRY
+from mens_pipeline.orchestration.asset import declare_asset
 from mens_pipeline.orchestration.choices import fields_in, overrides_of
 from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import declare_asset, table
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe

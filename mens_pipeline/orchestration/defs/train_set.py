@@ -34,7 +34,9 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, SyntheticDetails
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings

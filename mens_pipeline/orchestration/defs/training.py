@@ -18,16 +18,11 @@ from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import (
-    RECIPE_TAG,
-    declare_asset,
-    fold_paths,
-    identify,
-    line_chart,
-    version_with_config,
-)
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, fold_paths, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.run import ScratchResult

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.orchestration.asset import read_reason
 from mens_pipeline.orchestration.defs import alerts
 from mens_pipeline.orchestration.defs.alerts import post_to_webhook
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
-from mens_pipeline.orchestration.metadata import reason_of
 from mens_pipeline.settings import load_settings
 
 
@@ -268,9 +268,9 @@ def test_a_reason_is_one_line() -> None:
 
     ours = error("mens_pipeline.errors.RefusedError: No.\n  Try again.\n")
 
-    assert reason_of(ours) == "No. Try again."
+    assert read_reason(ours) == "No. Try again."
     assert (
-        reason_of(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
+        read_reason(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
         == "No. Try again."
     )
-    assert reason_of(error("KeyError: 'x'")) == "KeyError: 'x'"
+    assert read_reason(error("KeyError: 'x'")) == "KeyError: 'x'"

@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
-from mens_pipeline.orchestration.metadata import reason_of
+from mens_pipeline.orchestration.asset import read_reason
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import hand_over
@@ -68,7 +68,7 @@ def _events(result: dg.ExecuteInProcessResult, step: str) -> list[str]:
 
 def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
     failures = (event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
-    return [reason_of(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
+    return [read_reason(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
 
 
 @pytest.mark.seed_row(72, 75)

@@ -21,9 +21,9 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import bar_chart
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore

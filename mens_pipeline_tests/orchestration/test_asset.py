@@ -13,8 +13,8 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
+from mens_pipeline.orchestration.asset import plainly
 from mens_pipeline.orchestration.launchers import watch_training
-from mens_pipeline.orchestration.metadata import plainly
 from mens_pipeline_tests.jobs.processes import waiting_job
 
 

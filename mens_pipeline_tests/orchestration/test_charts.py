@@ -5,7 +5,7 @@ from base64 import b64decode
 
 import pytest
 
-from mens_pipeline.orchestration.metadata import line_chart
+from mens_pipeline.orchestration.charts import line_chart
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

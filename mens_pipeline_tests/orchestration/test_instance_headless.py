@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from mens_pipeline.models.card import plain
-from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, _plain, progress_logger, run_graph
-from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import plainly
+from mens_pipeline.orchestration.asset import plainly
+from mens_pipeline.orchestration.instance import PROGRESS_LOGGER, _keep_plain, open_instance, progress_logger, run_graph
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
@@ -150,4 +149,4 @@ def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:
         "n": dg.MetadataValue.int(3),
     }
 
-    assert _plain(metadata) == {"reasons": "- parse_rate: 0.1 < 0.6", "n": 3}
+    assert _keep_plain(metadata) == {"reasons": "- parse_rate: 0.1 < 0.6", "n": 3}
