@@ -12,9 +12,8 @@ from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunctio
 from dagster_shared.utils.warnings import disable_dagster_warnings  # `dg.load_from_defs_folder` silences the same ones
 
 from mens_pipeline.orchestration import defs as modules
-from mens_pipeline.orchestration.defs.automation import find_executor
 from mens_pipeline.orchestration.instance import progress_logger
-from mens_pipeline.orchestration.launchers import Generator, Trainer
+from mens_pipeline.orchestration.launchers import JobLauncher, Trainer
 from mens_pipeline.orchestration.resources import (
     ArtifactHandover,
     ArtifactStoreResource,
@@ -22,6 +21,7 @@ from mens_pipeline.orchestration.resources import (
     SourceWatch,
     Telemetry,
     VoxWorkspace,
+    find_executor,
     page_links,
 )
 from mens_pipeline.settings import load_settings
@@ -73,8 +73,8 @@ def _build_resources() -> dict[str, Any]:
         "telemetry": Telemetry(),
         "compute": Compute(),
         "trainer": Trainer(),
-        "generator": Generator(),
-        "merger": Generator(),
+        "generator": JobLauncher(),
+        "merger": JobLauncher(),
         "source_watch": SourceWatch(),
     }
     return {

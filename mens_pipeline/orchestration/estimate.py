@@ -1,4 +1,4 @@
-"""Turn the dial of `mens run --minutes`, and estimate what presets take on GPUs. Pure arithmetic."""
+"""Arithmetic of `mens run --minutes` and `mens plan`: fit a run into minutes, estimate presets on GPUs."""
 
 from collections.abc import Iterator, Mapping
 from math import ceil
@@ -19,47 +19,47 @@ from mens_pipeline.training.recipe import Recipe
 
 GATE_SECONDS: Final = 4.0
 _SCORING: Final = 15.0
-"""Seconds in which prompts are prepared, and completions scored and their tests run."""
+"""Seconds to prepare prompts, score completions and run their tests."""
 
 _MOST_EVALUATION: Final = 0.5
-"""Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
+"""Largest share of the available time for evaluation; training gets the rest."""
 
 _ROOM: Final = 1.25
-"""Steps that the dial asks for beyond what the probe says will fit: the budget of training decides."""
+"""Ask for more steps than the probe predicts; the time budget of training ends them."""
 
 _LEAST_STEPS: Final = 3
 
 _ROW_LENGTH: Final = 160
-"""Tokens of a row of the seed data, with the prompt before it."""
+"""Tokens of a row of the seed data, prompt included."""
 
 _GPU_SHARE: Final = 0.3
-"""Of products and of the memory of a GPU: taken from what others report, and not measured."""
+"""Share of peak FLOP/s and of peak bandwidth that a GPU reaches, by published figures; not measured here."""
 
 _START: Final = 20.0
-"""Seconds in which a process loads libraries and a small base; a large base takes as long again for 8 GB."""
+"""Seconds to load libraries and a small base; loading 8 GB takes as long again."""
 
 
 class SuiteSize(Strict):
-    """Numbers of tasks of the eval suite to evaluate on; a number above what there is takes all."""
+    """How much of the eval suite a run asks; a number above the total takes all."""
 
-    heldout_tasks: int = Field(ge=1, description="Held-out prompts, by whole files, in one round.")
-    benchmark_tasks: int = Field(ge=0, description="Tasks of the benchmark.")
-    base_tasks: int = Field(ge=1, description="About how many of these the base is asked.")
-    few_shot_tasks: int = Field(ge=0, description="Tasks that the base is asked with examples in its prompt.")
-    family_tasks: int = Field(ge=0, description="Synthetic tasks of each group.")
+    heldout_tasks: int = Field(ge=1, description="Held-out prompts of one round, by whole files.")
+    benchmark_tasks: int = Field(ge=0, description="Benchmark tasks.")
+    base_tasks: int = Field(ge=1, description="About how many of these prompts the base gets.")
+    few_shot_tasks: int = Field(ge=0, description="Tasks that the base gets with examples in its prompt.")
+    family_tasks: int = Field(ge=0, description="Synthetic tasks per group.")
     infill_holes: int = Field(ge=0, description="Holes that the adapter fills.")
-    infill_lines: int = Field(ge=1, description="Of these, lines that models without a suffix are asked for.")
+    infill_lines: int = Field(ge=1, description="Single-line holes among these that models without a suffix get.")
 
 
-class Suite(NamedTuple):
-    """The whole eval suite of a run.
+class SuiteCounts(NamedTuple):
+    """Counts of the whole eval suite.
 
     Attributes:
-        heldout: Held-out prompts of the first round, and of all rounds.
-        benchmark: Tasks of the benchmark.
-        with_tests: Share of the tasks that have hidden tests; the base is asked all of these.
-        config: What is asked besides, and how.
-        has_champion: Whether an adapter is in use, which is asked as well.
+        heldout: Held-out prompts of the first round and of all rounds.
+        benchmark: Benchmark tasks.
+        with_tests: Share of the tasks with hidden tests; the base gets all of them.
+        config: Decoding, and the other parts of the evaluation.
+        has_champion: Whether a champion completes the same prompts.
     """
 
     heldout: tuple[int, int]
@@ -69,7 +69,7 @@ class Suite(NamedTuple):
     has_champion: bool = False
 
     def take_share(self, share: float) -> SuiteSize:
-        """Return a part: up to 1 grows what the gates rest on, up to 2 what stands beside it, up to 3 the reserve."""
+        """Return a part of the suite: 0-1 grows prompts of the gates, 1-2 adds other figures, 2-3 the reserve."""
         main, side, reserve = (min(1.0, max(0.0, share - start)) for start in (0.0, 1.0, 2.0))
         config, (first, every) = self.config, self.heldout
         base, few = config.base_tasks or first + self.benchmark, config.few_shot_tasks
@@ -84,12 +84,12 @@ class Suite(NamedTuple):
         )
 
 
-def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
-    """Return the seconds of an evaluation: what is read and written by adapter and base, with their starts."""
+def evaluation_seconds(rates: Rates, suite: SuiteCounts, size: SuiteSize) -> float:
+    """Estimate the seconds of an evaluation from the tokens that each model reads and writes."""
     tasks = size.heldout_tasks + size.benchmark_tasks
     of_base = max(min(size.base_tasks, tasks), ceil(suite.with_tests * tasks))
-    # Tokens read and written as the evaluation after 162 steps had them on average (docs/results.md). Of the adapter
-    # with second tries: 36 % of the tasks and 45 % of the holes, each constrained, at 0.78 of the speed.
+    # (number, tokens read, tokens written), the means of the evaluation after 162 steps (docs/results.md). For the
+    # adapter they include the constrained second try of 36 % of the tasks and 45 % of the holes, at 0.78 of the speed.
     asked = [
         (tasks, 163, 152),
         (of_base, 140, 230),
@@ -105,7 +105,7 @@ def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
 
 
 class Rows(NamedTuple):
-    """What a recipe trains on: optimizer steps, tokens of all of them, and tokens that measure at the end."""
+    """Rows that a recipe shows: optimizer steps, tokens of all steps, validation tokens."""
 
     num_steps: int
     tokens: float
@@ -113,43 +113,50 @@ class Rows(NamedTuple):
 
     @property
     def step(self) -> float:
-        """Tokens of a step."""
+        """Tokens per step."""
         return self.tokens / max(1, self.num_steps)
 
     def seconds(self, rates: Rates, max_minutes: float | None) -> float:
-        """Return the seconds of training, within its budget, with loading and with the loss on other files."""
+        """Estimate the seconds of training within its budget, loading and validation included."""
         limit = float("inf") if max_minutes is None else 60 * max_minutes
         return rates.train_start + min(limit, self.tokens * rates.train_token) + self.validation * rates.train_token / 3
 
-    def fitting(self, rates: Rates, max_minutes: float | None) -> int:
-        """Return the steps that fit a budget."""
+    def steps_within(self, rates: Rates, max_minutes: float | None) -> int:
+        """Return how many steps fit into a budget."""
         each = self.step * rates.train_token
         return self.num_steps if max_minutes is None else min(self.num_steps, max(1, int(60 * max_minutes / each)))
 
 
 class Dial(Strict):
-    """What the minutes of a run come to."""
+    """Budget, steps and suite that fit into the minutes of a run."""
 
-    max_minutes: float = Field(gt=0, description="The budget of training.")
-    max_steps: int = Field(ge=1, description="Optimizer steps at most; the budget decides.")
+    max_minutes: float = Field(gt=0, description="Time budget of training.")
+    max_steps: int = Field(ge=1, description="Largest number of optimizer steps; the budget ends them.")
     num_train_epochs: int = Field(ge=1)
     suite: SuiteSize
 
     def fields(self) -> dict[str, float]:
-        """Return the fields of the recipe that it sets."""
+        """Return the recipe fields that it sets."""
         return self.model_dump(exclude={"suite"})
 
 
-def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
-    minutes: float, spent: float, rates: Rates, rows: Rows, recipe: Recipe, suite: Suite
+def turn_dial(  # noqa: PLR0913, PLR0917 - everything a run can be cut by
+    minutes: float, spent: float, rates: Rates, rows: Rows, recipe: Recipe, suite: SuiteCounts
 ) -> Dial:
-    """Choose steps, prompts, samples and holes with which what is left of the minutes is used and not exceeded.
+    """Choose steps, prompts and holes that use the remaining minutes without exceeding them.
 
-    Of the whole eval suite what fits half of the time is asked: first what the gates judge by, then what stands beside
-    it. Training gets the rest. `spent` are seconds that are gone.
+    Evaluation gets up to half of the time, first for the prompts that the gates judge by. Training gets the rest.
+
+    Args:
+        minutes: Of the whole run.
+        spent: Seconds already used.
+        rates: Measured speeds.
+        rows: What the recipe would show without a limit.
+        recipe: The recipe.
+        suite: The whole eval suite.
 
     Raises:
-        RefusedError: Not even a few steps and prompts fit.
+        RefusedError: Not even a few steps and prompts fit; the message says how many minutes would do.
     """
     sizes = [suite.take_share(percent / 100) for percent in range(301)]
     costs = [evaluation_seconds(rates, suite, size) for size in sizes]
@@ -168,7 +175,7 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
 
 
 class Gpu(NamedTuple):
-    """A GPU as its maker describes it: gigabytes, dense products in 16 bits (TFLOP/s), memory (GB/s)."""
+    """Data sheet of a GPU: memory (GB), dense bfloat16 products (TFLOP/s), memory bandwidth (GB/s)."""
 
     name: str
     memory_gb: float
@@ -176,7 +183,7 @@ class Gpu(NamedTuple):
     bandwidth: float
 
     def estimate_rates(self, base: Base) -> Rates:
-        """Estimate the speeds of training, which computes all products once more, and of completions."""
+        """Estimate the speeds of training, with recomputed activations, and of generation."""
         frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
         products, start = 1e12 * self.tflops * _GPU_SHARE, _START + 2 * base.num_parameters / 8e9 * _START
         read, weights = 2 * base.num_parameters / products, 2 * base.num_parameters / (1e9 * self.bandwidth)
@@ -197,13 +204,13 @@ GPUS: Final = (
     Gpu("H100", 80, 989, 3350),
     Gpu("H200", 141, 989, 4800),
 )
-"""The data sheets of NVIDIA; products of bfloat16 that sum in float32, without sparsity."""
+"""From NVIDIA's data sheets: bfloat16 products with float32 accumulation, without sparsity."""
 
 
 class PresetEstimate(NamedTuple):
-    """A preset: its steps, and on its GPU seconds of training and evaluation and megabytes.
+    """Estimate of a preset: steps; on its GPU also seconds of training and evaluation, and memory in MB.
 
-    Without a GPU, where `auto` never picks it, these are zero.
+    `gpu` is None if `auto` never picks the preset for a GPU.
     """
 
     preset: str
@@ -215,8 +222,10 @@ class PresetEstimate(NamedTuple):
     memory_mb: float = 0.0
 
 
-def estimate_presets(presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite) -> Iterator[PresetEstimate]:
-    """Yield all presets, those that `auto` picks on the smallest GPU that each is for; `tokens` are of an epoch."""
+def estimate_presets(
+    presets: Mapping[str, Named], base: Base, tokens: float, suite: SuiteCounts
+) -> Iterator[PresetEstimate]:
+    """Estimate each preset on the smallest GPU that `auto` picks it for; `tokens` are those of an epoch."""
     layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
     for name, preset in presets.items():
         recipe = Recipe.model_validate(preset.values)

@@ -1,7 +1,7 @@
-"""The plan of a run on this machine: what a probe measures, times what is trained and asked.
+"""Plan a run on this machine: measured speeds times the rows to train on and the prompts to complete.
 
-The plan of a run with minutes is an artifact of the store: the same command on the same data takes it up, so that
-what was done is reused.
+The plan of `mens run --minutes` is an artifact: the same command on the same data reuses it, and so everything made
+by it.
 """
 
 import platform
@@ -30,7 +30,7 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, is_base_here
 from mens_pipeline.orchestration.choices import resolve_choices
-from mens_pipeline.orchestration.estimate import GATE_SECONDS, Dial, Rows, Suite, evaluation_seconds, turn_dial
+from mens_pipeline.orchestration.estimate import GATE_SECONDS, Dial, Rows, SuiteCounts, evaluation_seconds, turn_dial
 from mens_pipeline.promotion.history import CHAMPION
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import load_gate_policy
@@ -49,11 +49,11 @@ _PROBE: Final = ".probe"
 _SHORT_PRESET: Final = "cpu_demo"
 _LONG_PRESET: Final = "cpu_night"
 _MUCH: Final = 2
-"""Times the steps of the preset for a CPU from which on the preset for a night is the better one."""
+"""From this multiple of its steps on, the night preset is better than the short CPU preset."""
 
 
 class PlannedStage(Strict):
-    """A line of a plan: what a stage does, and its seconds."""
+    """A stage of a plan with its seconds."""
 
     name: str
     does: str
@@ -61,15 +61,15 @@ class PlannedStage(Strict):
 
 
 class RunPlan(Strict):
-    """A plan of a run."""
+    """Plan of a run."""
 
-    preset: str | None = Field(default=None, description="That the minutes chose, if they did.")
-    dial: Dial | None = Field(default=None, description="What the minutes come to; null without minutes.")
+    preset: str | None = Field(default=None, description="Preset that the minutes chose, if they did.")
+    dial: Dial | None = Field(default=None, description="What fits into the minutes; null without minutes.")
     stages: tuple[PlannedStage, ...]
-    note: str = Field(default="", description="What a person should know.")
+    note: str = Field(default="", description="A warning for people.")
 
     def configs(self, training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return what the assets of the graph are told; `training` is what was asked for besides."""
+        """Return the run configuration of each asset; `training` is what the command line sets for the training."""
         assert self.dial is not None, "of a run with minutes"  # noqa: S101 - our own impossibility
         preset = {} if self.preset is None else {"preset": self.preset}
         adapter = {**training, "overrides": {**training["overrides"], **self.dial.fields()}, **preset}
@@ -77,23 +77,23 @@ class RunPlan(Strict):
 
 
 class Counts(NamedTuple):
-    """Counts of a run: rows that are shown, tokens of the train set, prompts of the eval suite."""
+    """Rows that are shown, tokens of the train set, and counts of the eval suite."""
 
     rows: Rows
     tokens: float
-    suite: Suite
+    suite: SuiteCounts
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans a run of this machine on the newest train set.
+    """Plans a run on this machine with the newest train set.
 
     Attributes:
-        launch: Does a job in a process and returns its exit code.
-        choice: Recipe, preset and domain, as far as they are named.
-        overrides: Fields of the recipe that are set.
-        minutes: Of the whole run; None where it may take what it takes.
-        began: When these began, by the clock of `perf_counter`.
+        launch: Runs a job in a process and returns its exit code.
+        choice: Recipe, preset and domain, if named.
+        overrides: Recipe fields that are set.
+        minutes: Of the whole run; None for no limit.
+        began: Start of these minutes, by `perf_counter`.
     """
 
     settings: Settings
@@ -106,12 +106,12 @@ class Planner:
     began: float
 
     def plan(self, *, is_kept: bool) -> tuple[RunPlan, Counts]:
-        """Plan by what a probe measures, or take up the plan that the same run had.
+        """Plan from measured speeds, or return the stored plan of the same run.
 
-        Only for a plan that is kept the base may be fetched.
+        Only a plan that is kept may download the base.
 
         Raises:
-            RefusedError: Train set or base is missing, the minutes are too few, or a probe failed.
+            RefusedError: Train set or base is missing, the minutes are too few, or the probe failed.
             ConfigurationError: A name is unknown, or values do not hold together.
         """
         resolved = self._resolve()
@@ -146,7 +146,7 @@ class Planner:
         return found
 
     def _inputs(self, resolved: ResolvedRecipe, base: Base) -> dict[str, Any]:
-        """Return all that decides a plan but the speed of the machine."""
+        """Return everything that decides a plan, except the speed of the machine."""
         config = load_model(EVALUATION, EvaluationConfig).model_dump(mode="json")
         return {
             "machine": f"{platform.node()}, {self.device.name}",
@@ -155,13 +155,12 @@ class Planner:
             "set": dict(self.overrides),
             "train": self._train_set.key,
             "base": base.sha256,
-            # What a name stands for can change between two plans.
+            # A name may mean another recipe by the next plan.
             "recipe": resolved.recipe.model_dump(mode="json"),
             "evaluation": [config, self.settings.benchmark, _has_champion(self._store)],
         }
 
     def _measure(self, resolved: ResolvedRecipe, run: PreparedRun, counts: Counts) -> RunPlan:
-        """Measure the machine, and turn the dial where minutes are given."""
         self.log_line("measuring a few steps of training and some completions")
         rates = Probe(self._store.root / _PROBE, self.device, self.launch).measure(run)
         if self.minutes is None:
@@ -176,7 +175,6 @@ class Planner:
         return RunPlan(preset=preset, dial=dial, stages=stages, note=_find_too_few(self.settings, dial))
 
     def _resolve(self, preset: str | None = None, dial: Dial | None = None) -> ResolvedRecipe:
-        """Return the recipe, perhaps of another preset, and with what minutes come to."""
         choice: dict[str, Any] = {**self.choice, **({} if preset is None else {"preset": preset})}
         overrides = {**self.overrides, **(dial.fields() if dial is not None else {})}
         return resolve_choices(self.settings, self.device, **choice, overrides=overrides).resolved
@@ -187,7 +185,6 @@ class Planner:
         return turn_dial(self.minutes, spent, rates, counts.rows, resolved.recipe, counts.suite)
 
     def _prepare(self, resolved: ResolvedRecipe) -> tuple[PreparedRun, Counts]:
-        """Look at all that a training needs, and count what it would show and be asked; nothing is written."""
         run = prepare_run(
             resolved,
             self._train_set.path / TRAIN,
@@ -211,10 +208,9 @@ def _read_plan(plan: Artifact) -> RunPlan:
 
 
 def _list_stages(resolved: ResolvedRecipe, rates: Rates, counts: Counts, dial: Dial | None) -> tuple[PlannedStage, ...]:
-    """Return the stages after the train set, in order."""
     recipe, rows, whole = resolved.recipe, counts.rows, counts.suite
     size = whole.take_share(2.0) if dial is None else dial.suite
-    steps = rows.fitting(rates, recipe.max_minutes)
+    steps = rows.steps_within(rates, recipe.max_minutes)
     fit = f"{steps} steps" if steps == rows.num_steps else f"{steps} of {rows.num_steps} steps"
     trains = f"{fit}, {steps * rows.step:,.0f} tokens, rank {recipe.lora_r}, rows of {recipe.max_length}"
     samples = f", {whole.config.num_samples} samples" if whole.config.num_samples > 1 else ""
@@ -227,8 +223,7 @@ def _list_stages(resolved: ResolvedRecipe, rates: Rates, counts: Counts, dial: D
     return tuple(PlannedStage(name=name, does=does, seconds=seconds) for name, (does, seconds) in lines.items())
 
 
-def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Settings) -> Suite:
-    """Count the eval suite of a train set."""
+def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Settings) -> SuiteCounts:
     split = next((ref for ref in mixed.parents if ref.kind == SPLIT), None)
     found = store.get(split.kind, split.key) if split is not None else None
     if found is None:
@@ -240,7 +235,7 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     bench = [task for task in of_benchmark if fits(task.reference)]
     first = sum(map(len, rounds_of(heldout, thresholds_of(settings))[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
-    return Suite((first, len(heldout)), len(bench), tested, config, _has_champion(store))
+    return SuiteCounts((first, len(heldout)), len(bench), tested, config, _has_champion(store))
 
 
 def _has_champion(store: ArtifactStore) -> bool:
@@ -248,7 +243,6 @@ def _has_champion(store: ArtifactStore) -> bool:
 
 
 def _find_too_few(settings: Settings, dial: Dial) -> str:
-    """Say where the gates refuse an evaluation for its size, whatever it finds."""
     least, asked = thresholds_of(settings).min_heldout_tasks, dial.suite.heldout_tasks
     few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
     return few if asked < least else ""

@@ -99,8 +99,6 @@ _LINES: Final = {"STEP_START": "start", "STEP_SUCCESS": "done", "STEP_FAILURE": 
 
 
 class _EventHandler(logging.Handler):
-    """Passes step events and log lines of assets on to the progress logger."""
-
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "dagster_event", None)
         meta = getattr(record, "dagster_meta", {})

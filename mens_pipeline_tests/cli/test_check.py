@@ -133,7 +133,7 @@ def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
     [
         ([], "nothing to check. Name files or folders"),
         (["missing.vox"], "missing.vox: no such file or folder. Name an existing one."),
-        (["--jsonl", "-", "x.vox"], "--jsonl stands alone"),
+        (["--jsonl", "-", "x.vox"], "--jsonl takes no files"),
         (["--jsonl", "missing.jsonl"], "missing.jsonl: No such file or directory. Name a readable file."),
         (["--mode", "vue", "-"], "'vue'"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
+from mens_pipeline.cli.eval_local import format_summary, format_trial
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.tasks import Suite
@@ -30,7 +30,7 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     results = evaluate_completions(
         tasks, {"base": base, "adapter": adapter}, SUBJECT, decoding, PROGRESS, num_too_long=0
     ).results
-    lines = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+    lines = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
     assert lines == [
         ["suite", "figure", "base", "adapter"],
@@ -61,8 +61,8 @@ def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
     decoding = Decoding(num_samples=2, temperature=0.5, syntax=Syntax.FALLBACK)
     completions = {"base": tuple(samples), "adapter": (*samples, *again)}
     results = evaluate_completions(tasks, completions, SUBJECT, decoding, PROGRESS).results
-    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
-    trial = trial_summary_of(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
+    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
+    trial = format_trial(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
 
     assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
     assert cells[5] == ["", "best-of-2", "-", "-", "1/1"]
@@ -83,7 +83,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     results = evaluate_completions(
         tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
     ).results
-    lines = summary_of(results, Path("report.html")).splitlines()
+    lines = format_summary(results, Path("report.html")).splitlines()
     cells = [_cells(line) for line in lines]
 
     assert cells[:7] == [
@@ -103,7 +103,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
 def test_what_is_served_has_a_column_where_it_was_asked() -> None:
     """Beside the free answers."""
     results = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results
-    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
     assert cells[:2] == [
         ["suite", "figure", "base", "adapter", "fallback"],
@@ -120,7 +120,7 @@ def test_a_trial_says_that_it_is_one() -> None:
     ).results
     scores = results.adapter.suites["benchmark"]
     alone = results.adapter.model_copy(update={"overall": scores, "suites": {"benchmark": scores}})
-    lines = trial_summary_of(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()
+    lines = format_trial(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert ["", "run-time errors", "0"] in map(_cells, lines)
@@ -134,7 +134,7 @@ def test_a_trial_does_not_take_what_the_parser_steered_for_the_model() -> None:
     own = [completion(text, to) for text, to in zip((GOOD, BROKEN, BROKEN), tasks, strict=True)]
     again = [completion(GOOD, to).model_copy(update={"constrained": True}) for to in tasks[1:]]
     trial = _trial(tasks, [*own, *again], num_too_long=0)
-    lines = [_cells(line) for line in trial_summary_of(trial, Path("trial.jsonl")).splitlines()]
+    lines = [_cells(line) for line in format_trial(trial, Path("trial.jsonl")).splitlines()]
 
     assert lines[:2] == [["suite", "figure", "model", "as served"], ["benchmark", "parse rate", "1/3", "3/3"]]
     assert ["", "hidden tests", "1/3", "3/3"] in lines

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli import replay as command
+from mens_pipeline.cli import eval_local as command
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.replay import RESULTS, ReplayResults
 from mens_pipeline.evaluation.results import INSERTS, InsertScore

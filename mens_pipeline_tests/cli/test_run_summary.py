@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from mens_pipeline.cli.run import _minutes, called_as, summary_of
+from mens_pipeline.cli.run import _minutes, find_command, summarize
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
@@ -45,7 +45,7 @@ _CHAMPION = {"champion": "folder", "changed": True}
 
 
 def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
-    return "\n".join(summary_of(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
+    return "\n".join(summarize(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
@@ -188,7 +188,7 @@ def test_advice_can_be_typed_as_it_stands(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
 
-    assert called_as() == shown
+    assert find_command() == shown
 
 
 def test_a_recipe_is_named_where_one_was_chosen() -> None:

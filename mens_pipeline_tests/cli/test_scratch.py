@@ -43,7 +43,7 @@ def test_a_train_set_becomes_a_model(
     assert "step 3/3  loss " in first.stderr
     assert first.stdout.startswith("3 steps, ")
     assert first.stdout.endswith(f"model in {tmp_path / 'run' / 'model'}\n")
-    assert "this very run is complete; nothing is trained again" in again.stderr
+    assert "this run is complete; nothing is trained again" in again.stderr
     assert json.loads(again.stdout) == manifest
     assert (manifest["lane"], manifest["vox_backend"], manifest["result"]["device"]) == ("scratch", "cpu", "cpu")
     assert merged.stdout.startswith(f"mean of 2 models in {tmp_path / 'mean'}, SHA-256 ")

@@ -89,8 +89,8 @@ def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_model_is_served() -> None:
     """Not two."""
-    assert "--run-dir and --model: one model is served" in _message("--run-dir", "a", "--model", "b")
-    assert "--model and --candidate: one model is served" in _message("--model", "a", "--candidate")
+    assert "--run-dir and --model: only one model is served" in _message("--run-dir", "a", "--model", "b")
+    assert "--model and --candidate: only one model is served" in _message("--model", "a", "--candidate")
 
 
 def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:

@@ -24,7 +24,7 @@ from mens_pipeline_tests.training.runs import pairs
             "training is local. Run: mens train --backend qlora --data-dir D --output-dir O --preset auto",
         ),
         (("--provider", "together"), "no remote service trains. Train here: mens train --data-dir D --output-dir O"),
-        (("--native",), "is made from scratch. Run: mens training native --data-dir D --output-dir O"),
+        (("--native",), "trains a model from scratch. Run: mens training native --data-dir D --output-dir O"),
         (("--backend", "lora"), "is not offered. Write --backend qlora, or leave it out"),
         (("--tokenizer", "vox"), "The scratch lane has the other one: mens scratch train"),
         (("--qlora-lm-head-only",), "All targeted layers are always trained"),

@@ -14,8 +14,8 @@ import yaml
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.defs.automation import find_executor
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import find_executor
 from mens_pipeline.settings import PROJECT_ROOT
 
 _POSTGRES = PROJECT_ROOT / "config" / "dagster-postgres.yaml"

@@ -15,7 +15,7 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, artifact_of
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, read_artifact
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
@@ -149,7 +149,7 @@ def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[Artifa
         run = instance.get_run_by_id(record.run_id)
         assert run is not None
         assert record.asset_materialization is not None
-        yield artifact_of(record.asset_materialization), run.tags["recipe"]
+        yield read_artifact(record.asset_materialization), run.tags["recipe"]
 
 
 @pytest.mark.nightly

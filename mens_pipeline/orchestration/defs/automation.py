@@ -1,7 +1,6 @@
 """Jobs, the nightly schedule, and sensors that run jobs when programs, pages, the grammar or the champion change."""
 
 import time
-from importlib import import_module
 from typing import Final
 
 import dagster as dg
@@ -11,36 +10,14 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extract.extracted_corpus import CorpusDetails
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, ROOTS_FILE, VOX_SUFFIXES, sight
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace, find_executor
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PIPELINE_CONFIG, RECIPES, load_settings
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.presets import load_recipes
-
-
-def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
-    """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags.
-
-    Raises:
-        ConfigurationError: There is no such executor.
-    """
-    name = load_settings().executor
-    if name is None:
-        return default
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        advice = "Install what provides it, or unset the variable."
-        raise ConfigurationError(f"MENS_EXECUTOR={name}: {error}. {advice}") from error
-    if not isinstance(found, dg.ExecutorDefinition):
-        advice = "Name one, such as dagster:multiprocess_executor."
-        raise ConfigurationError(f"MENS_EXECUTOR={name}: a {type(found).__name__}, expected an executor. {advice}")
-    return found
-
 
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """Assets after a promotion: as large as the base, and needed only by those who serve it elsewhere."""

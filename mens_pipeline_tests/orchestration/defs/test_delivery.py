@@ -19,7 +19,7 @@ from mens_pipeline.orchestration.defs.delivery import (
     writes_what_was_evaluated,
 )
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.storage.store import ArtifactStore
@@ -48,7 +48,7 @@ def _run(
     return dg.materialize(
         [merged_model, serving_handoff, *_CHECKS],
         instance=instance,
-        resources=resources_of(root, merger=Generator(report_seconds=0.0)),
+        resources=resources_of(root, merger=JobLauncher(report_seconds=0.0)),
         selection=list(selection) or None,
         run_config={"ops": config or {}},
         raise_on_error=False,

@@ -17,7 +17,7 @@ from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
-from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
@@ -52,7 +52,7 @@ def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> st
         result = dg.materialize(
             [dg.AssetSpec("qlora_adapter"), eval_results],
             instance=instance,
-            resources=resources_of(store.root, generator=Generator()),
+            resources=resources_of(store.root, generator=JobLauncher()),
             run_config={"ops": {"eval_results": {"config": config}}},
             raise_on_error=False,
         )

@@ -17,9 +17,9 @@ from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import (
     base_model,
+    describe_adapter,
     every_kind_shown,
     loss_fell,
-    metadata_of,
     only_the_adapter_changed,
     qlora_adapter,
 )
@@ -270,7 +270,7 @@ def test_a_kind_of_which_nothing_was_shown_is_told(
     adapter, store = _trained(tmp_path, [1.0], kinds=kinds)
     result = every_kind_shown(adapter, store)
     path = store.artifact(adapter).path
-    shown = metadata_of(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
+    shown = describe_adapter(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is (severity is None)
