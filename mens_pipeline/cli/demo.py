@@ -247,5 +247,5 @@ def open_adapter(run_dir: Path | None, settings: Settings, advice: str) -> Adapt
     store = open_store(settings)
     champion = champion_of(store)
     if champion is None:
-        raise RefusedError(f"{store.root}: no adapter was promoted yet. {advice}")
+        raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
     return Adapter.open(champion.path)

@@ -13,7 +13,7 @@ from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
 from mens_pipeline.jobs.environment import go_offline
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import load_settings, secret_of
+from mens_pipeline.settings import load_settings, read_secret
 from mens_pipeline.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def serve(options: ServeOptions) -> None:
 
     settings = load_settings()
     address = server.address_of(options.host, options.port)
-    token = settings.serve_token if options.token_env == _TOKEN else secret_of(options.token_env)
+    token = settings.serve_token if options.token_env == _TOKEN else read_secret(options.token_env)
     access = server.access_to(address, token, options.token_env)
     store = open_store(settings)  # before the environment loses its credentials and keys
     go_offline()

@@ -71,7 +71,6 @@ def _measure(name: str, source: Path, folder: Path, workers: int) -> Artifact:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -83,7 +82,6 @@ def _timed(workspace: Path, store: ArtifactStore, workers: int) -> tuple[Artifac
 
 
 def _generate(folder: Path, num_lines: int) -> None:
-    """The golden programs over and over, each file with a first line of its own."""
     written = number = 0
     programs = list(golden_programs().items())
     while written < num_lines:

@@ -74,7 +74,6 @@ def cut_rank(weights: "dict[str, Tensor]", rank: int) -> "tuple[dict[str, Tensor
 
 
 def _without_places(adapter: Adapter, rank: int) -> dict[str, object]:
-    """Return the manifest without paths of the machine that trained."""
     document = json.loads((adapter.path / MANIFEST).read_text(encoding="utf-8"))
     document["base_model"]["path"] = "base_models"
     document["train_file"] = "train.jsonl"

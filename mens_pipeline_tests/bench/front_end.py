@@ -39,7 +39,6 @@ def main() -> None:
 
 
 def _viability(programs: list[str]) -> None:
-    """Print the time that it takes after each token to decide whether the text can still become a program."""
     costs = [_growing(source) for source in programs]
     every = sorted(cost for some in costs for cost in some)
     longest = max(costs, key=len)
@@ -68,7 +67,6 @@ def _ending(source: str) -> list[float]:
 
 
 def _growing(source: str) -> list[float]:
-    """Milliseconds of each token."""
     text, costs = ViableText(is_strict=True), []
     for token in tokenize(source):
         before = perf_counter()
@@ -78,7 +76,6 @@ def _growing(source: str) -> list[float]:
 
 
 def _row(name: str, sources: list[str], yardstick: float) -> float:
-    """Print the speed on some texts; returns its ratio to the yardstick."""
     for source in sources:
         if not analyze_uncached(source).ok:
             sys.exit(f"{name}: a program of the bench is rejected, so its speed means nothing. Run make test.")
@@ -91,7 +88,6 @@ def _row(name: str, sources: list[str], yardstick: float) -> float:
 
 
 def _text_of(programs: list[str], size: int) -> str:
-    """Whole programs, one after the other, until the size is reached."""
     parts: list[str] = []
     length = 0
     for program in cycle(programs):
@@ -107,7 +103,6 @@ def _megabytes(sources: list[str]) -> float:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of several runs."""
     started = perf_counter()
     times: list[float] = []
     while not times or (perf_counter() - started < _SECONDS_A_ROW and len(times) < _MOST_REPEATS):

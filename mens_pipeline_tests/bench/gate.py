@@ -51,15 +51,12 @@ class _Exam:
 
 @dataclass(frozen=True)
 class _Night:
-    """One simulated evaluation: its status, the prompts that were asked, and the verdict of the earlier rule."""
-
     status: GateStatus
     num_asked: int
     is_point_passed: bool
 
 
 def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: Random) -> _Night:
-    """Evaluate an adapter whose answer to a request of a file is Vox with the chance of that file."""
     tasks: list[Task] = []
     shares: list[float] = []
     is_point_passed, results = False, _GOOD
@@ -84,7 +81,6 @@ def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
 
 
 def _chances(rate: float, random: Random) -> dict[str, float]:
-    """How hard each file of an eval suite is, in a workspace where the whole is done at some rate."""
     weight = (1 - _LIKENESS) / _LIKENESS
     return {f"{n}.vox": random.betavariate(rate * weight, (1 - rate) * weight) for n in range(len(_SIZES))}
 

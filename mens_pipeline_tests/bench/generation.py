@@ -223,8 +223,6 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
 
 
 def _time_choices(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:
-    """Measure free choices of all rows together: what each of them takes."""
-
     def timed(samplers: Sequence[Sampler], scores: Any) -> list[int]:
         begin = _synchronize(scores)
         tokens = choose_each(samplers, scores)
@@ -235,8 +233,6 @@ def _time_choices(choose_each: Callable[..., list[int]], seconds: list[float]) -
 
 
 def _time_choice(choose: Callable[[Slot, Any], int], seconds: list[float]) -> Callable[[Slot, Any], int]:
-    """Measure the choice of one row by itself, from likely tokens that are on the host."""
-
     def timed(slot: Slot, scores: Any) -> int:
         begin = time.perf_counter()
         token = choose(slot, scores)

@@ -52,7 +52,6 @@ def main() -> None:
 
 
 def _run(store: Path, steps: int) -> None:
-    """Run the graph once; that the gate refuses so small an adapter is as it should be."""
     config = store.with_suffix(".config")
     shutil.rmtree(config, ignore_errors=True)
     shutil.copytree(_PROJECT / "config", config)
@@ -76,7 +75,6 @@ def _run(store: Path, steps: int) -> None:
 
 
 def _lines_of(store: Path) -> Iterator[tuple[str, str]]:
-    """Yield names and SHA-256 of what was made; of completions each text, so that a difference can be read."""
     for kind, files in _MADE.items():
         folder = _latest(store, kind)
         for path in sorted(folder.glob(files)):

@@ -174,7 +174,6 @@ def _looked_up_in(node: ast.expr) -> ast.expr | None:
 
 
 def _is_manifest(node: ast.expr) -> bool:
-    """Whether the innermost value is named for a manifest: `manifest`, `artifact.manifest`, `_read_manifest(path)`."""
     while (inner := _looked_up_in(node)) is not None:
         node = inner
     if isinstance(node, ast.Call):
@@ -285,13 +284,11 @@ def find_road() -> dict[str, str]:
 
 
 def _modules_of(definitions: dict[str, str]) -> list[str]:
-    """Return the modules of definitions, language and synthesis left out."""
     names = {definition.partition(":")[0] for definition in definitions if ":" in definition}
     return sorted(name for name in names if not f"{name}.".startswith(tuple(f"{apart}." for apart in _APART)))
 
 
 def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield what is counted, the figure, and what it is made of."""
     lines = sum((module.count_lines() for module in modules.values()), Counter[str]())
     yield "lines", f"{lines.total():,}", []
     for kind in ("code", "docstring", "comment", "blank"):

@@ -40,7 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _as_request(content: dict[str, Any]) -> Request:
-    """What a server was asked, as the generator of the tests takes it; its seed stands for its key."""
     system, user = (message["content"] for message in content["messages"])
     return Request(f"{content['seed']:08x}" * 8, system, user)
 
@@ -72,7 +71,6 @@ def test_the_gate_is_closed_without_the_variable(
 
 
 def _mixed(content: dict[str, Any], number: int) -> Served:
-    """A busy server at first; then good, broken, copied and refused answers, one after the other."""
     request = _as_request(content)
     if number == 0:
         return Served(429, {"error": "slow down"}, {"Retry-After": "0"})

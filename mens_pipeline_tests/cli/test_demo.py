@@ -30,7 +30,6 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, completion, task
 
 
 def _base() -> Base:
-    """The base of the adapter, fetched where it does not lie here yet."""
     name = Adapter.open(DEMO).manifest.base_model.name
     return find_base_model(name, None, load_settings().cache_root / "base_models")
 

@@ -17,7 +17,6 @@ _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a line without intervals."""
     return [cell.split(" (")[0] for cell in re.split(r" {2,}", line)]
 
 

@@ -39,13 +39,11 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _state(store: ArtifactStore) -> dict[str, str]:
-    """Every file of the store but locks."""
     files = (path for path in store.root.rglob("*") if path.is_file() and "lock" not in path.name)
     return {str(path.relative_to(store.root)): digest_of(path) for path in files}
 
 
 def _refused(done: CompletedProcess[str]) -> str:
-    """The one line that a command said."""
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("mens: ")]
@@ -156,12 +154,10 @@ def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:
 
 
 def _mount(folder: Path) -> str:
-    """Commands of a shell that let a folder only be read."""
     return f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
 
 
 def _explain_no_mount(folder: Path) -> str | None:
-    """Say why a folder cannot be mounted so in a namespace of its own; None where it can."""
     if shutil.which("unshare") is None:
         return "there is no unshare"
     command = ["unshare", "-m", "sh", "-c", _mount(folder)]

@@ -16,7 +16,6 @@ from mens_pipeline.settings import PROJECT_ROOT
 
 
 def _leaves(command: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command that does something, as the words that call it."""
     for name, child in command.commands.items():
         if isinstance(child, TyperGroup):
             yield from _leaves(child, (*path, name))

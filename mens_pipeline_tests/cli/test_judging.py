@@ -23,7 +23,6 @@ _NUM_TOKENS = 32
 
 
 def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Give commands a store of their own, no benchmark, and short answers as the eval suite asks for them."""
     patch.setenv("MENS_STORE_ROOT", str(folder / "store"))
     patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
     patch.setenv("DAGSTER_HOME", str(folder / "home"))

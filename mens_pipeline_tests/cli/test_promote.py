@@ -33,20 +33,16 @@ from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, e
 
 @dataclass(frozen=True)
 class _Run:
-    """A run beside its train set and what was held out of it."""
-
     folder: Path
     train: Path
     heldout: Path
     store: ArtifactStore
 
     def evaluate(self, num_good: int = 40, heldout_sha256: str = HELDOUT) -> None:
-        """Lay an evaluation into the folder as `mens eval-local` does."""
         evaluation = evaluated(self.folder, self.store, num_good, heldout_sha256=heldout_sha256)
         self.lay(evaluation, RESULTS)
 
     def lay(self, artifact: Artifact, document: str) -> None:
-        """Lay an artifact of the store into the folder."""
         shutil.copy(artifact.path / document, self.folder / document)
         remember(self.folder, artifact)
 

@@ -99,7 +99,7 @@ def test_who_cannot_be_asked_is_refused_in_a_line(run: Path, trained: Path) -> N
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "vcs_sha": None}))
 
-    assert "no adapter was promoted yet. Name a run with --run-dir" in refusal(invoke("replay"))
+    assert "no adapter is promoted. Name a run with --run-dir" in refusal(invoke("replay"))
     untaught = invoke("replay", "--run-dir", trained, "--since", "2026-05-01", "--device", "cpu")
     assert "was not trained to complete at a cursor" in refusal(untaught)
     unnamed = invoke("replay", "--run-dir", run, "--device", "cpu")

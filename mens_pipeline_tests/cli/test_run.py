@@ -77,7 +77,6 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the logger of this process as it is: nothing runs here."""
     monkeypatch.setattr("mens_pipeline.cli.run.show_progress", lambda _name: None)
 
 

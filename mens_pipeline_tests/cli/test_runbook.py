@@ -96,7 +96,6 @@ _BENCH_TASKS = 3
 
 
 def _argv(line: str) -> tuple[list[str], dict[str, str]]:
-    """A line as a command of ours, and the variables before it."""
     words = shlex.split(line)
     variables = dict(word.split("=", 1) for word in words if words.index(word) < words.index("vox"))
     words = words[words.index("vox") + 1 :]
@@ -111,7 +110,6 @@ def _run(line: str, folder: Path, environment: Mapping[str, str]) -> "subprocess
 
 
 def _write_workspace(folder: Path, programs: str) -> None:
-    """The seed data in the folders of upstream, golden programs of one folder, and a benchmark of a few tasks."""
     data = PROJECT_ROOT / "data"
     shutil.copytree(data / "golden" / programs, folder / "examples" / "golden")
     shutil.copytree(data / "docs", folder / "docs" / "src")

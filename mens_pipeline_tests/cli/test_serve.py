@@ -33,7 +33,6 @@ _SECRET = "0123456789abcdef0123"  # noqa: S105 - of a server that lives as long 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the command changes of its environment is as it was before the test."""
     for name in set(os.environ) - set(training_environment()):
         monkeypatch.delenv(name)
     for name, value in training_environment().items():
@@ -143,8 +142,6 @@ def test_missing_libraries_are_named_with_what_installs_them() -> None:
 
 
 class _Served:
-    """A server in a process of its own."""
-
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.lines: list[str] = []
@@ -161,13 +158,11 @@ class _Served:
         self._is_ready.set()
 
     def url(self) -> str:
-        """Where it listens, once it is ready."""
         assert self._is_ready.wait(180)
         assert self.process.poll() is None, self.lines
         return self.lines[-1].split()[-1].removesuffix("/v1")
 
     def end(self, number: int = 0) -> int:
-        """Its exit code after a signal, or when it ends by itself."""
         if number:
             self.process.send_signal(number)
         code = self.process.wait(60)

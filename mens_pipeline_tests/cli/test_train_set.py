@@ -23,7 +23,6 @@ def _write(folder: Path, number: int) -> None:
 
 
 def _chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
-    """The train set, and whether it was made just now."""
     path = find_train_set(folder, load_settings())
     return path.name, "source files are held out first; --fast-corpus trains on all of it" in capsys.readouterr().err
 

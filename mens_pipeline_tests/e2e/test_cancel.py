@@ -31,7 +31,6 @@ def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
 
 
 def _training(server: Server, folder: Path) -> str:
-    """A run that trains and has written a checkpoint."""
     before = _checkpoint(folder)
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
     _until(

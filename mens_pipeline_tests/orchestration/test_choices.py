@@ -32,7 +32,6 @@ def test_another_configuration_is_another_version(tmp_path: Path) -> None:
 
 
 def _accept(overrides: dict[str, Any]) -> None:
-    """Refuse, as the launchpad does, what a run may not be given."""
     dg.validate_run_config(
         defs().resolve_job_def("whole_graph"), {"ops": {"qlora_adapter": {"config": {"overrides": overrides}}}}
     )

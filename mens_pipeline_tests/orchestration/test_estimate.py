@@ -35,7 +35,6 @@ def _turn(minutes: float, spent: float = 60.0, **changes: Any) -> Dial:
 
 
 def _seconds(dial: Dial, rates: Rates = _RATES) -> float:
-    """What a dial comes to, with sixty seconds that are gone."""
     rows = Rows(dial.max_steps, dial.max_steps * _ROWS.step)
     training, evaluation = rows.seconds(rates, dial.max_minutes), evaluation_seconds(rates, _SUITE, dial.suite)
     return 60 + training + evaluation + GATE_SECONDS

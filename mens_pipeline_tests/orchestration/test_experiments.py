@@ -161,7 +161,6 @@ def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.Dagste
 
 
 def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    """The job as it is launched, of all recipes unless it is told of which."""
     run_config = {"ops": {"promoted_adapter": {"config": config}}} if config else None
     job = defs().resolve_job_def("promote_best")
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)

@@ -25,7 +25,6 @@ def _start(home: Path, seconds: float) -> "subprocess.Popen[str]":
 
 
 def _at_work(home: Path) -> "subprocess.Popen[str]":
-    """A run whose step has begun."""
     process = _start(home, 600)
     assert process.stderr is not None
     assert any("start: slow" in line for line in process.stderr)
@@ -33,7 +32,6 @@ def _at_work(home: Path) -> "subprocess.Popen[str]":
 
 
 def _ended(home: Path) -> tuple[dict[str, Any], str]:
-    """A second run that ends by itself, and what it said."""
     stdout, stderr = _start(home, 0).communicate(timeout=240)
     return json.loads(stdout), stderr
 
@@ -63,7 +61,6 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
 
 
 def _on_the_first_page(home: Path) -> dict[str, str]:
-    """The jobs of the runs that have the tags and origins by which the UI finds those of its code location."""
     (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
     name = location_of_ui["python_module"]["location_name"]
     with open_instance(home) as instance:

@@ -13,7 +13,6 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, scor
 
 
 def _candidate(name: str, completions: Sequence[str], second: Sequence[str | None] = ()) -> Candidate:
-    """An adapter that gave these answers, the last of them to a task of a benchmark."""
     scored = scored_completions(evaluation([BROKEN] * len(completions), completions, second=second))
     return Candidate(name, f"sha256 of {name}", ArtifactRef(KIND, name), scored)
 

@@ -38,7 +38,6 @@ class _Turns:
         self.order: list[str] = []
 
     def next(self, *, is_last: bool = False) -> None:
-        """Give the turn to somebody, and wait for it to come back."""
         name = current_thread().name
         with self._condition:
             if is_last:
@@ -53,7 +52,6 @@ class _Turns:
             self._condition.notify_all()
 
     def wait(self) -> None:
-        """Wait for the first turn."""
         with self._condition:
             self._condition.wait_for(lambda: self._turn == current_thread().name)
 
@@ -124,7 +122,6 @@ def _run(
 
 
 def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> list[str]:
-    """Let runs take turns, and return whose turn it was at every point."""
     turns = _Turns(list(runs), seed)
 
     def go(run: Callable[[_Turns], object]) -> None:
@@ -144,7 +141,6 @@ def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> lis
 
 
 def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[ArtifactRef, str]]:
-    """Every verdict as it was handed over, with the recipe of its run, the newest first."""
     for record in instance.fetch_materializations(dg.AssetKey("benchmark_gate"), limit=limit).records:
         run = instance.get_run_by_id(record.run_id)
         assert run is not None

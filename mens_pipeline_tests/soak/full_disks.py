@@ -71,7 +71,6 @@ def full_disks(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def _lay(folder: Path, place: Path) -> dict[str, Command]:
-    """Lay out what commands rest on, on the disk and beside it, and return them by their names."""
     place.mkdir()
     for name in ("records.jsonl", "pairs.jsonl"):
         (place / name).write_text("")
@@ -143,7 +142,6 @@ def _used(place: Path, *, is_real: bool) -> int:
 
 
 def _fill(place: Path, left: int) -> None:
-    """Let somebody else's file take all of a disk but some blocks."""
     with (place / _BALLAST).open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(place).free - left // _BLOCK * _BLOCK)
 

@@ -53,7 +53,6 @@ def _laid(path: Path, read: Callable[[Path], object]) -> Judge:
 
 
 def _fuzzed(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: Budget) -> Figure:
-    """Give each judge its share of noise; an exception that is no refusal is wrong."""
     dice, wrong, slowest = random.Random(0), dict[str, None](), (0.0, "")
     before = _peak_megabytes()
     budget.begin()
@@ -71,7 +70,6 @@ def _fuzzed(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: 
 
 
 def _place_of(error: Exception) -> str:
-    """Return the last line of ours that an exception came through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "mens_pipeline" in frame.filename]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
 

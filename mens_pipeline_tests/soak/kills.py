@@ -126,7 +126,6 @@ def serving(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def _status(url: str) -> int:
-    """Ask a server for a completion; 0 where it is killed meanwhile."""
     request = {"messages": [{"role": "user", "content": "Write a function f."}], "max_tokens": 200}
     try:
         return httpx2.post(f"{url}/v1/chat/completions", json=request, timeout=60).status_code
@@ -157,7 +156,6 @@ def _killed(
     command: Callable[[Path], Command],
     outcome: Callable[[Path], Outcome],
 ) -> Figure:
-    """Compare the end of runs that were killed with that of one that was not."""
     dice, wrong, num_runs = random.Random(1), list[str](), 0
     whole = folder / "whole"
     whole.mkdir()

@@ -93,8 +93,6 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
 
 
 class _Stop:
-    """The button of the page, pressed some seconds after a run has begun; `at` is when, 0 where the run had ended."""
-
     def __init__(self, folder: Path, pid: int, after: float) -> None:
         self._home, self._pid, self.after, self.at = folder / "home", pid, after, 0.0
 
@@ -117,10 +115,6 @@ def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
 def _ended(
     process: "subprocess.Popen[str]", lines: Iterator[str], number: int, stop: _Stop | None = None
 ) -> tuple[str, float, float]:
-    """Let the process make a run; its status, the seconds it took, and when it promoted, 0.0 where it did not.
-
-    The change itself may take long under load: the moment is the last at which the run asked whether it is over.
-    """
     run_id = str(uuid4())
     assert process.stdin is not None
     process.stdin.write(f"{number} {run_id}\n")
@@ -133,7 +127,6 @@ def _ended(
 
 
 def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
-    """Judge and promote an adapter that is good, in a store of its own."""
     root = folder / f"store-{number}"
     store = ArtifactStore(root)
     artifact_in(root, SPLIT, {"train": {}}, lambda path: (path / HELDOUT).write_text("held-out pairs\n"))

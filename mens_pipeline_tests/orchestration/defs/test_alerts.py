@@ -35,7 +35,6 @@ def _failing(error: Exception) -> dg.JobDefinition:
 
 
 def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
-    """What a sensor logs, and why it says nothing else."""
     capfd.readouterr()
     outcome = defs().get_repository_def().get_sensor_def(sensor)(context)
     assert outcome is None or isinstance(outcome, dg.SkipReason)
@@ -43,13 +42,10 @@ def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.Capture
 
 
 class _Chat(BaseHTTPRequestHandler):
-    """A webhook that keeps what it is told."""
-
     details: ClassVar[list[dict[str, Any]]] = []
     status: ClassVar[int] = 200
 
     def do_POST(self) -> None:
-        """Take a message."""
         self.details.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.status)
         self.end_headers()
@@ -126,8 +122,6 @@ def _ended_well(
     capfd: pytest.CaptureFixture[str],
     config: dict[str, Any] | None = None,
 ) -> str:
-    """What is said of a run of two assets, the second of which perhaps gives nothing."""
-
     @dg.asset
     def benchmark_gate() -> None:
         pass
@@ -219,7 +213,7 @@ def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> N
     """And an address is one of the web."""
     assert post_to_webhook(None, "run_failed", "text", {}) is None
     monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
-    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an address of http or https"):
+    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an http or https address"):
         load_settings()
 
 

@@ -28,7 +28,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def _split(store: ArtifactStore, number: int) -> ArtifactRef:
-    """Write a split with so many training pairs and one held-out pair."""
     *rows, heldout = pairs(number + 1)
 
     def write(folder: Path) -> dict[str, Any]:
@@ -39,7 +38,6 @@ def _split(store: ArtifactStore, number: int) -> ArtifactRef:
 
 
 def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef) -> dg.ExecuteInProcessResult:
-    """A part of the job `whole_graph`."""
     job = defs().resolve_job_def("whole_graph")
     selection = [dg.AssetKey(key) for key in keys]
     with dg.DagsterInstance.ephemeral() as instance:
@@ -51,7 +49,6 @@ def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef
 
 
 def _train(split: ArtifactRef, **training: Any) -> dg.ExecuteInProcessResult:
-    """From the train set to the adapter."""
     overrides = {**FAST, "max_steps": 2}
     config = {"preset": "tiny", "overrides": overrides, **training}
     return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}}, split)

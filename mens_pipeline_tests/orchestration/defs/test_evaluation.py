@@ -46,7 +46,6 @@ def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
 
 
 def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> str:
-    """What evaluating an adapter ends with; the held-out file is empty."""
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, adapter)
         result = dg.materialize(

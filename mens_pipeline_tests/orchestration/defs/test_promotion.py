@@ -40,7 +40,6 @@ from mens_pipeline_tests.orchestration.stores import (
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No benchmark, forty held-out prompts without hidden tests, and a coverage that two constructs can meet."""
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     monkeypatch.setenv("VOX_EVAL_POLICY", "bootstrap")
     monkeypatch.setenv("VOX_EVAL_MIN_PARSE_RATE", "0.7")
@@ -55,7 +54,6 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
-    """A store with a trained adapter and its evaluation."""
     store = ArtifactStore(root)
     artifact_in(root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n"))
     adapter, _ = store.build(ADAPTER, {"weights": weights}, lambda folder: fill_trained(folder, weights))
@@ -84,7 +82,6 @@ def _run(
 
 
 def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
-    """Let the instance know of the newest evaluation."""
     evaluation, adapter, split = (latest_in(ArtifactStore(root), kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
     hand_over(instance, replace(evaluation, parents=(replace(adapter, parents=(split,)),)))
 
@@ -340,7 +337,6 @@ def test_a_rollback_needs_no_dagster(
 
 
 def _run_again(store: ArtifactStore) -> bool:
-    """Promote a third adapter."""
     with dg.DagsterInstance.ephemeral() as instance:
         return _promoted(_run(_trained(store.root, 40, "third").root, instance))
 

@@ -107,7 +107,6 @@ def _trained(root: Path, losses: list[float], **training: Any) -> tuple[Artifact
 
 
 def _manifest() -> dict[str, Any]:
-    """Return a manifest as a run writes it, with figures of no account."""
     counts = dict.fromkeys(("num_rows", "num_train", "longest", "num_steps", "trained_tokens", "num_parameters"), 1)
     result = ScratchResult(
         **counts, skipped={}, seconds=1.0, train_loss=1.0, validation_loss=None, model_sha256="0" * 64

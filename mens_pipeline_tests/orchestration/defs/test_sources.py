@@ -21,7 +21,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(instance: dg.DagsterInstance, *names: str) -> dg.ExecuteInProcessResult:
-    """Pin the sources and check them, or materialise some assets alone."""
     job = defs().resolve_job_def("train_set")
     selection = [dg.AssetKey(name) for name in names or ("workspace_snapshot",)]
     return job.execute_in_process(instance=instance, asset_selection=selection, raise_on_error=False)

@@ -45,7 +45,6 @@ from mens_pipeline_tests.training.small_folder import write_folder
 
 @pytest.fixture
 def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A base model of two layers, and nothing kept from other tests."""
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(tiny_base))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
 
@@ -194,7 +193,6 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
 
 @dg.asset(name="benchmark_gate", deps=[qlora_adapter])
 def _gate(config: GateConfig) -> None:
-    """What is judged later, by a bar that is known from the start."""
     assert config is not None
 
 
