@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     launcher: Literal["local", "ray", "kuberay"] = Field(
         default="local",
         validation_alias="MENS_LAUNCHER",
-        description="Where to train: in processes here, on a Ray cluster, or (Dagster only) on one that KubeRay starts.",
+        description="Where to train: in processes here, on a Ray cluster, or, from Dagster, on one by KubeRay.",
     )
     ray_address: str | None = Field(
         default=None,
