@@ -356,7 +356,7 @@ def _print_tests_json(tested: Sequence[TestedFile]) -> None:
 
 def _print_tests(tested: Sequence[TestedFile]) -> None:
     for file in tested:
-        for line in _findings(file):
+        for line in _list_findings(file):
             typer.echo(line)
     num_passed, num_tests = _counts(tested)
     share = f" ({100 * num_passed / num_tests:.1f} %)" if num_tests else ""
@@ -367,7 +367,7 @@ def _counts(tested: Sequence[TestedFile]) -> tuple[int, int]:
     return sum(file.report.num_passed for file in tested), sum(len(file.report.tests) for file in tested)
 
 
-def _findings(file: TestedFile) -> Iterator[str]:
+def _list_findings(file: TestedFile) -> Iterator[str]:
     """Yield everything but passes, in the format of a compiler."""
     report = file.report
     for diagnostic in report.diagnostics:
@@ -377,11 +377,11 @@ def _findings(file: TestedFile) -> Iterator[str]:
         yield f"{visible_text(file.path)}:1:1: {label}: {visible_text(report.message)}"
     for result in report.tests:
         if not result.passed:
-            yield _finding(file.path, result)
+            yield _format_finding(file.path, result)
     yield from (visible_text(f"{file.path}: note: {note}") for note in report.notes)
 
 
-def _finding(path: str, result: CaseResult) -> str:
+def _format_finding(path: str, result: CaseResult) -> str:
     label = _label(result.outcome, result.reason or result.error_class or "")
     place, found = f"{path}:{result.line}:{result.column + 1}", f"{result.name}: {result.message}"
     message = f"{visible_text(place)}: {label}: {visible_text(found)}"

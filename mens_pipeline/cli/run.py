@@ -57,7 +57,7 @@ def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "
     if train_set:
         yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
     if adapter:
-        yield from _training(adapter)
+        yield from _training_lines(adapter)
     for name, value in results.items():
         suite, _, figure = name.partition(": ")
         if figure in _FIGURES:
@@ -72,7 +72,7 @@ def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "
             yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
-        yield from _champion(champion)
+        yield from _champion_lines(champion)
     reused = [values["reused"] for values in figures.values() if "reused" in values]
     if any(reused):
         yield f"reused      {sum(reused)}/{len(reused)} stages"
@@ -91,13 +91,13 @@ def _note_reuse(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
 
 
-def _champion(champion: Mapping[str, Any]) -> Iterator[str]:
+def _champion_lines(champion: Mapping[str, Any]) -> Iterator[str]:
     if "best_recipe" in champion:
         yield f"best        {champion['best_recipe']}"
     yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
 
 
-def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
+def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
     if adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
@@ -115,7 +115,7 @@ def _updates(adapter: Mapping[str, Any]) -> str:
     return f"{done} steps in {minutes:.1f} min{after}"
 
 
-def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
+def _advise(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
     from mens_pipeline.promotion.receipt import Remedy
 
     if gate["remedy"] == Remedy.MORE:
@@ -132,7 +132,7 @@ def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, 
 def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str:
     gate = figures.get("benchmark_gate", {})
     if not is_good and gate.get("passed") is False:
-        return _helping(gate, figures.get("qlora_adapter", {}), command, options)
+        return _advise(gate, figures.get("qlora_adapter", {}), command, options)
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return "see above why an adapter that passed was not promoted"
     if not is_good:
@@ -235,7 +235,7 @@ def run(
     training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
     configs = {"qlora_adapter": training} if planned is None else planned.configs(training)
     trained = partial(_train_recipes, launch, chosen, configs)
-    runs = trained(with_promotion=with_promotion) if with_training else _corpus(launch)
+    runs = trained(with_promotion=with_promotion) if with_training else _make_corpus(launch)
     options = "" if infill_share is None else f" --infill-share {infill_share:g}"
     options += "" if minutes is None else f" --minutes {minutes:g}"
     options += "".join(f" --more {text}" for text in more or ())
@@ -277,7 +277,7 @@ def _launch(
     return run_graph(job, {**always, **(configs or {})})
 
 
-def _corpus(launch: Launch) -> Iterator[Ended]:
+def _make_corpus(launch: Launch) -> Iterator[Ended]:
     outcome = launch("train_set")
     yield outcome, outcome.success, {}
 

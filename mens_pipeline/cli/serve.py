@@ -123,11 +123,11 @@ def serve(options: ServeOptions) -> None:
     limits = Limits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
     defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
     accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)
-    with _holding(chosen, settings.cache_root, options.port):
+    with _hold(chosen, settings.cache_root, options.port):
         server.ModelServer(served, address, access, limits, defaults, log_line, accepted).run()
 
 
-def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
+def _hold(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
     """Lock a GPU against runs while its model is served; CPUs are shared."""
     if device.kind == "cpu":
         return nullcontext()

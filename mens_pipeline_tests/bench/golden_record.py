@@ -41,7 +41,7 @@ def main() -> None:
     given = parser.parse_args()
     store = given.record.with_suffix(".store").absolute()
     _run(store, given.steps)
-    record = dict(_lines_of(store))
+    record = dict(_list_files(store))
     given.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(f"{given.record}: {len(record)} lines")
     if given.against is not None:
@@ -74,7 +74,7 @@ def _run(store: Path, steps: int) -> None:
     subprocess.run(["env", *variables, mens, "run", "--no-promote", "--preset", "cpu_demo"], check=False)
 
 
-def _lines_of(store: Path) -> Iterator[tuple[str, str]]:
+def _list_files(store: Path) -> Iterator[tuple[str, str]]:
     for kind, files in _MADE.items():
         folder = _latest(store, kind)
         for path in sorted(folder.glob(files)):

@@ -70,7 +70,7 @@ def test_the_gate_is_closed_without_the_variable(
     assert [path.name for path in folder.iterdir()] == ["pairs.jsonl"]
 
 
-def _mixed(content: dict[str, Any], number: int) -> Served:
+def _reply_in_turn(content: dict[str, Any], number: int) -> Served:
     request = _as_request(content)
     if number == 0:
         return Served(429, {"error": "slow down"}, {"Retry-After": "0"})
@@ -86,7 +86,7 @@ def _mixed(content: dict[str, Any], number: int) -> Served:
 def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
     """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
     out, aside = folder / "out.jsonl", folder / "dropped.jsonl"
-    with serving(_mixed) as server:
+    with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--concurrency", "1")
         result = _invoke(*arguments, "--generations", "1", "--dropped", aside)
     rows = list(read_pairs(out))
@@ -109,7 +109,7 @@ def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
 def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Path) -> None:
     """The same command once more pays for nothing and writes the same bytes."""
     out = folder / "out.jsonl"
-    with serving(_mixed) as server:
+    with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--json")
         first, before = json.loads(_invoke(*arguments).stdout), out.read_bytes()
         num_asked = len(server.requests)

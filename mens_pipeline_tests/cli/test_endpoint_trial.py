@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
     """The references, in a fence as chat models write them; every figure is that of an adapter."""
-    with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_asked(content)]}```")) as server:
+    with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_read_question(content)]}```")) as server:
         result = _try(server.url)
         scores = json.loads(result.stdout)
 
@@ -45,11 +45,13 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
     """A server that fails half way through: one message; the same command asks the rest alone."""
     paid = [True]
 
-    def failing(content: dict[str, Any], number: int) -> Served:
+    def fail(content: dict[str, Any], number: int) -> Served:
         is_answered = number < 40 or len(paid) > 1
-        return completion(_REFERENCES[_asked(content)]) if is_answered else Served(403, {"error": "no more money"})
+        return (
+            completion(_REFERENCES[_read_question(content)]) if is_answered else Served(403, {"error": "no more money"})
+        )
 
-    with serving(failing) as server:
+    with serving(fail) as server:
         failed = _try(server.url)
         kept = len((folder / "replies.jsonl").read_text().splitlines())
         server.requests.clear()
@@ -66,7 +68,7 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
     """Without it, it is told what our own model is; another system prompt is another question."""
-    with serving(lambda content, _number: completion(_REFERENCES[_asked(content)])) as server:
+    with serving(lambda content, _number: completion(_REFERENCES[_read_question(content)])) as server:
         _try(server.url)
         _try(server.url, "--describe")
 
@@ -77,5 +79,5 @@ def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
     assert folder.is_dir()
 
 
-def _asked(content: dict[str, Any]) -> str:
+def _read_question(content: dict[str, Any]) -> str:
     return str(content["messages"][-1]["content"])

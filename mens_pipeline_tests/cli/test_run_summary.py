@@ -123,7 +123,7 @@ def test_a_time_is_read(text: str, minutes: float) -> None:
 @pytest.mark.parametrize("text", ["", "10", "m", "0m", "-1m", "1e3m", "ten minutes"])
 def test_what_is_no_time_is_misuse(text: str) -> None:
     """The message says what one looks like."""
-    with pytest.raises(typer.BadParameter, match=r"no time\. Write one such as 90s, 10m or 1h"):
+    with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
         _minutes(text)
 
 

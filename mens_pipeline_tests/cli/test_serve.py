@@ -171,7 +171,7 @@ class _Served:
 
 
 @contextmanager
-def _serving(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
+def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
     command = [sys.executable, "-m", "mens_pipeline.cli", "serve", "--port", "0", *map(str, arguments)]
     variables = {**training_environment(), **environment}
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
@@ -188,7 +188,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
     ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True, "decoding": "free"}
-    with _serving("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
+    with _serve("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
         url = served.url()
         headers = {"Authorization": f"Bearer {_SECRET}"}
         with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as completion:
@@ -209,7 +209,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     """Nobody asks; it ends at once, without a word."""
-    with _serving("--model", write_endless(tmp_path / "endless")) as served:
+    with _serve("--model", write_endless(tmp_path / "endless")) as served:
         served.url()
         code = served.end(signal.SIGINT)
 
@@ -222,7 +222,7 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
     (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1_000])
-    with _serving("--model", model) as served:
+    with _serve("--model", model) as served:
         code = served.process.wait(120)
         served.end()
 
@@ -246,7 +246,7 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     ]
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    with _serving("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
+    with _serve("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
         with Running(served.url(), adapter_model(Adapter.open(run), CPU)).openai() as client:
             whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
             stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)

@@ -32,7 +32,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, failure_of, latest_in, resources_of
+from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, latest_in, read_failure
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> prompts of forty that its adapter answers well."""
@@ -107,7 +107,7 @@ def _run(
     return dg.materialize(
         [qlora_adapter, eval_results, benchmark_gate, gate_checks, promoted_adapter, recipe_scores],
         instance=instance,
-        resources=resources_of(home.parent / "store"),
+        resources=build_resources(home.parent / "store"),
         selection=["qlora_adapter", "eval_results", "benchmark_gate", last],
         partition_key=partition,
         run_config={"ops": {name: {"config": config} for name, config in ops.items()}},
@@ -202,7 +202,7 @@ def test_what_was_judged_against_another_champion_is_passed_over(home: Path, ins
     assert _promote_best(instance, best_of=[runs["code_base"]]).success
     result = _promote_best(instance, best_of=["wide"])
 
-    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in failure_of(result)
+    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in read_failure(result)
     _run(home, instance, qlora_adapter={"recipe": "wide"})
     assert _promote_best(instance, best_of=["wide"]).success
     champion = champion_in(ArtifactStore(home.parent / "store"))
@@ -214,7 +214,7 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
     """The run fails, and its first line says why of each."""
     for name in ("default", "short"):
         _run(home, instance, partition=name)
-    error = failure_of(_promote_best(instance))
+    error = read_failure(_promote_best(instance))
 
     assert "no recipe of 5 may be promoted. default: The gate failed: parse_rate: " in error
     assert "wide: no run of this recipe" in error
@@ -244,7 +244,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assets=[qlora_adapter, eval_results, benchmark_gate, promoted_adapter],
             asset_checks=[gate_checks],
             jobs=[dg.define_asset_job(*job) for job in jobs.items()],
-            resources=resources_of(home.parent / "store"),
+            resources=build_resources(home.parent / "store"),
             loggers={"progress": progress_logger},
         ),
     )
@@ -338,7 +338,7 @@ def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstanc
     """Its partition and its configuration must not name different ones."""
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
 
-    assert "of the partition wide, and its configuration names the recipe short" in failure_of(result)
+    assert "of the partition wide, and its configuration names the recipe short" in read_failure(result)
 
 
 def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def _at_work(home: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def _ended(home: Path) -> tuple[dict[str, Any], str]:
+def _run_to_end(home: Path) -> tuple[dict[str, Any], str]:
     stdout, stderr = _start(home, 0).communicate(timeout=240)
     return json.loads(stdout), stderr
 
@@ -48,7 +48,7 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
     killed.kill()
     killed.communicate()
     (lost,) = _statuses(tmp_path)
-    outcome, said = _ended(tmp_path)
+    outcome, said = _run_to_end(tmp_path)
 
     assert outcome["success"]
     assert f"run {lost} was killed; it is reported as failed" in said
@@ -79,7 +79,7 @@ def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     """Only a process that is gone has failed."""
     working = _at_work(tmp_path)
     (run_id,) = _statuses(tmp_path)
-    outcome, _ = _ended(tmp_path)
+    outcome, _ = _run_to_end(tmp_path)
     still = _statuses(tmp_path)[run_id]
     working.send_signal(signal.SIGKILL)
     working.communicate()

@@ -62,9 +62,9 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
         (folder / "log").open("wb") as log,
         subprocess.Popen(command, stderr=log, env=variables, **pipes) as process,
     ):
-        lines = _lines_of(process)
+        lines = _read_lines(process)
         for number in range(_FIRST_UNTOUCHED):
-            status, seconds, promoted = _ended(process, lines, number)
+            status, seconds, promoted = _run_to_end(process, lines, number)
             usual = seconds
             wrong += (
                 [] if promoted and status == "SUCCESS" else [f"run {number}, left alone: {status}, nothing promoted"]
@@ -73,7 +73,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
         while budget.goes_on():
             number += 1
             stopped = _Stop(folder, process.pid, dice.uniform(0.02, 1.0) * usual)
-            status, _, promoted = _ended(process, lines, number, stopped)
+            status, _, promoted = _run_to_end(process, lines, number, stopped)
             said = f"run {number}, stopped after {stopped.after:.2f} of {usual:.2f} s"
             num_ended += not stopped.at
             num_stopped += status == "CANCELED"
@@ -107,12 +107,12 @@ class _Stop:
             os.kill(self._pid, signal.SIGINT)
 
 
-def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
+def _read_lines(process: "subprocess.Popen[str]") -> Iterator[str]:
     assert process.stdout is not None
     return iter(process.stdout.readline, "")
 
 
-def _ended(
+def _run_to_end(
     process: "subprocess.Popen[str]", lines: Iterator[str], number: int, stop: _Stop | None = None
 ) -> tuple[str, float, float]:
     run_id = str(uuid4())

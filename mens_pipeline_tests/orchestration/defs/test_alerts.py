@@ -22,7 +22,7 @@ from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionCo
 from mens_pipeline.settings import load_settings
 
 
-def _failing(error: Exception) -> dg.JobDefinition:
+def _build_failing(error: Exception) -> dg.JobDefinition:
     @dg.op
     def step() -> None:
         raise error
@@ -34,7 +34,7 @@ def _failing(error: Exception) -> dg.JobDefinition:
     return some_job
 
 
-def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
+def _read_alerts(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
     capfd.readouterr()
     outcome = defs().get_repository_def().get_sensor_def(sensor)(context)
     assert outcome is None or isinstance(outcome, dg.SkipReason)
@@ -81,14 +81,14 @@ def test_a_failed_run_is_told_in_one_line(
 ) -> None:
     """Run, job, step and reason, in the log and to whoever listens."""
     with dg.DagsterInstance.ephemeral() as instance:
-        result = _failing(error).execute_in_process(instance=instance, raise_on_error=False)
+        result = _build_failing(error).execute_in_process(instance=instance, raise_on_error=False)
         context = dg.build_run_status_sensor_context(
             sensor_name="run_failed",
             dagster_instance=instance,
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_failure_event(),
         ).for_run_failure()
-        said = _said("run_failed", context, capfd)
+        said = _read_alerts("run_failed", context, capfd)
 
     (line,) = [line for line in said.splitlines() if "failed" in line]
     (details,) = chat.details
@@ -104,8 +104,8 @@ def test_a_failed_run_is_told_in_one_line(
 def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
     """That of the run: a worker that was killed."""
     with dg.DagsterInstance.ephemeral() as instance:
-        result = _failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
-        run = instance.create_run_for_job(_failing(KeyError("x")))
+        result = _build_failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
+        run = instance.create_run_for_job(_build_failing(KeyError("x")))
         context = dg.build_run_status_sensor_context(
             sensor_name="run_failed",
             dagster_instance=instance,
@@ -113,7 +113,7 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
             dagster_event=result.get_run_failure_event(),
         ).for_run_failure()
 
-        assert "of some_job failed: Execution of run" in _said("run_failed", context, capfd)
+        assert "of some_job failed: Execution of run" in _read_alerts("run_failed", context, capfd)
 
 
 def _ended_well(
@@ -144,7 +144,7 @@ def _ended_well(
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_success_event(),
         )
-        return _said("run_without_promotion", context, capfd)
+        return _read_alerts("run_without_promotion", context, capfd)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_success_event(),
         )
-        said = _said("run_without_promotion", context, capfd)
+        said = _read_alerts("run_without_promotion", context, capfd)
 
     (details,) = chat.details
     assert "promoted nothing: parse_rate: 0.1 < 0.7" in said

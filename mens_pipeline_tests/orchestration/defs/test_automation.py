@@ -54,7 +54,7 @@ def _train(split: ArtifactRef, **training: Any) -> dg.ExecuteInProcessResult:
     return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}}, split)
 
 
-def _reused(result: dg.ExecuteInProcessResult) -> bool:
+def _is_reused(result: dg.ExecuteInProcessResult) -> bool:
     (made,) = result.asset_materializations_for_node("qlora_adapter")
     return bool(made.metadata["reused"].value)
 
@@ -77,7 +77,7 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     results = [_train(first), _train(first), _train(first, force_train=True), _train(second), _train(second)]
 
     assert all(result.success for result in results), _reasons(results[0])
-    assert [_reused(result) for result in results] == [False, True, False, False, True]
+    assert [_is_reused(result) for result in results] == [False, True, False, False, True]
 
 
 @pytest.mark.seed_row(76)

@@ -22,7 +22,7 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
-from mens_pipeline_tests.orchestration.stores import failure_of, hand_over, resources_of
+from mens_pipeline_tests.orchestration.stores import build_resources, hand_over, read_failure
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
@@ -51,11 +51,11 @@ def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> st
         result = dg.materialize(
             [dg.AssetSpec("qlora_adapter"), eval_results],
             instance=instance,
-            resources=resources_of(store.root, generator=JobLauncher()),
+            resources=build_resources(store.root, generator=JobLauncher()),
             run_config={"ops": {"eval_results": {"config": config}}},
             raise_on_error=False,
         )
-    return failure_of(result)
+    return read_failure(result)
 
 
 @pytest.fixture

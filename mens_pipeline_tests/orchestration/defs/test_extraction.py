@@ -40,7 +40,7 @@ def _run(root: Path, store: Path, instance: dg.DagsterInstance) -> dg.ExecuteInP
     return job.execute_in_process(instance=instance, resources=resources, raise_on_error=False)
 
 
-def _passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+def _read_checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
 
 
@@ -56,7 +56,7 @@ def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path:
 
     assert (seed_run / "exit_code").read_text() == "0"
     assert sorted(passed) == sorted(_CHECKS)
-    assert _passed(second) == dict.fromkeys(_CHECKS, True)
+    assert _read_checks(second) == dict.fromkeys(_CHECKS, True)
     for node, event in zip(nodes, events, strict=True):
         made, (again,) = event and event.asset_materialization, second.asset_materializations_for_node(node)
         assert made is not None

@@ -142,7 +142,7 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(
         )
         left = {run.run_id for run in instance.get_runs()}
         seen = instance.get_latest_materialization_event(_kept.key)
-    plan = _plan_of(result)
+    plan = _read_plan(result)
     logs = {path.name for path in (home / "storage").iterdir()}
     databases = {path.name.split(".")[0] for path in (home / "history" / "runs").iterdir()}
     is_old = days_later > 90
@@ -154,7 +154,7 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(
     assert seen is not None
 
 
-def _plan_of(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+def _read_plan(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     (plan,) = (
         event.step_output_data.metadata["plan"]
         for event in result.all_node_events

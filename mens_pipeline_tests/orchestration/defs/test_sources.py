@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.definitions import defs
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import load_named, load_recipes
-from mens_pipeline_tests.orchestration.stores import failure_of
+from mens_pipeline_tests.orchestration.stores import read_failure
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         _run(instance)
         for change in ("mend", "change"):
             result = _run(instance, "extracted_corpus")
-            said.append(failure_of(result))
+            said.append(read_failure(result))
             if change == "mend":
                 for number in range(2):
                     (tmp_path / f"bad_{number}.vox").unlink()
