@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import REWRITER, Request
 from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
@@ -25,7 +26,7 @@ _NUM_SEEDS = 12
 
 
 def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["corpus", "evol", *map(str, arguments)])
+    return invoke("corpus", "evol", *arguments)
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
@@ -19,7 +19,7 @@ _REFERENCES = {task.prompt: task.reference for task in _TASKS}
 
 
 def _try(url: str, *more: str) -> Result:
-    return CliRunner().invoke(app, ["eval-local", "--endpoint", url, "--model", "org/some-model", "--json", *more])
+    return invoke("eval-local", "--endpoint", url, "--model", "org/some-model", "--json", *more)
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
@@ -27,7 +26,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.cli.invoking import refusal
+from mens_pipeline_tests.cli.invoking import invoke, refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, evaluated, trained, training_manifest
 
 
@@ -78,7 +77,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
 
 
 def _invoke(command: str, run: _Run, *more: object) -> Result:
-    return CliRunner().invoke(app, [command, "--run-dir", str(run.folder), *map(str, more)])
+    return invoke(command, "--run-dir", run.folder, *more)
 
 
 def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
@@ -194,7 +193,7 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
     """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
     assert _invoke("promote", run).exit_code == 0
     champion = champion_in(run.store)
-    history = CliRunner().invoke(app, ["promote", "--history"]).stdout
+    history = invoke("promote", "--history").stdout
 
     for text in (history, (champion.path / PAGE).read_text()):
         assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text

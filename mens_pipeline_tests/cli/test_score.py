@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox"
 _TASKS = load_benchmark(_BENCH).tasks
@@ -18,7 +18,7 @@ _TASKS = load_benchmark(_BENCH).tasks
 def _score(folder: Path, *rows: dict[str, Any]) -> Result:
     path = folder / "answers.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return CliRunner().invoke(app, ["score", str(path), "--bench", str(_BENCH)])
+    return invoke("score", path, "--bench", _BENCH)
 
 
 def _reply(place: int, text: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_a_benchmark_is_written_for_a_framework(tmp_path: Path) -> None:
     """The command says where it is."""
     folder = tmp_path / "tasks"
 
-    result = CliRunner().invoke(app, ["export-tasks", "--to", "inspect", str(folder), "--bench", str(_BENCH)])
+    result = invoke("export-tasks", "--to", "inspect", folder, "--bench", _BENCH)
 
     assert result.exit_code == 0, result.exception
     assert result.stdout.strip() == str(folder)

@@ -5,10 +5,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline_tests.cli.invoking import invoke
 
 _ROWS = [
     ("Write f", "fn f() { }", 5),
@@ -31,7 +32,7 @@ def url(tmp_path: Path) -> str:
 
 
 def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["telemetry", "import", *map(str, arguments)])
+    return invoke("telemetry", "import", *arguments)
 
 
 def test_import_writes_pairs_and_prints_the_account(url: str, tmp_path: Path) -> None:

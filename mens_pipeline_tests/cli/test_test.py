@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.language.interpreter import Sandbox
+from mens_pipeline_tests.cli.invoking import invoke
 
 _GOOD = "fn double(n: int) to int { return n * 2 }\n@test fn doubles() { assert(double(2) is 4) }\n"
 _BAD = """fn half(n: int) to int { return n / 2 }
@@ -23,7 +24,7 @@ _BAD = """fn half(n: int) to int { return n / 2 }
 
 
 def _test(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["test", *map(str, arguments)])
+    return invoke("test", *arguments)
 
 
 def _write(folder: Path, name: str, source: str | bytes) -> Path:

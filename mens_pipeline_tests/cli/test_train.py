@@ -12,6 +12,7 @@ from mens_pipeline.cli.train import _summary
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.training.runs import pairs
 
@@ -33,7 +34,7 @@ from mens_pipeline_tests.training.runs import pairs
 )
 def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: str) -> None:
     """Each ends before anything is looked at, with the command to write in its place."""
-    result = CliRunner().invoke(app, ["train", "--data-dir", "D", "--output-dir", "O", *options])
+    result = invoke("train", "--data-dir", "D", "--output-dir", "O", *options)
 
     assert isinstance(result.exception, RefusedError)
     assert message in str(result.exception)

@@ -31,6 +31,7 @@ from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, latest_in, read_failure
 
@@ -255,7 +256,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     """Each in a run of its own that promotes nothing; then the best of those of this command."""
     recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
-    result = CliRunner().invoke(app, ["run", *recipes, "--json"])
+    result = invoke("run", *recipes, "--json")
     *scored, best = json.loads(result.stdout)
     champion = champion_in(ArtifactStore(home.parent / "store"))
 
@@ -277,7 +278,7 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
 def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
     """Where no recipe passes, and where it is told so: then one that passes is enough."""
     *recipes, switch = names
-    result = CliRunner().invoke(app, ["run", *(f"--recipe={name}" for name in recipes), switch, "--json"])
+    result = invoke("run", *(f"--recipe={name}" for name in recipes), switch, "--json")
 
     assert result.exit_code == code, result.output
     assert len(json.loads(result.stdout)) == runs
@@ -314,7 +315,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     shutil.copy(evaluation.path / RESULTS, run / RESULTS)
     remember(run, evaluation)
     events = instance.event_log_storage.get_maximum_record_id()
-    scored = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
+    scored = invoke("gate", "--run-dir", run)
     after = instance.event_log_storage.get_maximum_record_id()
     promoted = _promote_best(instance, best_of=[])
     champion = champion_in(store)
@@ -328,7 +329,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 
 def test_recipes_are_to_be_trained() -> None:
     """Several without training are a mistake, told before anything is made."""
-    result = CliRunner().invoke(app, ["run", "--recipe=default", "--recipe=wide", "--no-train"])
+    result = invoke("run", "--recipe=default", "--recipe=wide", "--no-train")
 
     assert result.exit_code == 2
     assert "recipes say how to train" in result.output
@@ -347,7 +348,7 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
         _run(home, instance, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"
     command = ["compare", "default", "wide", "-o", str(page)]
-    details, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
+    details, data = CliRunner().invoke(app, command), invoke(*command, "--json")
     (row,) = [row for row in json.loads(data.stdout)["rows"] if row["label"] == "parse rate"]
     (line,) = [line for line in details.stdout.splitlines() if line.startswith("heldout  parse rate ")]
 
@@ -367,7 +368,7 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
 def test_a_recipe_that_was_never_run_is_named(home: Path, instance: dg.DagsterInstance) -> None:
     """With those that were, and the command that trains it."""
     run = _run(home, instance, qlora_adapter={"recipe": "wide", "preset": "tiny"})
-    result = CliRunner().invoke(app, ["compare", run.run_id, "short"])
+    result = invoke("compare", run.run_id, "short")
 
     assert result.exit_code == 1
     assert "short: no run of this recipe" in str(result.exception)

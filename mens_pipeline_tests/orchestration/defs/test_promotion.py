@@ -9,9 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from typer.testing import CliRunner
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
@@ -27,6 +25,7 @@ from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, hand_over, latest_in, read_failure
 
@@ -276,7 +275,7 @@ def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Artifa
             assert _has_promoted(_run(_build_store(root, 40, weights).root, instance))
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.setenv("MENS_STORE_ROOT", str(root))
-    done = CliRunner().invoke(app, ["promote", "--rollback", "--reason", "wrong dialect"])
+    done = invoke("promote", "--rollback", "--reason", "wrong dialect")
     assert done.exit_code == 0, done.output
     return ArtifactStore(root), home
 
@@ -325,7 +324,7 @@ def test_a_rollback_needs_no_dagster(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
     assert _run_again(store)
 
-    assert CliRunner().invoke(app, ["promote", "--rollback"]).exit_code == 0
+    assert invoke("promote", "--rollback").exit_code == 0
     assert not (tmp_path / "none").exists()
 
 
