@@ -30,7 +30,7 @@ from mens_pipeline.inference.generation import EvaluationConfig, Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, load_settings
+from mens_pipeline.settings import FEW_SHOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact
 from mens_pipeline.storage.validation import errors_in
@@ -74,7 +74,7 @@ def format_trial(trial: "Trial", completions: Path) -> str:
     return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
 
 
-_KEPT: Final = "run the same command again, finished completions are kept"
+_KEPT: Final = "run the same command again; finished completions are kept"
 
 
 class EvalOptions(Options):
@@ -87,7 +87,7 @@ class EvalOptions(Options):
         "--model",
         metavar="DIR",
     )
-    heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl beside the train set].", metavar="FILE")
+    heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl of the train set].", metavar="FILE")
     bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else the packaged one].", metavar="DIR")
     no_bench: bool = switch("Only held-out prompts.")
     device: DeviceChoice = option(DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one.")
@@ -237,7 +237,6 @@ def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config
 
 
 def _show(tried: "Trial", completions: Path, *, as_json: bool) -> None:
-
     write_jsonl(completions, tried.completions)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
     served = {} if tried.served is None else {"served": tried.served.overall.model_dump(mode="json")}
@@ -274,7 +273,6 @@ def _put_into(run_dir: Path, evaluation: Artifact) -> None:
 
 
 def _config(options: EvalOptions) -> EvaluationConfig:
-
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
@@ -322,16 +320,16 @@ def replay(
     if dry_run:
         _count_holes(folder, since, limit, as_json=as_json)
         return
-    from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions
     from mens_pipeline.promotion.replay import replay_history, replay_in
+    from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
     adapter = open_adapter(run_dir, settings, "Name a run with --run-dir, or only count holes with --dry-run.")
     config = load_model(EVALUATION, EvaluationConfig)
     found = choose_device(device, settings)
     conditions = Conditions(config.decoding, found, found.lock_in(settings.cache_root))
-    with interruptible("run the same command again, finished completions are kept"):
+    with interruptible(_KEPT):
         made, _ = replay_history(
             adapter,
             folder,
@@ -340,7 +338,7 @@ def replay(
             number=limit,
             config=config,
             conditions=conditions,
-            launch=lambda prepared: run_and_show(prepared.job_path, show_completions(), num_ranks=prepared.job.devices),
+            launch=_launch,
             work=str(time.time_ns()),
         )
     results = replay_in(made.path)

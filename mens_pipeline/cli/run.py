@@ -44,7 +44,7 @@ _LEAST_MORE: Final = 10
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""
 
-_GO_ON: Final = "interrupted; run the same again: what is done is reused"
+_GO_ON: Final = "interrupted; run the same again: finished steps are reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown half")
 """Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
@@ -136,7 +136,7 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return "see above why an adapter that passed was not promoted"
     if not is_good:
-        return "mend what failed, and run the same again: what is done is reused"
+        return "correct what failed, and run the same again: finished steps are reused"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:

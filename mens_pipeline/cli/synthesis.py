@@ -193,6 +193,6 @@ def _summary(account: dict[str, Any], output: Path) -> str:
     lines += [f"{count:>6}  {reason}" for reason, count in account["dropped"].items() if count]
     lines += [f"{operator:<18} {count:>6}" for operator, count in account["operators"].items()]
     new, tokens = account["num_new_requests"], account["num_tokens"]
-    lines.append(f"{account['num_requests']} requests, {new} of them new, {tokens} tokens at most")
+    lines.append(f"{account['num_requests']} requests, {new} of them new, up to {tokens} tokens")
     lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
     return "\n".join([*lines, f"{account['kept']} pairs in {output}"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli import eval_local as command
+from mens_pipeline import settings
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.replay import RESULTS, ReplayResults
 from mens_pipeline.evaluation.results import INSERTS, InsertScore
@@ -30,7 +30,7 @@ def run(trained: Path, tmp_path: Path, workspace: Repository, monkeypatch: pytes
         monkeypatch.setenv(f"MENS_{name.upper()}_ROOT", str(tmp_path / name))
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(workspace.root))
     (tmp_path / "evaluation.yaml").write_text("infill_tokens: 16\n")
-    monkeypatch.setattr(command, "EVALUATION", tmp_path / "evaluation.yaml")
+    monkeypatch.setattr(settings, "EVALUATION", tmp_path / "evaluation.yaml")
     return taught_run(trained, tmp_path, workspace.first)
 
 

@@ -70,7 +70,7 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 1
     assert "golden_accepted: 0/0" in result.stdout
-    assert "next        mend what failed" in result.stdout
+    assert "next        correct what failed" in result.stdout
     (line,) = [line for line in result.stderr.splitlines() if " of train_set failed: " in line]
     assert "source_parse_rate" in line
 

@@ -161,7 +161,7 @@ def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None
     """Wherever it failed; checks and errors stand above."""
     text = _lines(is_good=False, **figures)
 
-    assert text.endswith("next        mend what failed, and run the same again: what is done is reused")
+    assert text.endswith("next        correct what failed, and run the same again: finished steps are reused")
 
 
 def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
