@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -100,19 +99,15 @@ def _champion_lines(champion: Mapping[str, Any]) -> Iterator[str]:
 def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
     if adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
+    done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
+    steps = f"{done} of {planned} steps" if done < planned else f"{done} steps"
+    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
+    limit = ", as many as fit into the budget" if done < planned else ""
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
-    yield f"training    {_updates(adapter)}, {losses}{_note_reuse(adapter)}"
+    yield f"training    {steps} in {minutes:.1f} min{after}{limit}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
     if adapter.get("never_shown"):
         yield f"not shown   {adapter['never_shown']}"
-
-
-def _updates(adapter: Mapping[str, Any]) -> str:
-    done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
-    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
-    if done < planned:
-        return f"{done} of {planned} steps in {minutes:.1f} min{after}, as many as fit into the budget"
-    return f"{done} steps in {minutes:.1f} min{after}"
 
 
 def _advise(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
@@ -209,9 +204,9 @@ def run(
     from mens_pipeline.orchestration.resources import Compute
 
     began, settings = perf_counter(), _settings_with(source_root)
-    where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
-    named = {"preset": preset, "domain": domain}
-    asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    asked: dict[str, Any] = {
+        name: value for name, value in (("preset", preset), ("domain", domain)) if value is not None
+    }
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
     if len(chosen) > 1 and not with_training:
         raise typer.BadParameter("--no-train trains no recipe. Leave one of the two out.")
@@ -221,25 +216,37 @@ def run(
     for choice in chosen if with_training else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
-    more_minutes = [_minutes(text) for text in more or ()]
     # A share of zero leaves such rows out of the train set; any other only decides how many of them are shown.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
-    launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    planned = None
+    definitions = defs()
+
+    def launch(job: str, configs: Mapping[str, Any] | None = None) -> "GraphOutcome":
+        return run_graph(definitions, settings, job, {**mixing, **(configs or {})})
+
+    training: dict[str, Any] = {
+        "force_train": force_train,
+        "more_minutes": [*map(_minutes, more or ())],
+        "overrides": overrides,
+    }
+    configs: dict[str, dict[str, Any]] = {"qlora_adapter": training}
     if minutes is not None:
         _make_train_set(launch)
         planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began)
         planned, _ = planner.plan(is_kept=True)
-    for line in () if planned is None else _plan_lines(planned):
-        log_line(line)
-    training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
-    configs = {"qlora_adapter": training} if planned is None else planned.configs(training)
-    trained = partial(_train_recipes, launch, chosen, configs)
-    runs = trained(with_promotion=with_promotion) if with_training else _make_corpus(launch)
-    options = "" if infill_share is None else f" --infill-share {infill_share:g}"
-    options += "" if minutes is None else f" --minutes {minutes:g}"
+        for line in _plan_lines(planned):
+            log_line(line)
+        configs = planned.configs(training)
+    if with_training:
+        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
+    else:
+        outcome = launch("train_set")
+        runs = iter([(outcome, outcome.success, {})])
+    given = {"--infill-share": infill_share, "--minutes": minutes}
+    options = "".join(f" {flag} {value:g}" for flag, value in given.items() if value is not None)
     options += "".join(f" --more {text}" for text in more or ())
-    outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
+    outcomes, verdicts = _follow(
+        runs, "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}", options, as_json=as_json
+    )
     if as_json:
         details = [asdict(outcome) for outcome in outcomes]
         print_json(details if len(chosen) > 1 else details[0])
@@ -269,17 +276,6 @@ def _make_train_set(launch: Launch) -> None:
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
-
-
-def _launch(
-    run_graph: Launch, always: Mapping[str, Any], job: str, configs: Mapping[str, Any] | None = None
-) -> "GraphOutcome":
-    return run_graph(job, {**always, **(configs or {})})
-
-
-def _make_corpus(launch: Launch) -> Iterator[Ended]:
-    outcome = launch("train_set")
-    yield outcome, outcome.success, {}
 
 
 def _train_recipes(

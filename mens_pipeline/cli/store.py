@@ -16,7 +16,7 @@ from mens_pipeline.configured import open_store
 from mens_pipeline.settings import RETENTION, link_pages_at, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.delivery.retention import Decision, Plan
+    from mens_pipeline.delivery.retention import Plan
 
 
 app = typer.Typer(name="store", cls=ListingGroup, help="Artifacts of the pipeline.", no_args_is_help=True)
@@ -102,17 +102,14 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _format_text(plan: "Plan", *, applied: bool) -> str:
-    lines = [
-        f"{d.action:<6}  {d.item.kind:<16}  {d.item.key[:12]:<12}  {_size(d.item.num_bytes):>9}  {_label(d)}{d.reason}"
-        for d in plan.decisions
-    ]
+    lines = []
+    for decision in plan.decisions:
+        item, label = decision.item, f"{decision.item.name}: " if decision.item.name else ""
+        place = f"{decision.action:<6}  {item.kind:<16}  {item.key[:12]:<12}"
+        lines.append(f"{place}  {_size(item.num_bytes):>9}  {label}{decision.reason}")
     share = f"{len(plan.removed)}/{len(plan.decisions)}, {_size(plan.num_removed_bytes)} of {_size(plan.num_bytes)}"
     verdict = f"removing {share}" if applied else f"to remove: {share}; --apply removes them"
     return "\n".join([*lines, verdict])
-
-
-def _label(decision: "Decision") -> str:
-    return f"{decision.item.name}: " if decision.item.name else ""
 
 
 def _format_json(plan: "Plan", *, applied: bool) -> str:

@@ -1,7 +1,7 @@
 """`mens train`: train a QLoRA adapter on a train set."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -265,11 +265,16 @@ def _train(run: "PreparedRun") -> TrainingManifest:
     if run.is_done:
         log_line("this run is complete; nothing is trained again")
         return finish_run(run, commit, ExitCode.DONE, settings.backend)
-    trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line)
+    trackers, show = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line), show_steps()
+
+    def watch(event: dict[str, Any]) -> None:
+        show(event)
+        trackers.take(event)
+
     try:
         code = run_and_show(
             run.job_path,
-            _both(show_steps(), trackers.take),
+            watch,
             grace_seconds=_GRACE_SECONDS,
             num_ranks=run.job.recipe.devices,
             on_ray=settings.launcher == "ray",
@@ -280,17 +285,6 @@ def _train(run: "PreparedRun") -> TrainingManifest:
         raise typer.Exit(INTERRUPTED) from None
     trackers.end(code)
     return finish_run(run, commit, code, settings.backend)
-
-
-_Listener = Callable[[dict[str, Any]], None]
-
-
-def _both(first: _Listener, second: _Listener) -> _Listener:
-    def listen(event: dict[str, Any]) -> None:
-        first(event)
-        second(event)
-
-    return listen
 
 
 def _summary(manifest: TrainingManifest, run_dir: Path) -> str:

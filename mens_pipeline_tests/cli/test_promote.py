@@ -207,7 +207,13 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
     """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
     assert _invoke("promote", run).exit_code == 0
     tried = Try(
-        adapter_sha256="a" * 64, decoding=Decoding(), first_heldout_tasks=100, max_rounds=2, files=("a.vox", "b.vox")
+        adapter_sha256="a" * 64,
+        decoding=Decoding(),
+        first_heldout_tasks=100,
+        max_rounds=2,
+        files=("a.vox", "b.vox"),
+        rows_sha256="b" * 64,
+        device="cpu float32",
     )
     record_try(run.store, tried, now=1_800_000_000)
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)

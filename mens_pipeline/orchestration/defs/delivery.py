@@ -129,12 +129,14 @@ def serving_handoff(
         raise dg.Failure("Another adapter is in use now. Materialise merged_model first.", allow_retries=False)
     delivery = Delivery(source=source, merged=merged, gguf=gguf, data_licence=settings.data_licence)
     handoff, reused = build_serving_handoff(delivery, opened)
-    commit = _publish(config, settings, source)
+    with TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = _plan_push(config, settings, source, Path(staging))
+        commit = push(plan, settings.hub_token).commit if plan is not None else "not published"
     metadata: dict[str, Any] = {
         "reused": reused,
         "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
         "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
-        "commit": commit or "not published",
+        "commit": commit,
     }
     return hand_over(handoff, merged_model, metadata=metadata)
 
@@ -144,12 +146,6 @@ def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreRe
     """Check that every file of the hand-off exists and has the listed hash."""
     changed = changed_files(store.artifact(serving_handoff).path / HANDOFF)
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
-
-
-def _publish(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
-    with TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = _plan_push(config, settings, source, Path(staging))
-        return push(plan, settings.hub_token).commit if plan is not None else None
 
 
 def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:

@@ -1,6 +1,5 @@
 """Base model and adapter, and the checks of the training."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +27,9 @@ from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.run import ScratchResult
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
-from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactRef
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
+from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
 from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
@@ -89,18 +89,36 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
-    config = training_of(context)
-    prepare = partial(_prepare, compute, store, context, mixed_train_set)
-    build = partial(_build, config, store.open(), lambda prepared: trainer.run(context, prepared))
-    run = prepare()
-    decoding = choices_of(context, compute.resolve()).decoding
+    config, settings = training_of(context), load_settings()
+    device, opened = compute.resolve(), store.open()
+    choices, train_path = choices_of(context, device), store.artifact(mixed_train_set).path / TRAIN
+
+    def prepare(resolved: ResolvedRecipe, before: Continued | None = None) -> PreparedRun:
+        return prepare_run(
+            resolved,
+            train_path,
+            partial(work_folder, opened, KIND),
+            device,
+            cache=settings.cache_root,
+            min_rows=load_gate_policy(GATE_POLICY).min_pairs,
+            log_line=context.log.info,
+            continues=before,
+        )
+
+    def build(run: PreparedRun) -> tuple[Artifact, bool]:
+        named, backend = artifact_commit(settings), settings.backend
+        return build_qlora_adapter(
+            run, opened, lambda prepared: trainer.run(context, prepared), named, backend, again=config.force_train
+        )
+
+    run = prepare(choices.resolved)
     heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT
-    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, choices.decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": run.preflight["preset"] or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(run)
     for minutes in config.more_minutes or ():
-        adapter, reused = build(prepare(minutes, continue_from(adapter.path)))
+        adapter, reused = build(prepare(further(choices.resolved, minutes), continue_from(adapter.path)))
     made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
     metadata: dict[str, Any] = {"reused": reused, **describe_adapter(made), **identify(context, made.manifest, weights)}
     # The digest covers everything that decides completions and no times, so the same training makes nothing stale.
@@ -151,41 +169,6 @@ def check_loss_fell(folder: Path) -> dg.AssetCheckResult:
 def _compare_quarters(losses: list[float]) -> tuple[float, float]:
     quarter = max(1, len(losses) // 4)
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
-
-
-def _build(
-    config: TrainConfig,
-    store: ArtifactStore,
-    launch: Callable[[PreparedRun], int],
-    run: PreparedRun,
-) -> tuple[Artifact, bool]:
-    settings = load_settings()
-    named, backend = artifact_commit(settings), settings.backend
-    return build_qlora_adapter(run, store, launch, named, backend, again=config.force_train)
-
-
-def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
-    compute: Compute,
-    store: ArtifactStoreResource,
-    context: dg.AssetExecutionContext,
-    mixed: ArtifactRef,
-    minutes: float | None = None,
-    before: Continued | None = None,
-) -> PreparedRun:
-    device = compute.resolve()
-    resolved = choices_of(context, device).resolved
-    if minutes is not None:
-        resolved = further(resolved, minutes)
-    return prepare_run(
-        resolved,
-        store.artifact(mixed).path / TRAIN,
-        partial(work_folder, store.open(), KIND),
-        device,
-        cache=load_settings().cache_root,
-        min_rows=load_gate_policy(GATE_POLICY).min_pairs,
-        log_line=context.log.info,
-        continues=before,
-    )
 
 
 def losses_metadata(
