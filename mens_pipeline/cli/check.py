@@ -43,22 +43,19 @@ MAX_REQUEST_BYTES: Final = 67_108_864
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSummary:
-    """Counts of a stream of requests."""
-
+class _StreamSummary:
     seen: int
     rejected: int
     malformed: int
 
     @property
     def text(self) -> str:
-        """The counts in one line."""
         accepted = self.seen - self.rejected - self.malformed
         share = share_text(accepted, self.seen)
         return f"accepted {share}, rejected {self.rejected}, malformed lines {self.malformed}"
 
 
-def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> StreamSummary:
+def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> _StreamSummary:
     """Answer each request with one line, in order and without delay.
 
     The reply to a malformed line has a null `id` and an `error`. Blank lines are skipped.
@@ -73,7 +70,7 @@ def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics:
         rejected += "error" not in reply and not reply["ok"]
         out.write(json.dumps(reply) + "\n")
         out.flush()
-    return StreamSummary(seen, rejected, malformed)
+    return _StreamSummary(seen, rejected, malformed)
 
 
 def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> dict[str, Any]:
@@ -116,7 +113,7 @@ ModeOption = Literal["auto", "source", "script", "ui"]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedFile:
+class _CheckedFile:
     """A file with its verdict; `semantic` is None if the file is rejected or only syntax was asked for."""
 
     path: str
@@ -126,12 +123,10 @@ class CheckedFile:
 
     @property
     def source(self) -> str:
-        """The text of the file."""
         return self.data.decode("utf-8", "replace")
 
     @property
     def is_right(self) -> bool:
-        """Whether it is accepted without an error in names or types."""
         return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic or ())
 
 
@@ -186,28 +181,26 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def read_program(path: Path) -> bytes:
-    """Read a program; raise `typer.BadParameter` if it cannot be read."""
+def _read_program(path: Path) -> bytes:
     try:
         return read_regular(path, _MAX_BYTES)
     except OSError as error:
         raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
 
 
-def resolve_mode(path: Path, mode: ModeOption) -> Mode:
-    """Return the mode that was asked for, or the one of the file name."""
+def _resolve_mode(path: Path, mode: ModeOption) -> Mode:
     return mode_of(path.name) if mode == "auto" else Mode(mode)
 
 
-def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:
-    data = sys.stdin.buffer.read() if path == _STDIN else read_program(path)
-    analysis = analyze_bytes(data, resolve_mode(path, mode))
+def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> _CheckedFile:
+    data = sys.stdin.buffer.read() if path == _STDIN else _read_program(path)
+    analysis = analyze_bytes(data, _resolve_mode(path, mode))
     module = analysis.module if with_semantics else None
     semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
-    return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
+    return _CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
 
 
-def _print_json(checked: Iterable[CheckedFile]) -> bool:
+def _print_json(checked: Iterable[_CheckedFile]) -> bool:
     records = []
     all_right = True
     for file in checked:
@@ -219,7 +212,7 @@ def _print_json(checked: Iterable[CheckedFile]) -> bool:
     return all_right
 
 
-def _print_text(checked: Iterable[CheckedFile]) -> bool:
+def _print_text(checked: Iterable[_CheckedFile]) -> bool:
     num_files = num_accepted = num_right = num_errors = num_semantic = num_warnings = 0
     for file in checked:
         diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
@@ -290,7 +283,7 @@ _OUTCOME_COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
 
 
 @dataclass(frozen=True, slots=True)
-class TestedFile:
+class _TestedFile:
     """A file with the report of its tests; `source` is empty if the file is not UTF-8."""
 
     path: str
@@ -329,16 +322,16 @@ def run_files(
     raise typer.Exit(_exit_code([file.report for file in tested]))
 
 
-def _test_files(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[TestedFile]:
+def _test_files(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[_TestedFile]:
     for path in paths:
-        data, chosen = read_program(path), resolve_mode(path, mode)
+        data, chosen = _read_program(path), _resolve_mode(path, mode)
         try:
             source = data.decode("utf-8")
         except UnicodeDecodeError:
             errors = analyze_bytes(data, chosen).errors
-            yield TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
+            yield _TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
         else:
-            yield TestedFile(str(path), source, sandbox.run(source, mode=chosen))
+            yield _TestedFile(str(path), source, sandbox.run(source, mode=chosen))
 
 
 def _exit_code(reports: Sequence[ProgramReport]) -> int:
@@ -348,13 +341,13 @@ def _exit_code(reports: Sequence[ProgramReport]) -> int:
     return 0 if all(report.passed or report.status is ProgramStatus.NO_TESTS for report in reports) else REFUSED
 
 
-def _print_tests_json(tested: Sequence[TestedFile]) -> None:
+def _print_tests_json(tested: Sequence[_TestedFile]) -> None:
     records = [{"path": file.path, **report_record(file.report)} for file in tested]
     num_passed, num_tests = _counts(tested)
     print_json({"num_tests": num_tests, "num_passed": num_passed, "files": records})
 
 
-def _print_tests(tested: Sequence[TestedFile]) -> None:
+def _print_tests(tested: Sequence[_TestedFile]) -> None:
     for file in tested:
         for line in _list_findings(file):
             typer.echo(line)
@@ -363,11 +356,11 @@ def _print_tests(tested: Sequence[TestedFile]) -> None:
     typer.echo(f"{num_passed}/{num_tests} tests passed{share}", err=True)
 
 
-def _counts(tested: Sequence[TestedFile]) -> tuple[int, int]:
+def _counts(tested: Sequence[_TestedFile]) -> tuple[int, int]:
     return sum(file.report.num_passed for file in tested), sum(len(file.report.tests) for file in tested)
 
 
-def _list_findings(file: TestedFile) -> Iterator[str]:
+def _list_findings(file: _TestedFile) -> Iterator[str]:
     """Yield everything but passes, in the format of a compiler."""
     report = file.report
     for diagnostic in report.diagnostics:

@@ -74,14 +74,12 @@ def refuse_stale(folder: Path, contract: DemoContract) -> None:
         raise RefusedError(f"{folder}: made for another {' and '.join(differing)} than this code has. {advice}")
 
 
-class DemoOptions(Options):
-    """Options of `mens demo`."""
-
+class _DemoOptions(Options):
     device: DeviceChoice = option(DeviceChoice.CPU, "The CPU is fast enough for ten completions.")
 
 
-@take_options(DemoOptions)
-def demo(options: DemoOptions) -> None:
+@take_options(_DemoOptions)
+def demo(options: _DemoOptions) -> None:
     """Let a small packaged adapter complete five prompts and five lines, and check each.
 
     The base model is downloaded once, as by `mens run`. Each completion, right or wrong, is shown with the verdicts
@@ -102,7 +100,7 @@ def demo(options: DemoOptions) -> None:
         "prompts": [task.request for task in _prompt_tasks(pairs)],
         "lines": [task.request(adapter.manifest.recipe.infill_window) for task in _line_tasks(pairs)],
     }
-    written = complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
+    written = _complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
     print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not evaluated on this machine\n")
@@ -115,7 +113,7 @@ def demo(options: DemoOptions) -> None:
     print_line("  mens run                         train one on this machine, and evaluate it")
 
 
-def complete_here(
+def _complete_here(
     adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
     """Generate completions as they would be served, in one process and a temporary folder."""
@@ -195,9 +193,7 @@ def _indent(program: str) -> list[str]:
     return [f"     {line}" for line in program.strip("\n").splitlines()]
 
 
-class GenerateOptions(Options):
-    """Options of `mens generate`."""
-
+class _GenerateOptions(Options):
     prompt: str = argument("Description of the program.", metavar="PROMPT")
     output: Path | None = option(None, "File for the program [default: stdout].", "-o", "--output", metavar="FILE")
     run_dir: Path | None = option(None, "A run of `mens train` [default: the champion].", metavar="DIR")
@@ -206,8 +202,8 @@ class GenerateOptions(Options):
     no_validate: bool = switch("Accept the completion even if it is not a program.")
 
 
-@take_options(GenerateOptions)
-def generate(options: GenerateOptions) -> None:
+@take_options(_GenerateOptions)
+def generate(options: _GenerateOptions) -> None:
     """Let a model write one program, and check it.
 
     If its free completion is not a program, the model writes again with only tokens that lead to one, as in
@@ -223,7 +219,7 @@ def generate(options: GenerateOptions) -> None:
     adapter = open_adapter(options.run_dir, settings, f"Name a run with --run-dir, such as {DEMO}.")
     task = Task("prompt", Suite.BENCHMARK, "", "", "", options.prompt, name=None, mode=Mode.SOURCE, reference="")
     device, requests = choose_device(options.device, settings), {"prompt": [task.request]}
-    (written,) = complete_here(adapter, requests, options.max_tokens, device, settings.cache_root)
+    (written,) = _complete_here(adapter, requests, options.max_tokens, device, settings.cache_root)
     score = judge(task, written)
     log_line(describe_score(score).strip())
     if not (score.parses or options.no_validate):

@@ -47,9 +47,7 @@ training_app = typer.Typer(
 )
 
 
-class ScratchOptions(Options):
-    """Options of `mens scratch train`."""
-
+class _ScratchOptions(Options):
     data_dir: Path = option(Path("build"), "Folder of train.jsonl.", metavar="DIR")
     output_dir: Path = option(Path("runs/scratch"), "Folder of the run.", metavar="DIR")
     config: ScratchConfig = option(
@@ -86,8 +84,8 @@ class ScratchOptions(Options):
 
 @app.command()
 @training_app.command(name="native")
-@take_options(ScratchOptions)
-def train(options: ScratchOptions) -> None:
+@take_options(_ScratchOptions)
+def train(options: _ScratchOptions) -> None:
     """Train a VoxTransformer with VoxTokenizer from random weights, in a process of its own, with progress on stderr.
 
     With --model a LoRA adapter of a scratch model is trained instead: `adapter/` of the run holds it, and `model/` the
@@ -115,7 +113,7 @@ def _group() -> None:
     """Make typer keep the name of the only command."""
 
 
-def _prepare(options: ScratchOptions) -> "PreparedScratch":
+def _prepare(options: _ScratchOptions) -> "PreparedScratch":
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.scratch.merge import scratch_sources
     from mens_pipeline.scratch.recipe import ScratchRecipe

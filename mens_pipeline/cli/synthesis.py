@@ -102,9 +102,7 @@ _CLOSED: Final = (
 _WHO: Final = "Name the model that writes: --endpoint URL --name MODEL, or MENS_EVOL_URL and MENS_EVOL_MODEL."
 
 
-class EvolOptions(Options):
-    """Options of `mens corpus evol`."""
-
+class _EvolOptions(Options):
     pairs: Path = argument("Training pairs, as JSON lines: the seeds.", metavar="IN")
     output: Path = option(REQUIRED, "File for the new pairs.", "-o", "--output", metavar="FILE")
     endpoint: str | None = option(None, "An OpenAI-compatible address [default: MENS_EVOL_URL].", metavar="URL")
@@ -124,8 +122,8 @@ class EvolOptions(Options):
     as_json: bool = switch("Print the account as one JSON document.", "--json")
 
 
-@take_options(EvolOptions)
-def evol(options: EvolOptions) -> None:
+@take_options(_EvolOptions)
+def evol(options: _EvolOptions) -> None:
     """Let a model make requests harder or move them to other subjects, and complete them (Evol-Instruct).
 
     Needs EVOL_GATE=1. A new pair is kept if its program is accepted, declares what was requested, differs from its
@@ -152,7 +150,7 @@ def evol(options: EvolOptions) -> None:
     typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
 
 
-def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
+def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
     from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds

@@ -37,9 +37,7 @@ Resume = Literal["auto", "never"]
 """Whether to continue an interrupted run."""
 
 
-class TrainOptions(Options):
-    """Options of `mens train`."""
-
+class _TrainOptions(Options):
     data_dir: Path = option(
         Path("build"), "Folder of train.jsonl, or of upstream's validated_mixed.jsonl.", metavar="DIR"
     )
@@ -95,7 +93,6 @@ class TrainOptions(Options):
 
     @property
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
-        """Recipe fields that flags set: flag -> (field, value)."""
         return {**read_values(self), **{f"--set {field}": (field, value) for field, value in self._set().items()}}
 
     def _set(self) -> dict[str, str]:
@@ -105,8 +102,8 @@ class TrainOptions(Options):
         return dict(setting.partition("=")[::2] for setting in settings)
 
 
-@take_options(TrainOptions)
-def train(options: TrainOptions) -> None:
+@take_options(_TrainOptions)
+def train(options: _TrainOptions) -> None:
     """Train a QLoRA adapter on a train set, in a process of its own, with live progress on stderr.
 
     Without a heldout.jsonl next to train.jsonl, source files are held out first, as by `mens corpus mix`, and the rest
@@ -138,7 +135,7 @@ def train(options: TrainOptions) -> None:
         log_line(f"next: mens eval-local --run-dir {shown}, then mens gate --run-dir {shown}")
 
 
-def _refuse_old_spellings(options: TrainOptions) -> None:
+def _refuse_old_spellings(options: _TrainOptions) -> None:
     folders = f"--data-dir {options.data_dir} --output-dir {options.output_dir or LATEST}"
     provider = options.provider
     if options.native:
@@ -151,7 +148,7 @@ def _refuse_old_spellings(options: TrainOptions) -> None:
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
 
 
-def _prepare(options: TrainOptions) -> "PreparedRun":
+def _prepare(options: _TrainOptions) -> "PreparedRun":
     from mens_pipeline.cli.train_set import PAIRS, find_train_set
     from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
@@ -223,7 +220,7 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
 
 
-def _evaluate(options: TrainOptions, run_dir: Path, settings: Settings) -> None:
+def _evaluate(options: _TrainOptions, run_dir: Path, settings: Settings) -> None:
     from mens_pipeline.cli.eval_local import EvalOptions, evaluate_run, format_summary
     from mens_pipeline.cli.promote import decide_on, verdict_of
     from mens_pipeline.promotion.receipt import FAILED, PAGE

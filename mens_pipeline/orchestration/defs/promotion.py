@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
-from dagster._utils.interrupts import capture_interrupts
+from dagster._utils.interrupts import capture_interrupts  # holds SIGINT back; nothing public does
 from pydantic import Field
 
 from mens_pipeline.configured import pipeline_commit, policy_label, present_of
