@@ -61,7 +61,7 @@ def argument(text: str, *, metavar: str) -> Any:
 def read_values(options: Options) -> dict[str, tuple[str, Any]]:
     """Return the given values that set fields of another model, by flag: `--rank` -> (`lora_r`, 16)."""
     named = {
-        _flags_of(name, field)[0]: (_extra(field)["field"], getattr(options, name))
+        _list_flags(name, field)[0]: (_extra(field)["field"], getattr(options, name))
         for name, field in type(options).model_fields.items()
         if _extra(field).get("field") is not None
     }
@@ -70,7 +70,7 @@ def read_values(options: Options) -> dict[str, tuple[str, Any]]:
 
 def take_options(model: type[_Model]) -> Callable[[Callable[[_Model], None]], Callable[..., None]]:
     """Turn a function of a model into a command with an option for each field."""
-    parameters = [_parameter_of(name, field.annotation, field) for name, field in model.model_fields.items()]
+    parameters = [_build_parameter(name, field.annotation, field) for name, field in model.model_fields.items()]
 
     def decorate(function: Callable[[_Model], None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -85,7 +85,7 @@ def take_options(model: type[_Model]) -> Callable[[Callable[[_Model], None]], Ca
 def declare_options(function: Callable[..., None]) -> Callable[..., None]:
     """Turn a function into a command; defaults made by `option`, `switch` or `argument` declare its options."""
     parameters = [
-        _parameter_of(name, parameter.annotation, parameter.default)
+        _build_parameter(name, parameter.annotation, parameter.default)
         if isinstance(parameter.default, FieldInfo)
         else parameter
         for name, parameter in inspect.signature(function).parameters.items()
@@ -99,10 +99,10 @@ def _show_to_typer(function: Callable[..., None], parameters: list[inspect.Param
     return function
 
 
-def _parameter_of(name: str, annotation: Any, field: FieldInfo) -> inspect.Parameter:
+def _build_parameter(name: str, annotation: Any, field: FieldInfo) -> inspect.Parameter:
     extra = _extra(field)
     default = REQUIRED if field.is_required() else field.default
-    shared: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"], **_bounds_of(field)}
+    shared: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"], **_read_bounds(field)}
     how: Any
     if extra["is_argument"]:
         how = typer.Argument(default, **shared)
@@ -113,14 +113,14 @@ def _parameter_of(name: str, annotation: Any, field: FieldInfo) -> inspect.Param
 
 def _declared_flags(name: str, field: FieldInfo) -> tuple[str, ...]:
     """Return the flags that typer must not derive itself; it would add `--no-` to a switch that is off."""
-    return _flags_of(name, field) if _extra(field)["flags"] or field.default is False else ()
+    return _list_flags(name, field) if _extra(field)["flags"] or field.default is False else ()
 
 
-def _flags_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+def _list_flags(name: str, field: FieldInfo) -> tuple[str, ...]:
     return _extra(field)["flags"] or (f"--{name.replace('_', '-')}",)
 
 
-def _bounds_of(field: FieldInfo) -> dict[str, float]:
+def _read_bounds(field: FieldInfo) -> dict[str, float]:
     bounds = {"min": (Ge, "ge"), "max": (Le, "le")}
     return {
         key: getattr(bound, attribute)
