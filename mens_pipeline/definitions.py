@@ -60,6 +60,7 @@ def defs() -> dg.Definitions:
             resources=_build_resources(),
             executor=find_executor(_FORKING),
             loggers={"console": dg.colored_console_logger, "progress": progress_logger},
+            component_tree=found.component_tree,
         ).map_asset_specs(
             func=lambda spec: spec.merge_attributes(metadata={**links.get(spec.key, {}), **places.get(spec.key, {})})
         )
