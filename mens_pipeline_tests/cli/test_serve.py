@@ -52,7 +52,7 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
         message = rf"process {os.getpid()} \(mens serve, port 8080\) holds this device\. Wait for it to end"
         with pytest.raises(RefusedError, match=message), exclusive(tmp_path / "cuda.lock", 0):
             pass
-        with serve_module._hold(cores, tmp_path, 8080), serve_module._holding(cores, tmp_path, 8081):  # noqa: SLF001
+        with serve_module._hold(cores, tmp_path, 8080), serve_module._hold(cores, tmp_path, 8081):  # noqa: SLF001
             assert not (tmp_path / "cpu.lock").exists()
     with exclusive(tmp_path / "cuda.lock", 0):
         pass
