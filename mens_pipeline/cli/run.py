@@ -20,8 +20,7 @@ from mens_pipeline.language import visible_text
 from mens_pipeline.settings import PRESETS, Settings, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.orchestration.estimate import PresetEstimate
-    from mens_pipeline.orchestration.forecast import RunPlan
+    from mens_pipeline.orchestration.forecast import PresetEstimate, RunPlan
     from mens_pipeline.orchestration.instance import GraphOutcome
 
 
@@ -394,8 +393,7 @@ def plan(
     was misused.
     """
     from mens_pipeline.models.find_base import base_by_name
-    from mens_pipeline.orchestration.estimate import estimate_presets
-    from mens_pipeline.orchestration.forecast import Planner
+    from mens_pipeline.orchestration.forecast import Planner, estimate_presets
     from mens_pipeline.orchestration.resources import Compute
     from mens_pipeline.training.presets import load_named
 

@@ -25,7 +25,7 @@ from mens_pipeline.jobs.protocol import JOB, Job
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL
-from mens_pipeline.orchestration.estimate import Rows
+from mens_pipeline.orchestration.forecast import Rows
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe

@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.orchestration.estimate import Dial, Rows, SuiteCounts, SuiteSize
-from mens_pipeline.orchestration.forecast import Counts, PlannedStage, Planner, RunPlan
+from mens_pipeline.orchestration.forecast import (
+    Counts,
+    Dial,
+    PlannedStage,
+    Planner,
+    Rows,
+    RunPlan,
+    SuiteCounts,
+    SuiteSize,
+)
 from mens_pipeline_tests.cli.invoking import run_main
 
 

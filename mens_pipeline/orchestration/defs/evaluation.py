@@ -22,7 +22,7 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.asset import declare_asset, version_with_config
 from mens_pipeline.orchestration.defs.train_set import heldout_split
-from mens_pipeline.orchestration.estimate import SuiteSize
+from mens_pipeline.orchestration.forecast import SuiteSize
 from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.metadata import fold_paths, identify, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page

@@ -8,7 +8,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.probe import Rates
 from mens_pipeline.models.find_base import base_by_name
-from mens_pipeline.orchestration.estimate import (
+from mens_pipeline.orchestration.forecast import (
     GATE_SECONDS,
     GPUS,
     Dial,
