@@ -84,7 +84,7 @@ def _reply_in_turn(content: dict[str, Any], number: int) -> Served:
 
 
 @pytest.mark.seed_row(11)
-def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
+def test_good_rows_of_an_endpoint_are_kept(folder: Path) -> None:
     """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
     out, aside = folder / "out.jsonl", folder / "dropped.jsonl"
     with serving(_reply_in_turn) as server:

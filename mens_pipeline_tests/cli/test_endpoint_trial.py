@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "build" / "endpoint" / "org_some-model"
 
 
-def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
+def test_a_model_with_all_solutions_passes_all(folder: Path) -> None:
     """The references, in a fence as chat models write them; every figure is that of an adapter."""
     with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_read_question(content)]}```")) as server:
         result = _try(server.url)
@@ -66,7 +66,7 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
+def test_vox_can_be_described_to_a_model(folder: Path) -> None:
     """Without it, it is told what our own model is; another system prompt is another question."""
     with serving(lambda content, _number: completion(_REFERENCES[_read_question(content)])) as server:
         _try(server.url)

@@ -52,7 +52,7 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     ]
 
 
-def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
+def test_chosen_completions_are_in_the_served_column() -> None:
     """With a fallback that is not the adapter's own; a trial has its row as well."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
     samples = [completion(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]

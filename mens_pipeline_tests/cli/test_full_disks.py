@@ -103,7 +103,7 @@ _BY_SQLITE: Final = sqlite3.OperationalError("database or disk is full")
 
 
 @pytest.mark.parametrize("earlier", [_FULL, _BY_SQLITE], ids=["system", "sqlite"])
-def test_a_mistake_in_the_handling_of_a_full_disk_is_no_full_disk(
+def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, earlier: Exception
 ) -> None:
     """A traceback says where it is."""
@@ -113,7 +113,7 @@ def test_a_mistake_in_the_handling_of_a_full_disk_is_no_full_disk(
         run_main(folder=tmp_path)
 
 
-def test_what_sqlite_wraps_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whether it is raised from the cause, or while that is handled."""
     wrapper = sqlite3.OperationalError("the next statement could not begin")
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(_BY_SQLITE, wrapper))

@@ -65,7 +65,7 @@ _PLAN = RunPlan(
 )
 
 
-def test_a_run_is_told_its_plan() -> None:
+def test_a_plan_configures_a_run() -> None:
     """Fields of the recipe, the preset that the minutes chose, the part of the suite."""
     configs = _PLAN.configs({"overrides": {"seed": 2}, "force_train": False})
 

@@ -80,7 +80,7 @@ def _invoke(command: str, run: _Run, *more: object) -> Result:
     return invoke(command, "--run-dir", run.folder, *more)
 
 
-def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
+def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
     """All that is looked at holds."""
     result = _invoke("promote", run)
 
@@ -101,7 +101,7 @@ def _change_heldout(run: _Run) -> None:
         (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
     ],
 )
-def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
+def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
     """By name; a signed record takes its place, as that of a gate that failed."""
     spoil(run)
     refused = refusal(_invoke("promote", run))
@@ -189,7 +189,7 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
     assert champion_key(run.store) is not None
 
 
-def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Run) -> None:
+def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> None:
     """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
     assert _invoke("promote", run).exit_code == 0
     champion = champion_in(run.store)

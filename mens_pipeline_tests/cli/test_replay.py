@@ -58,7 +58,7 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("jobs_here")
-def test_a_short_history_cannot_tell(run: Path, workspace: Repository) -> None:
+def test_a_short_history_decides_nothing(run: Path, workspace: Repository) -> None:
     """Few commits, or none at all: that is no error."""
     some = invoke("replay", workspace.root, "--run-dir", run, "--limit", "2", "--device", "cpu")
     none = invoke("replay", "--run-dir", run, "--since", "2030-01-01", "--device", "cpu")

@@ -127,7 +127,7 @@ def test_what_is_no_time_is_misuse(text: str) -> None:
         _minutes(text)
 
 
-def test_a_verdict_that_cannot_tell_says_so() -> None:
+def test_an_undecided_verdict_is_shown() -> None:
     """It does not promote, and its reasons are shown as well."""
     text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
 

@@ -243,7 +243,7 @@ def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: s
 
 
 @pytest.mark.seed_row(21)
-def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) -> None:
+def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> None:
     """The documents stand in the folder of the run."""
     report = json.loads((workspace / "target" / "dogfood" / "run" / "eval_local_report.json").read_text())
 

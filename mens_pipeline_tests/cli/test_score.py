@@ -25,7 +25,7 @@ def _reply(place: int, text: str) -> dict[str, Any]:
     return {"task": _TASKS[place].id, "text": text, "stopped": True}
 
 
-def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> None:
+def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> None:
     """Several to a task are its samples; each has what is against it."""
     right, wrong, none = _TASKS[0].solution, _TASKS[0].wrong[0], "I cannot do that."
 
@@ -51,7 +51,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
         ([], "found no completion"),
     ],
 )
-def test_what_is_no_answer_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+def test_other_rows_than_completions_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
     """Unknown tasks, rows without a field and empty files are refused with their place."""
     result = _score(tmp_path, *rows)
 

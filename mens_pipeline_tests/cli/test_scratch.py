@@ -81,7 +81,7 @@ def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: 
     assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in refusal(result)
 
 
-def test_mistakes_are_named(data: Path, tmp_path: Path) -> None:
+def test_errors_are_named(data: Path, tmp_path: Path) -> None:
     """A recipe that does not hold together, a missing train set or model, too few rows."""
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")

@@ -92,7 +92,7 @@ def test_one_model_is_served() -> None:
     assert "--model and --candidate: only one model is served" in _message("--model", "a", "--candidate")
 
 
-def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
+def test_best_of_is_bounded_by_concurrency() -> None:
     """The message says which options belong together."""
     message = _message("--best-of", "5")
 
@@ -183,7 +183,7 @@ def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
 
 
 @pytest.mark.slow
-def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
+def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
     """An answer in the making comes to its end, nobody new is let in, and the log is free of noise and secrets."""
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]

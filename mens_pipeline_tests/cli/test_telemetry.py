@@ -109,7 +109,7 @@ def test_options_are_checked(url: str, tmp_path: Path) -> None:
     assert "telemetry: table: String should have at least 1 character" in str(unnamed.exception)
 
 
-def test_a_mistake_exits_2_with_one_line_and_no_password(
+def test_an_error_exits_2_with_one_line_and_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Through the entry point, without a traceback."""

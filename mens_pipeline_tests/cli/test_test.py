@@ -125,7 +125,7 @@ def test_the_seed_changes_the_arguments(tmp_path: Path) -> None:
     assert first == again != other
 
 
-def test_scripts_are_read_as_told(tmp_path: Path) -> None:
+def test_scripts_are_read_in_the_given_mode(tmp_path: Path) -> None:
     """`--mode` is that of `mens check`."""
     path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
 
@@ -157,7 +157,7 @@ def test_misuse_exits_2_with_advice(
     assert advice in capsys.readouterr().err
 
 
-def test_what_the_system_does_not_keep_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start, with the reason; where everything is kept out, there is nothing to say."""
     kept = {"files": "", "system calls": "Invalid argument"}
     monkeypatch.setattr(Sandbox, "kept_out", lambda _sandbox: kept)

@@ -70,7 +70,7 @@ def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_mistake_names_the_flag_that_made_it(tiny_base: Path, tmp_path: Path) -> None:
+def test_an_error_names_its_flag(tiny_base: Path, tmp_path: Path) -> None:
     """As it was typed; a field that was set by its name, too."""
     result = _dry_run(tiny_base, tmp_path, "--rank", "0", "--set", "max_grad_norm=-1")
 
@@ -79,7 +79,7 @@ def test_a_mistake_names_the_flag_that_made_it(tiny_base: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
+def test_rows_that_are_too_long_are_reported_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
     """How many, their share of the tokens, and what set the limit."""
     result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
 

@@ -137,7 +137,7 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
     assert "no source gives any row" in str(invoke(*words, "--allow-missing-sources").exception)
 
 
-def test_the_model_of_a_judgement_may_be_called_so(tmp_path: Path) -> None:
+def test_run_dir_may_be_called_model(tmp_path: Path) -> None:
     """`--model` is `--run-dir`."""
     result = invoke("eval-local", "--model", str(tmp_path))
 

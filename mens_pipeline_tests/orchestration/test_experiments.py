@@ -197,7 +197,7 @@ def test_the_best_that_passes_is_promoted(
 
 
 @pytest.mark.slow
-def test_what_was_judged_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
     """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
     assert _promote_best(instance, best_of=[runs["code_base"]]).success

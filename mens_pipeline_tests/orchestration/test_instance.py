@@ -92,7 +92,7 @@ def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) 
     assert instance.run_monitoring_max_runtime_seconds == 12 * 60 * 60
 
 
-def test_ticks_are_forgotten_and_nobody_is_told(instance: dg.DagsterInstance) -> None:
+def test_ticks_are_forgotten_without_an_alert(instance: dg.DagsterInstance) -> None:
     """Most ticks of a sensor say that nothing has changed; telemetry is off."""
     retention = instance.get_settings("retention")
 
@@ -170,14 +170,14 @@ def moved(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clone_that_was_moved_is_linked_anew(moved: Path) -> None:
+def test_a_moved_clone_is_linked_again(moved: Path) -> None:
     """By `mens run`, and by `make ui`."""
     with open_instance(moved) as instance:
         assert instance.run_monitoring_enabled
     assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
-def test_make_links_a_moved_clone_anew(moved: Path) -> None:
+def test_make_links_a_moved_clone_again(moved: Path) -> None:
     """The rule that `make ui` rests on."""
     command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
     subprocess.run(command, check=True)

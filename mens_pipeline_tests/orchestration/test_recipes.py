@@ -51,7 +51,7 @@ def test_requests_that_all_were_asked_count() -> None:
     assert _list_places([longer, short]) == [("short", "1/1", ""), ("long", "0/1", "-100.0 points (p = 1.000)")]
 
 
-def test_adapters_of_different_exams_are_not_ranked() -> None:
+def test_adapters_of_different_eval_suites_are_not_ranked() -> None:
     """There is nothing to compare them by."""
     one = _candidate("one", [GOOD, GOOD])
     other = [completion.model_copy(update={"prompt": f"Another {completion.prompt}"}) for completion in one.completions]

@@ -76,7 +76,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
     ],
     ids=["of ours", "of Dagster", "a defect"],
 )
-def test_a_failed_run_is_told_in_one_line(
+def test_a_failed_run_is_reported_in_one_line(
     chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Run, job, step and reason, in the log and to whoever listens."""
@@ -156,7 +156,7 @@ def _ended_well(
     ],
     ids=["promoted", "refused", "not asked"],
 )
-def test_a_green_run_without_a_promotion_is_told(
+def test_a_green_run_without_a_promotion_is_reported(
     promotes: bool,  # noqa: FBT001 - a column
     selection: list[str] | None,
     words: str,
@@ -166,7 +166,7 @@ def test_a_green_run_without_a_promotion_is_told(
     assert words in _ended_well(promotes, selection, capfd)
 
 
-def test_nothing_is_told_of_a_run_that_was_to_judge_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """It promotes nothing because a person said so."""
     assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
 
@@ -198,7 +198,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
 @pytest.mark.parametrize(
     ("status", "problem"), [(500, "answered 500"), (0, "cannot be reached (ConnectionRefusedError)")]
 )
-def test_who_cannot_be_told_is_named_without_the_address(
+def test_an_alert_that_fails_names_no_address(
     chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
 ) -> None:
     """It may hold a secret; a sensor does not fail for it."""
@@ -209,7 +209,7 @@ def test_who_cannot_be_told_is_named_without_the_address(
     assert found == f"MENS_ALERT_URL {problem}"
 
 
-def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """And an address is one of the web."""
     assert post_to_webhook(None, "run_failed", "text", {}) is None
     monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
@@ -226,7 +226,7 @@ def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> N
         ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
     ],
 )
-def test_a_stale_adapter_is_told_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
+def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
     chat: type[_Chat],
     monkeypatch: pytest.MonkeyPatch,
     now: str,

@@ -180,7 +180,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
         ({"benchmark_min_pass_rate": 80}, {"VOX_BENCHMARK": "1"}, "benchmark_min_pass_rate is 80, not from 0"),
     ],
 )
-def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
+def test_an_impossible_threshold_is_refused_before_evaluation(
     store: ArtifactStore,
     monkeypatch: pytest.MonkeyPatch,
     config: dict[str, Any],

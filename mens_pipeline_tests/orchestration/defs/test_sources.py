@@ -162,7 +162,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
     ],
 )
-def test_a_mistake_of_the_launchpad_shows_before_anything_is_made(
+def test_an_error_in_the_launchpad_shows_before_anything_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],

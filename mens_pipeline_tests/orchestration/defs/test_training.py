@@ -142,7 +142,9 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_tiny_base")
-def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_no_completion_fits_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing could be judged after it, and nothing of it is there."""
     limits = tmp_path / "evaluation.yaml"
     limits.write_text("max_new_tokens: 2\n")
@@ -164,7 +166,7 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
         ({}, {"qlora_adapter": {"native_train": False}}, "Run: mens train --backend qlora"),
     ],
 )
-def test_a_wrong_setting_is_told_before_anything_is_trained(
+def test_a_wrong_setting_is_refused_before_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
@@ -257,7 +259,7 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
         ({"docs_qa": {}}, None),
     ],
 )
-def test_a_kind_of_which_nothing_was_shown_is_told(
+def test_a_kind_that_was_never_shown_is_reported(
     tmp_path: Path, left: dict[str, dict[str, int]], severity: dg.AssetCheckSeverity | None
 ) -> None:
     """A warning; a failure where users brought it. A run before rows were counted says nothing."""
