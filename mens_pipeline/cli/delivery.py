@@ -44,7 +44,7 @@ def merge(
     gguf: GgufType | None = option(None, "Also write a GGUF file, for llama.cpp and Ollama."),
     prompts: int | None = option(None, "Number of held-out prompts to compare [default: 12].", ge=1, metavar="N"),
     heldout: Path | None = option(None, "Held-out pairs [default: those of its evaluation].", metavar="FILE"),
-    device: DeviceChoice = option(DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one."),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
     as_json: bool = switch("Print external_serving_handoff_v1.json.", "--json"),
 ) -> None:
     """Merge an adapter into its base, and prove that the result is the model that was evaluated.

@@ -90,7 +90,7 @@ class EvalOptions(Options):
     heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl of the train set].", metavar="FILE")
     bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else the packaged one].", metavar="DIR")
     no_bench: bool = switch("Only held-out prompts.")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
     samples: int | None = option(None, "Completions per prompt: k of pass@k, n of best-of-n.", field="num_samples")
     devices: int | None = option(
         None, "GPUs that share the prompts [default: as many as trained it].", metavar="N", ge=1
@@ -302,7 +302,7 @@ def replay(
     limit: int = option(
         500, "Maximum number of holes; the same ones are drawn every time.", ge=1, le=20_000, metavar="N"
     ),
-    device: DeviceChoice = option(DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one."),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
     dry_run: bool = switch("Only count the holes."),
     as_json: bool = switch("Print one JSON document.", "--json"),
 ) -> None:

@@ -159,7 +159,7 @@ def run(
     ),
     infill_share: float | None = option(
         None,
-        "Share of shown tokens that complete code at a cursor [default: that of preset and mix].",
+        "Share of shown tokens that complete code at a cursor; 0: none [default: that of preset and mix].",
         metavar="X",
         ge=0,
         le=0.95,

@@ -60,7 +60,7 @@ class _ScratchOptions(Options):
     )
     lora_r: int | None = option(None, "Rank of that adapter.", field="lora_r")
     device: DeviceChoice = option(
-        DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one and says which."
+        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
     )
     seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
     batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")

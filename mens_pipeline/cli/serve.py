@@ -37,7 +37,7 @@ class ServeOptions(Options):
     host: str = option("127.0.0.1", "Address to listen on; other than local ones need a token.")
     port: int = option(8080, "Port; 0: any free one.", ge=0, le=65_535)
     token_env: str = option(_TOKEN, "Variable that holds the token.", metavar="NAME")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
     decoding: Syntax = option(
         Syntax.CONSTRAINED, "constrained: only tokens that can lead to a program; fallback means the same here."
     )

@@ -47,7 +47,7 @@ class _TrainOptions(Options):
     preset: str = option("auto", "Preset of config/presets.yaml; `auto` picks by memory.", metavar="NAME")
     domain: str | None = option(None, "Rows to train on, by config/domains.yaml.", metavar="NAME")
     device: DeviceChoice = option(
-        DeviceChoice.BEST, "Fails if it is missing; `best` takes the best one and says which."
+        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
     )
     devices: int | None = option(None, "GPUs that share each step.", metavar="N", field="devices")
     model: str | None = option(
