@@ -11,7 +11,7 @@ import pytest
 from mens_pipeline.configured import artifact_commit, open_store, policy_label
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.environment import go_offline, training_environment
-from mens_pipeline.settings import PROJECT_ROOT, load_settings, recipe_variables, secret_of
+from mens_pipeline.settings import PROJECT_ROOT, load_settings, read_secret, recipe_variables
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -
     """That of `MENS_SERVE_TOKEN`, and that of a variable of one's own choice."""
     monkeypatch.setenv("MENS_SERVE_TOKEN", "0123456789abcdef")
     monkeypatch.setenv("MY_TOKEN", "fedcba9876543210")
-    settings, own = load_settings(), secret_of("MY_TOKEN")
+    settings, own = load_settings(), read_secret("MY_TOKEN")
 
     assert settings.serve_token is not None
     assert settings.serve_token.get_secret_value() == "0123456789abcdef"
