@@ -1,45 +1,94 @@
-"""The Dagster entry point: everything below `orchestration/defs`."""
+"""The Dagster entry point: assets, checks, jobs, schedules and sensors of `orchestration/defs`, and their resources."""
 
 import inspect
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
+
+# Wraps the function of an asset; Dagster offers no other way to where the function is written.
 from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
-from dagster_shared.record import replace
-from dagster_shared.utils.warnings import disable_dagster_warnings
+from dagster_shared.utils.warnings import disable_dagster_warnings  # `dg.load_from_defs_folder` silences the same ones
 
 from mens_pipeline.orchestration import defs as modules
-from mens_pipeline.orchestration.resources import page_links
+from mens_pipeline.orchestration.instance import progress_logger
+from mens_pipeline.orchestration.launchers import JobLauncher, Trainer
+from mens_pipeline.orchestration.resources import (
+    ArtifactHandover,
+    ArtifactStoreResource,
+    Compute,
+    SourceWatch,
+    Telemetry,
+    VoxWorkspace,
+    find_executor,
+    page_links,
+)
 from mens_pipeline.settings import load_settings
+
+_FORKING: Final = dg.multiprocess_executor.configured(
+    {
+        "start_method": {
+            "forkserver": {
+                "preload_modules": ["mens_pipeline.definitions", "mens_pipeline.orchestration.defs.delivery"]
+            }
+        }
+    },
+    name="forking_executor",
+)
+"""Forks each step from a process that has loaded the definitions; GPU work starts a new process anyway."""
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """Load the code location.
 
-    This is `dg.load_from_defs_folder` without its search for the pyproject.toml of a checkout, which an installed wheel
-    does not have; that function hides the same warnings. A server in production leads nobody to files of its own.
+    Unlike `dg.load_from_defs_folder` this needs no pyproject.toml, which an installed wheel does not have. A server in
+    production shows no links to its own source files.
     """
     settings = load_settings()
     with disable_dagster_warnings():
         found = dg.ComponentTree.from_module(modules, project_root=Path(__file__).parent.parent).build_defs()
         links = page_links(settings.store_pages) if settings.store_pages is not None else {}
         places = _code_references(found) if settings.environment != "prod" else {}
-        # An asset that two modules name stands here twice.
-        assets = list({id(asset): asset for asset in found.assets or ()}.values())
-        return replace(found, assets=assets).map_asset_specs(
+        return dg.Definitions(
+            assets=list({id(asset): asset for asset in found.assets or ()}.values()),  # two modules may name one asset
+            asset_checks=found.asset_checks,
+            jobs=found.jobs,
+            schedules=found.schedules,
+            sensors=found.sensors,
+            resources=_build_resources(),
+            executor=find_executor(_FORKING),
+            loggers={"console": dg.colored_console_logger, "progress": progress_logger},
+            component_tree=found.component_tree,
+        ).map_asset_specs(
             func=lambda spec: spec.merge_attributes(metadata={**links.get(spec.key, {}), **places.get(spec.key, {})})
         )
 
 
-def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str, dg.CodeReferencesMetadataValue]]:
-    """Return metadata that names the places of the code of assets and of their checks, which the UI opens in an editor.
+def _build_resources() -> dict[str, Any]:
+    """Build the resources; the environment configures them, so the launchpad does not show them."""
+    made: dict[str, object] = {
+        "workspace": VoxWorkspace(),
+        "store": ArtifactStoreResource(),
+        "telemetry": Telemetry(),
+        "compute": Compute(),
+        "trainer": Trainer(),
+        "generator": JobLauncher(),
+        "merger": JobLauncher(),
+        "source_watch": SourceWatch(),
+    }
+    return {
+        "io_manager": ArtifactHandover(),
+        **{name: dg.ResourceDefinition.hardcoded_resource(resource) for name, resource in made.items()},
+    }
 
-    The UI shows no metadata of a check, so its place stands on the page of the asset. `dg.with_source_code_references`
-    knows no checks, takes an asset that two modules name for two, and of a decorated function names the file of the
-    decorator.
+
+def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str, dg.CodeReferencesMetadataValue]]:
+    """Return metadata from which the UI opens the code of an asset and of its checks in an editor.
+
+    The UI shows no metadata of checks, so their places are listed with the asset. `dg.with_source_code_references`
+    ignores checks and names the file of the decorator instead of the function.
     """
     assets = {id(asset): asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)}
     checks = {id(check): check for check in definitions.asset_checks or ()}
@@ -47,15 +96,14 @@ def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str,
     for made in (*assets.values(), *checks.values()):
         of_checks = {spec.asset_key for spec in made.check_specs}
         for key in {*made.keys, *of_checks}:
-            places[key].append(_place_of(made))
+            places[key].append(_find_place(made))
     return {
         key: {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references)}
         for key, references in places.items()
     }
 
 
-def _place_of(made: dg.AssetsDefinition) -> dg.LocalFileCodeReference:
-    """Return where the function of an asset or a check begins."""
+def _find_place(made: dg.AssetsDefinition) -> dg.LocalFileCodeReference:
     decorated: Any = made.op.compute_fn
     assert isinstance(decorated, DecoratedOpFunction), "all are decorated functions"  # noqa: S101 - our own impossibility
     function: Any = inspect.unwrap(decorated.decorated_fn)

@@ -1,10 +1,10 @@
-"""Everything this package raises on purpose, and what a wrong word was probably meant to be.
+"""Errors that this package raises on purpose, and suggestions for misspelt words.
 
-MensError                     something a person can mend; shown as one message, never as a traceback
-├── RefusedError              the work was done and its result is not good enough; exit code 1
-├── ConfigurationError        a setting or configuration file does not hold together
-│   └── DiskError             a disk is full or can only be read; exit code 1
-└── SourceNotFoundError       a file or folder that was asked for is not there
+MensError                     a problem that a person can fix; shown as a message, never as a traceback
+├── RefusedError              the work was done, but its result is not good enough; exit code 1
+├── ConfigurationError        a setting or a configuration file is wrong
+│   └── DiskError             a disk is full or read-only; exit code 1
+└── SourceNotFoundError       a requested file or folder does not exist
 """
 
 from collections.abc import Iterable
@@ -14,27 +14,27 @@ from typing import Final
 
 
 class MensError(Exception):
-    """The base of the tree; its message says where, what was found, what was expected and what to do."""
+    """Base class; its message says where, what was found, what was expected and what to do."""
 
 
 class RefusedError(MensError):
-    """The work was done, and its result is not good enough."""
+    """The work was done, but its result is not good enough."""
 
 
 class ConfigurationError(MensError):
-    """A setting or a configuration file does not hold together."""
+    """A setting or a configuration file is wrong."""
 
 
 class DiskError(ConfigurationError):
-    """A disk is full, or can only be read: what was asked for is right, and can be asked for again."""
+    """A disk is full or read-only; the request was valid and can be repeated."""
 
 
 class SourceNotFoundError(MensError):
-    """A file or folder that was asked for is not there."""
+    """A requested file or folder does not exist."""
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra of this package, as in a checkout or as elsewhere."""
+    """Return the command that installs an extra of this package, in a checkout or elsewhere."""
     is_checkout = (Path(__file__).parents[1] / "constraints.txt").exists()
     what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
     return f"Run: pip install {what}"
@@ -43,14 +43,13 @@ def how_to_install(extra: str) -> str:
 _SHORTEST_BEGINNING: Final = 3
 _SIMILAR: Final = 0.7
 _MOST_WORDS: Final = 2000
-"""Known words that one word is compared with at most: more take seconds in a program with many wrong names."""
+"""Maximum known words to compare with; more would take seconds in a program with many wrong names."""
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
-    """Return a question that names the nearest known word.
+    """Return ``Did you mean `query`?`` with the most similar known word.
 
-    Returns:
-        ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
+    Without a similar one, the shortest word with the same beginning counts; without that, return None.
     """
     words = sorted(known, key=lambda word: (len(word), word))
     near = near_miss(found, words)
@@ -60,7 +59,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
-    """Return a question that names the one known word that is spelt almost like this one; None without one."""
+    """Return ``Did you mean `query`?`` with the known word of almost the same spelling; None without one."""
     words = sorted(known)
     near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
     return f"Did you mean `{near[0]}`?" if near else None

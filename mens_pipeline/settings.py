@@ -1,4 +1,4 @@
-"""Read the settings of the pipeline from environment variables; no other module gives them a meaning."""
+"""Settings of the pipeline from environment variables; no other module reads them."""
 
 import os
 import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
 PROJECT_ROOT: Final = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent
-"""The folder of `config/`, the seed data in `data/`, and `dagster.yaml`: of a checkout, or of an installed wheel."""
+"""Folder of `config/`, the seed data in `data/`, and `dagster.yaml`, in a checkout or an installed wheel."""
 _OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED else PROJECT_ROOT / "data"
 # Read once, when a process starts: the same variable as `Settings.config_root`.
 _CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
@@ -44,90 +44,90 @@ _KEY: Final = re.compile("[0-9a-f]{64}")
 
 
 class Settings(BaseSettings):
-    """The environment variables that the pipeline obeys."""
+    """Environment variables of the pipeline."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore")
 
     source_root: Path = Field(
         default=PROJECT_ROOT / "data",
         validation_alias="MENS_SOURCE_ROOT",
-        description="The Vox workspace to learn from: any folder with .vox files below it.",
+        description="The Vox workspace to learn from: any folder that contains .vox files.",
     )
     config_root: Path = Field(
         default=PROJECT_ROOT / "config",
         validation_alias="MENS_CONFIG_ROOT",
-        description="The folder of presets.yaml, gates.yaml and the other configuration; a copy of `config/`, changed.",
+        description="Folder of presets.yaml, gates.yaml and the other configuration: a copy of `config/`, edited.",
     )
     strict_jsonl: bool = Field(
         default=False,
         validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
-        description="`1`: the first row that `mens corpus validate` would drop ends it, and nothing is written.",
+        description="`1`: `mens corpus validate` ends at the first row that it would drop, and writes nothing.",
     )
     store_root: Path = Field(
         default=_OUTPUTS / "store",
         validation_alias="MENS_STORE_ROOT",
-        description="Where the pipeline keeps what it makes.",
+        description="Folder of the artifact store.",
     )
     store_url: str | None = Field(
         default=None,
         pattern="^(s3|gs|az)://[^/]+",
         validation_alias="MENS_STORE_URL",
-        description="A bucket that machines share, s3://BUCKET/PREFIX (gs, az); MENS_STORE_ROOT is then a cache of it.",
+        description="A shared bucket, s3://BUCKET/PREFIX (or gs, az), that MENS_STORE_ROOT then caches.",
     )
     launcher: Literal["local", "ray", "kuberay"] = Field(
         default="local",
         validation_alias="MENS_LAUNCHER",
-        description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
+        description="Where to train: in processes here, on a Ray cluster, or, from Dagster, on one by KubeRay.",
     )
     ray_address: str | None = Field(
         default=None,
         validation_alias="RAY_ADDRESS",
-        description="The cluster that this machine is a node of; with MENS_LAUNCHER=ray it also extracts and judges.",
+        description="The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs.",
     )
     store_pages: str | None = Field(
         default=None,
         pattern=r"^https?://[^/\s]",
         validation_alias="MENS_STORE_PAGES",
-        description="Where a web server shows the store; the UI then links the pages of verdicts there.",
+        description="Address of a web server for the store, where the UI then links the pages of verdicts.",
     )
     commit: str = Field(
         default="",
         pattern="^([0-9a-f]{40})?$",
         validation_alias="MENS_COMMIT",
-        description="The commit of this package where no checkout says it, as in an image; verdicts and bills name it.",
+        description="Commit of this package outside a checkout, as in an image; verdicts and bills name it.",
     )
     executor: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",
         validation_alias="MENS_EXECUTOR",
-        description="A Dagster executor, MODULE:NAME, that starts the steps of all jobs, each where its tags ask for.",
+        description="A Dagster executor, MODULE:NAME, for the steps of all jobs; it can place them by their tags.",
     )
     cache_root: Path = Field(
         default=_OUTPUTS / "cache",
         validation_alias="MENS_CACHE_ROOT",
-        description="Where base models are kept.",
+        description="Folder of downloaded base models.",
     )
     backend: Literal["cpu"] | None = Field(
         default=None,
         validation_alias="VOX_BACKEND",
-        description="`cpu`: train on nothing but the CPU, adapters and scratch model alike.",
+        description="`cpu`: train adapters and scratch models only on the CPU.",
     )
     vcs_sha: str | None = Field(
         default=None,
         validation_alias="VCS_SHA",
         pattern="^[0-9A-Za-z._-]{4,64}$",
-        description="What adapters are named after; by default the commit that the workspace is at.",
+        description="Name for adapters; by default the commit of the workspace.",
     )
     num_workers: int = Field(
         default_factory=num_processors,
         ge=1,
         validation_alias="MENS_NUM_WORKERS",
-        description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
+        description="Number of processes for the corpus, which do not change the result. Default: all CPUs.",
     )
     trackers: SecretStr = Field(
         default=SecretStr(""),
         validation_alias="MENS_TRACKERS",
-        description="Where runs and the champion are shown: mlflow=URI,tensorboard=FOLDER, or one of them.",
+        description="Trackers for runs and the champion: mlflow=URI, tensorboard=FOLDER, or both with a comma.",
     )
     telemetry_url: SecretStr | None = Field(
         default=None,
@@ -138,109 +138,109 @@ class Settings(BaseSettings):
         default=False, validation_alias="EVOL_GATE", description="`1`: let models write training data."
     )
     evol_url: str | None = Field(
-        default=None, validation_alias="MENS_EVOL_URL", description="The OpenAI-compatible endpoint that writes it."
+        default=None, validation_alias="MENS_EVOL_URL", description="OpenAI-compatible endpoint of that model."
     )
     evol_model: str | None = Field(
-        default=None, validation_alias="MENS_EVOL_MODEL", description="What the endpoint calls the model."
+        default=None, validation_alias="MENS_EVOL_MODEL", description="Name of the model at the endpoint."
     )
     evol_api_key: SecretStr | None = Field(
-        default=None, validation_alias="MENS_EVOL_API_KEY", description="The key of the endpoint; sent to it alone."
+        default=None, validation_alias="MENS_EVOL_API_KEY", description="Key of the endpoint; sent nowhere else."
     )
     eval_policy: str = Field(
-        default="ci", validation_alias="VOX_EVAL_POLICY", description="The policy of config/gates.yaml."
+        default="ci", validation_alias="VOX_EVAL_POLICY", description="Policy of config/gates.yaml."
     )
     eval_strict: bool = Field(
         default=False,
         validation_alias="VOX_EVAL_STRICT",
-        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way. "
-        "`1`, as VOX_BENCHMARK=1 and a pass rate, has `mens train` evaluate and gate what it trained.",
+        description="`1`: a failing gate fails the run instead of warning; nothing is promoted either way. "
+        "`1`, VOX_BENCHMARK=1 or a pass rate also make `mens train` evaluate and gate its adapter.",
     )
     eval_min_parse_rate: float | None = Field(
         default=None,
         ge=0,
         le=1,
         validation_alias="VOX_EVAL_MIN_PARSE_RATE",
-        description="Takes the place of the threshold of the policy; receipt, report and history say so.",
+        description="Replaces the threshold of the policy; receipt, report and history say so.",
     )
     eval_min_coverage: float | None = Field(
         default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Likewise."
     )
     benchmark: bool = Field(
-        default=True, validation_alias="VOX_BENCHMARK", description="Whether the held-out benchmark has a say."
+        default=True, validation_alias="VOX_BENCHMARK", description="Whether gates use the held-out benchmark."
     )
     benchmark_min_pass_rate: float | None = Field(
         default=None,
         ge=0,
         le=1,
         validation_alias="VOX_BENCHMARK_MIN_PASS_RATE",
-        description="Share of the benchmark that must pass at the first try, instead of the policy's; 0 asks for none.",
+        description="Least pass@1 on the benchmark, instead of the policy's; 0: none.",
     )
     benchmark_dir: Path = Field(
         default=PROJECT_ROOT / "data" / "heldout_bench",
         validation_alias="VOX_BENCHMARK_DIR",
-        description="The folder of the held-out benchmark.",
+        description="Folder of the held-out benchmark.",
     )
     side_branches: Literal["", "scratch"] = Field(
         default="",
         validation_alias="MENS_SIDE_BRANCHES",
-        description="`scratch`: the UI shows the model from scratch next to the graph, with its job.",
+        description="`scratch`: add the model from scratch and its job to the UI.",
     )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
         validation_alias="MENS_ENV",
-        description="`prod`: schedules and sensors run from the start; else a person switches them on.",
+        description="`prod`: schedules and sensors start running; otherwise a person switches them on.",
     )
     override_key: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_OVERRIDE_KEY",
-        description="The secret that signs and checks overrides: promotion against a verdict.",
+        description="Secret that signs and checks overrides, which promote against a verdict.",
     )
     signing_key: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_SIGNING_KEY",
-        description="Signs what leads to a champion, which then must be signed; as `openssl rand -hex 32` prints it.",
+        description="Key from `openssl rand -hex 32`; signs what leads to a champion, which must then be signed.",
     )
     verify_key: str | None = Field(
         default=None,
         pattern="^[0-9a-f]{64}$",
         validation_alias="MENS_VERIFY_KEY",
-        description="The public key of MENS_SIGNING_KEY, where signatures are demanded and none are made.",
+        description="Public key of MENS_SIGNING_KEY, for machines that check signatures but make none.",
     )
     serve_token: SecretStr | None = Field(
         default=None,
         min_length=_SHORTEST_SECRET,
         validation_alias="MENS_SERVE_TOKEN",
-        description="What every request to `mens serve` must carry; required where other machines can reach it.",
+        description="Token that requests to `mens serve` must carry; required if other machines can reach it.",
     )
     alert_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_ALERT_URL",
-        description="Where sensors post runs that failed, adapters that were refused, and one that is stale, as JSON.",
+        description="Webhook for failed runs, refused adapters and a stale champion, as JSON.",
     )
     data_licence: str | None = Field(
         default=None,
         validation_alias="MENS_DATA_LICENCE",
-        description="The licence of the workspace, for the model card; by default the card says that it is not stated.",
+        description='Licence of the workspace, for the model card; without it the card says "not stated".',
     )
     hub_token: SecretStr | None = Field(
         default=None,
         validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
-        description="Or HUGGING_FACE_HUB_TOKEN: what `mens push` and the job `deliver` write with; never printed.",
+        description="Token for `mens push` and the job `deliver`, also as HUGGING_FACE_HUB_TOKEN; never printed.",
     )
     hub_repo: str | None = Field(
         default=None,
         validation_alias="MENS_HUB_REPO",
-        description="Where the job `deliver` publishes promoted adapters, OWNER/NAME; nothing is published without it.",
+        description="Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere.",
     )
     dagster_home: Path = Field(
         default=_OUTPUTS / "dagster",
         validation_alias="DAGSTER_HOME",
-        description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
+        description="Folder of Dagster's runs and events; gets a link to dagster.yaml.",
     )
 
     @property
     def asks_to_evaluate(self) -> bool:
-        """Whether a variable that was set asks `mens train` to evaluate what it trained; by default none does."""
+        """Whether the environment asks `mens train` to evaluate its adapter."""
         is_asked = "benchmark" in self.model_fields_set and self.benchmark
         return self.eval_strict or is_asked or bool(self.benchmark_min_pass_rate)
 
@@ -255,15 +255,15 @@ class Settings(BaseSettings):
     @classmethod
     def _is_of_the_web(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None and not url.get_secret_value().startswith(("http://", "https://")):
-            raise ValueError("not an address of http or https")
+            raise ValueError("not an http or https address")
         return url
 
 
 def load_settings() -> Settings:
-    """Read the settings of this process; bases of other machines are looked for in its cache from then on.
+    """Read the settings of this process, and look for base models in their cache from now on.
 
     Raises:
-        ConfigurationError: A variable has a value that does not fit; the message names all of them.
+        ConfigurationError: Variables have invalid values; the message names all of them.
     """
     try:
         settings = Settings()
@@ -274,20 +274,20 @@ def load_settings() -> Settings:
 
 
 def link_pages_at(address: str) -> None:
-    """Let `MENS_STORE_PAGES` name a server to whatever this process becomes, unless it names one already."""
+    """Set `MENS_STORE_PAGES` for the program that replaces this process, unless it is set."""
     os.environ.setdefault("MENS_STORE_PAGES", address)
 
 
 def recipe_variables() -> dict[str, str]:
-    """Return fields of a training recipe that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
+    """Return recipe fields that the environment sets: MENS_TRAIN_LEARNING_RATE is `learning_rate`."""
     return {name.removeprefix(_RECIPE).lower(): value for name, value in os.environ.items() if name.startswith(_RECIPE)}
 
 
-def secret_of(variable: str) -> SecretStr:
-    """Return the token that a variable of the user's choice holds.
+def read_secret(variable: str) -> SecretStr:
+    """Read a token from a variable of the user's choice.
 
     Raises:
-        ConfigurationError: It is not set, or too short to be a secret.
+        ConfigurationError: It is unset or too short.
     """
     value = os.environ.get(variable, "")
     if len(value) < _SHORTEST_SECRET:

@@ -172,7 +172,7 @@ def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do the jobs of commands and assets in this process."""
     from mens_pipeline_tests.jobs.processes import do_here  # noqa: PLC0415 - most tests need none of it
 
-    for module in ("cli.progress", "orchestration.launchers"):
+    for module in ("cli.terminal", "orchestration.launchers"):
         monkeypatch.setattr(f"mens_pipeline.{module}.run_job", do_here)
 
 

@@ -42,8 +42,8 @@ _DECIDED_BY: Final = {
 
 _LOAD: Final = """
 import sys
-from mens_pipeline.orchestration import metadata
-metadata.version_with_config = lambda _stage, *paths: "\\t".join(path.name for path in paths)
+from mens_pipeline.orchestration import asset
+asset.version_with_config = lambda _stage, *paths: "\\t".join(path.name for path in paths)
 from mens_pipeline.definitions import defs
 specs = defs().resolve_all_asset_specs()
 print(*sys.modules)

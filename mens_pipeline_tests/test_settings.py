@@ -16,8 +16,8 @@ from mens_pipeline.settings import (
     load_settings,
     open_store,
     policy_label,
+    read_secret,
     recipe_variables,
-    secret_of,
 )
 
 
@@ -149,7 +149,7 @@ def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -
     """That of `MENS_SERVE_TOKEN`, and that of a variable of one's own choice."""
     monkeypatch.setenv("MENS_SERVE_TOKEN", "0123456789abcdef")
     monkeypatch.setenv("MY_TOKEN", "fedcba9876543210")
-    settings, own = load_settings(), secret_of("MY_TOKEN")
+    settings, own = load_settings(), read_secret("MY_TOKEN")
 
     assert settings.serve_token is not None
     assert settings.serve_token.get_secret_value() == "0123456789abcdef"

@@ -1,9 +1,9 @@
-"""`mens check`: the verdict of the front end on files or a stream."""
+"""`mens check` and `mens test`: what the front end and the tests of Vox programs say."""
 
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, Literal, TextIO, get_args
@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Final, Literal, TextIO, get_args
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line, print_json
 from mens_pipeline.corpus.extract.sources import vox_files
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.language import (
@@ -26,33 +26,39 @@ from mens_pipeline.language import (
     verdict_record,
     visible_text,
 )
+from mens_pipeline.language.interpreter import (
+    CaseResult,
+    Features,
+    Outcome,
+    ProgramReport,
+    ProgramStatus,
+    Sandbox,
+    report_record,
+)
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.storage.files import bounded_lines, read_regular
 
 MAX_REQUEST_BYTES: Final = 67_108_864
-"""Of a line; a longer one is answered as malformed, and never held as a whole."""
+"""Size limit of a line; a longer one is malformed and never held in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSummary:
-    """Counts over the lines of a stream."""
-
+class _StreamSummary:
     seen: int
     rejected: int
     malformed: int
 
     @property
     def text(self) -> str:
-        """The counts in one line."""
         accepted = self.seen - self.rejected - self.malformed
         share = share_text(accepted, self.seen)
         return f"accepted {share}, rejected {self.rejected}, malformed lines {self.malformed}"
 
 
-def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> StreamSummary:
-    """Answer each request with one line, in order, at once.
+def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics: bool = True) -> _StreamSummary:
+    """Answer each request with one line, in order and without delay.
 
-    A malformed line is answered too, with a null `id` and an `error`; blank lines are passed over.
+    The reply to a malformed line has a null `id` and an `error`. Blank lines are skipped.
     """
     seen = rejected = malformed = 0
     for number, line in enumerate(bounded_lines(lines, MAX_REQUEST_BYTES), start=1):
@@ -64,7 +70,7 @@ def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics:
         rejected += "error" not in reply and not reply["ok"]
         out.write(json.dumps(reply) + "\n")
         out.flush()
-    return StreamSummary(seen, rejected, malformed)
+    return _StreamSummary(seen, rejected, malformed)
 
 
 def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> 
         return _report_malformed(identity, number, "has no text in `source`")
     if mode not in get_args(ModeOption):
         return _report_malformed(identity, number, f"has mode {mode!r}; write auto, source, script or ui")
-    # There is no name to go by, so `auto` leaves it to --mode.
+    # A request has no file name, so `auto` means --mode.
     analysis = analyze(source, default if mode == "auto" else Mode(mode))
     reply = {"id": identity, **verdict_record(analysis)}
     if with_semantics and analysis.module is not None:
@@ -97,18 +103,18 @@ def _report_malformed(identity: object, number: int, problem: str) -> dict[str, 
 
 
 _MAX_BYTES: Final = 67_108_864
-"""Of a file; a larger one is no program."""
+"""Size limit of a program."""
 
 _STDIN: Final = Path("-")
 
 
 ModeOption = Literal["auto", "source", "script", "ui"]
-"""Grammar mode of a text; `auto` goes by the name of the file (M6)."""
+"""Grammar mode of a text; `auto` follows the name of the file (M6)."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedFile:
-    """A file with its verdict; what is wrong with names and types is None if it is rejected, or nobody asked."""
+class _CheckedFile:
+    """A file with its verdict; `semantic` is None if the file is rejected or only syntax was asked for."""
 
     path: str
     data: bytes
@@ -117,12 +123,10 @@ class CheckedFile:
 
     @property
     def source(self) -> str:
-        """Its text."""
         return self.data.decode("utf-8", "replace")
 
     @property
     def is_right(self) -> bool:
-        """Whether it is accepted and has no mistake in its names and types."""
         return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic or ())
 
 
@@ -135,21 +139,21 @@ def check(
     ] = None,
     mode: ModeOption = option("auto", "How to read the texts."),
     as_json: bool = switch("Print one JSON document.", "--json"),
-    syntax_only: bool = switch("Leave names and types alone.", "--syntax-only/--no-syntax-only"),
+    syntax_only: bool = switch("Do not check names and types.", "--syntax-only/--no-syntax-only"),
     jsonl: Path | None = option(
         None, 'Check JSON lines {"id", "source", "mode"?} from a file or `-`; answer each.', metavar="FILE"
     ),
 ) -> None:
-    """Check the grammar, names and types of Vox programs and say what is wrong with them.
+    """Check the grammar, names and types of Vox programs and report every problem.
 
-    Exit code 0: nothing is wrong. 1: something is rejected or, but for --jsonl, has a mistake in its names or types.
+    Exit code 0: no problem. 1: a program is rejected or, except with --jsonl, has an error in names or types.
     2: the command was misused.
 
     Lines count from 1. Columns count from 1 in text, from 0 in JSON; offsets are bytes.
     """
     if jsonl is not None:
         if files or as_json:
-            raise typer.BadParameter("--jsonl stands alone: give it no files and no --json.")
+            raise typer.BadParameter("--jsonl takes no files and no --json. Leave them out.")
         raise typer.Exit(_check_lines(jsonl, mode, with_semantics=not syntax_only))
     if not files:
         raise typer.BadParameter("nothing to check. Name files or folders, `-` for standard input, or use --jsonl.")
@@ -177,32 +181,26 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def read_program(path: Path) -> bytes:
-    """Read the file of a program.
-
-    Raises:
-        typer.BadParameter: It cannot be read.
-    """
+def _read_program(path: Path) -> bytes:
     try:
         return read_regular(path, _MAX_BYTES)
     except OSError as error:
         raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
 
 
-def resolve_mode(path: Path, mode: ModeOption) -> Mode:
-    """Return the mode of a program: that which was asked for, or that of its name."""
+def _resolve_mode(path: Path, mode: ModeOption) -> Mode:
     return mode_of(path.name) if mode == "auto" else Mode(mode)
 
 
-def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:
-    data = sys.stdin.buffer.read() if path == _STDIN else read_program(path)
-    analysis = analyze_bytes(data, resolve_mode(path, mode))
+def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> _CheckedFile:
+    data = sys.stdin.buffer.read() if path == _STDIN else _read_program(path)
+    analysis = analyze_bytes(data, _resolve_mode(path, mode))
     module = analysis.module if with_semantics else None
     semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
-    return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
+    return _CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
 
 
-def _print_json(checked: Iterable[CheckedFile]) -> bool:
+def _print_json(checked: Iterable[_CheckedFile]) -> bool:
     records = []
     all_right = True
     for file in checked:
@@ -214,7 +212,7 @@ def _print_json(checked: Iterable[CheckedFile]) -> bool:
     return all_right
 
 
-def _print_text(checked: Iterable[CheckedFile]) -> bool:
+def _print_text(checked: Iterable[_CheckedFile]) -> bool:
     num_files = num_accepted = num_right = num_errors = num_semantic = num_warnings = 0
     for file in checked:
         diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
@@ -237,7 +235,7 @@ _COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.col
 
 
 def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
-    """Format a diagnostic for people, in colours that `typer.echo` may strip; line and column count from 1."""
+    """Format a diagnostic with its line, in colours that `typer.echo` may strip; line and column count from 1."""
     place = diagnostic.start
     label = typer.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
     line, column, width = _window(source.line(place.line), place.column, _length(diagnostic))
@@ -260,7 +258,7 @@ def _length(diagnostic: Diagnostic) -> int:
 
 
 def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
-    """Return a stretch of a long line around the column, with the column and width in it."""
+    """Cut a long line around a column; return it with the new column and width."""
     if len(line) <= _MOST_COLUMNS:
         return line, column, width
     first = max(0, column - _MOST_COLUMNS // 2)
@@ -279,3 +277,109 @@ def _cells(character: str) -> int:
 
 def _printable(line: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
+
+
+_OUTCOME_COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
+
+
+@dataclass(frozen=True, slots=True)
+class _TestedFile:
+    """A file with the report of its tests; `source` is empty if the file is not UTF-8."""
+
+    path: str
+    source: str
+    report: ProgramReport
+
+
+@declare_options
+def run_files(
+    *,
+    files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
+    mode: ModeOption = option("auto", "How to read the texts."),
+    seed: int = option(0, "For the arguments of properties."),
+    contracts: bool = switch("Check @require, @ensure and @invariant."),
+    database: bool = switch("Give programs tables in memory."),
+    as_json: bool = switch("Print one JSON document.", "--json"),
+) -> None:
+    """Run the @test functions and @forall properties of Vox programs.
+
+    Each program runs in a process without files, network or environment, with limited time and memory. A test that
+    needs more is reported as unsupported.
+
+    Exit code 0: all passed. 1: something failed or was rejected. 2: the command was misused, or there are no tests.
+
+    Lines count from 1. Columns count from 1 in text, from 0 in JSON.
+    """
+    paths = [path for root in files for path in vox_files(root)]
+    if not paths:
+        raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
+    features = Features(check_contracts=contracts, database=database)
+    with Sandbox(1, features=features, seed=seed) as sandbox:
+        if open_ways := [f"{what} ({why})" for what, why in sandbox.kept_out().items() if why]:
+            log_line(f"warning: the system does not keep these programs from: {', '.join(open_ways)}")
+        tested = list(_test_files(paths, mode, sandbox))
+    (_print_tests_json if as_json else _print_tests)(tested)
+    raise typer.Exit(_exit_code([file.report for file in tested]))
+
+
+def _test_files(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[_TestedFile]:
+    for path in paths:
+        data, chosen = _read_program(path), _resolve_mode(path, mode)
+        try:
+            source = data.decode("utf-8")
+        except UnicodeDecodeError:
+            errors = analyze_bytes(data, chosen).errors
+            yield _TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
+        else:
+            yield _TestedFile(str(path), source, sandbox.run(source, mode=chosen))
+
+
+def _exit_code(reports: Sequence[ProgramReport]) -> int:
+    if all(report.status is ProgramStatus.NO_TESTS for report in reports):
+        typer.echo("no @test function and no @forall property to run. Add one, or name other files.", err=True)
+        return MISUSE
+    return 0 if all(report.passed or report.status is ProgramStatus.NO_TESTS for report in reports) else REFUSED
+
+
+def _print_tests_json(tested: Sequence[_TestedFile]) -> None:
+    records = [{"path": file.path, **report_record(file.report)} for file in tested]
+    num_passed, num_tests = _counts(tested)
+    print_json({"num_tests": num_tests, "num_passed": num_passed, "files": records})
+
+
+def _print_tests(tested: Sequence[_TestedFile]) -> None:
+    for file in tested:
+        for line in _list_findings(file):
+            typer.echo(line)
+    num_passed, num_tests = _counts(tested)
+    share = f" ({100 * num_passed / num_tests:.1f} %)" if num_tests else ""
+    typer.echo(f"{num_passed}/{num_tests} tests passed{share}", err=True)
+
+
+def _counts(tested: Sequence[_TestedFile]) -> tuple[int, int]:
+    return sum(file.report.num_passed for file in tested), sum(len(file.report.tests) for file in tested)
+
+
+def _list_findings(file: _TestedFile) -> Iterator[str]:
+    """Yield everything but passes, in the format of a compiler."""
+    report = file.report
+    for diagnostic in report.diagnostics:
+        yield render(file.path, SourceText(file.source), diagnostic)
+    if report.message and report.status is not ProgramStatus.NO_TESTS:
+        label = _label(Outcome.FAILED, report.limit or report.status)
+        yield f"{visible_text(file.path)}:1:1: {label}: {visible_text(report.message)}"
+    for result in report.tests:
+        if not result.passed:
+            yield _format_finding(file.path, result)
+    yield from (visible_text(f"{file.path}: note: {note}") for note in report.notes)
+
+
+def _format_finding(path: str, result: CaseResult) -> str:
+    label = _label(result.outcome, result.reason or result.error_class or "")
+    place, found = f"{path}:{result.line}:{result.column + 1}", f"{result.name}: {result.message}"
+    message = f"{visible_text(place)}: {label}: {visible_text(found)}"
+    return "\n".join((message, *(f" | {visible_text(line)}" for line in result.output.splitlines())))
+
+
+def _label(outcome: Outcome, reason: str) -> str:
+    return typer.style(f"{outcome}[{reason}]", fg=_OUTCOME_COLOURS.get(outcome, typer.colors.RED), bold=True)

@@ -1,4 +1,4 @@
-"""`mens compare`: what recipes or models came to, side by side."""
+"""`mens compare`: recipes or models side by side."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,36 +19,35 @@ if TYPE_CHECKING:
 _FEWEST: Final = 2
 
 _WIDEST: Final = 24
-"""Characters of the name of a recipe above its column."""
+"""Maximum characters of a name above its column."""
 
 
 @declare_options
 def compare(
     *,
     names: list[str] = argument(
-        "Recipes that were run, or ids of runs; files of trial completions, or folders that hold one.", metavar="A B..."
+        "Recipes that were run, ids of runs, files of trial completions, or folders with one.", metavar="A B..."
     ),
-    output: Path = option(Path("compare.html"), "Where the page goes.", "-o", "--output", metavar="FILE"),
+    output: Path = option(Path("compare.html"), "File for the page.", "-o", "--output", metavar="FILE"),
     as_json: bool = switch("Print the table as one JSON document.", "--json"),
 ) -> None:
-    """Lay what recipes or models came to side by side: scores, paired differences, and every completion on a page.
+    """Compare recipes or models side by side: scores, paired differences, and a page with every completion.
 
-    Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. A path stands for the
-    scored completions of a trial or of the folder of a run: trial_completions.jsonl or scored_completions.jsonl.
+    A recipe means its newest run that evaluated an adapter, by `mens run` or in the UI. A path means scored completions
+    of a trial or of a run: trial_completions.jsonl or scored_completions.jsonl.
 
-    All figures are over the prompts that all were asked in the same words, and differences are those to the first, with
-    the exact paired test of the gate's report; the others stand by pass@1, the best first. What adapters write freely
-    counts; beside those of a file, as `mens eval-local --trial` or --endpoint writes one, they count as
-    they are served.
+    Figures cover the prompts that all of them got in the same words. Differences are to the first one, with the exact
+    paired test of the gate's report; the others follow by pass@1. Free completions of adapters are compared, or served
+    ones if a file is among the names, as `mens eval-local --trial` or --endpoint writes it.
 
-    Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
+    Exit code 0: compared. 1: there is nothing to compare. 2: the command was misused.
     """
     from mens_pipeline.promotion.report.page import comparison_page
     from mens_pipeline.promotion.report.side_by_side import FigureTable
     from mens_pipeline.promotion.report.side_by_side import compare as compare_entries
 
     if len(names) < _FEWEST:
-        raise typer.BadParameter("one alone cannot be compared. Name at least two.")
+        raise typer.BadParameter("nothing to compare it with. Name at least two.")
     comparison = compare_entries(_entries(names))
     try:
         output.write_text(comparison_page(comparison), encoding="utf-8")
@@ -66,7 +65,6 @@ def compare(
 
 
 def _entries(names: "Sequence[str]") -> "list[ComparedModel]":
-    """Read the scored completions of paths, and find those of recipes and runs."""
     from mens_pipeline.orchestration.instance import open_instance
     from mens_pipeline.orchestration.recipes import find_entry
     from mens_pipeline.promotion.report.side_by_side import find_completions, read_model
@@ -83,7 +81,6 @@ def _entries(names: "Sequence[str]") -> "list[ComparedModel]":
 
 
 def _lines(comparison: "SideBySide") -> "Iterator[Sequence[str]]":
-    """Yield the table with short names, and below it which adapters these are."""
     head, *lines = comparison.table.lines()
     yield [name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..." for name in head]
     yield from lines

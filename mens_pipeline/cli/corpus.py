@@ -1,4 +1,4 @@
-"""`mens corpus`: from a workspace to a train set, a step at a time, and what is in it."""
+"""`mens corpus` and `mens telemetry`: from a workspace or a telemetry table to a train set, step by step."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,22 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
-from mens_pipeline.cli.upstream import AdvisingGroup
+from mens_pipeline.cli.upstream import AdvisingGroup, ListingGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, at_least_one, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
 from mens_pipeline.corpus.schema.records import read_records
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
+from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.infill.rows import InfillRows
     from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
+    from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery
+
 
 app = typer.Typer(name="corpus", cls=AdvisingGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 
@@ -32,19 +35,20 @@ app = typer.Typer(name="corpus", cls=AdvisingGroup, help="From a Vox workspace t
 def extract(
     *,
     folder: Path = argument("A Vox workspace, or a folder in one.", metavar="DIR"),
-    output: Path = option(REQUIRED, "Where the records go, as JSON lines.", "-o", "--output", metavar="FILE"),
-    report: Path | None = option(None, "Where the account goes, with each thing that was dropped.", metavar="FILE"),
+    output: Path = option(REQUIRED, "File for the records, as JSON lines.", "-o", "--output", metavar="FILE"),
+    report: Path | None = option(None, "File for the counts and everything that was dropped.", metavar="FILE"),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
     """Extract records from the `.vox` files and Markdown pages below a folder.
 
-    A program trains unless it says no; a page only if it says `training_eligible: true`. Whatever does not train is
-    counted with its reason, and what was seen is what was kept plus what was dropped. Secrets and persons are masked,
-    or what holds them is dropped, as `redaction` of config/pipeline.yaml says. Folders of a workspace with an
-    `examples.ssot.v1.yaml` may be extracted into one file one by one: records of the others stay while their files are
-    as they were, and are counted with the reason when they leave. A file with a row that is no record is left as it is.
+    A program trains unless it opts out; a page only if it says `training_eligible: true`. Everything dropped is counted
+    with a reason. Secrets and personal data are masked or dropped, as `redaction` in config/pipeline.yaml says.
 
-    Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
+    Folders of a workspace with an `examples.ssot.v1.yaml` may be extracted one by one into one file: records of other
+    folders stay while their files are unchanged, and are counted with a reason otherwise. An output file that holds
+    other rows than records is not changed.
+
+    Exit code 0: the records are written. 1: the output file holds other rows. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.extract.batches import Pool
@@ -118,24 +122,24 @@ def _redaction_lines(redacted: "Counter[SensitiveKind]") -> Iterator[str]:
 def validate(
     *,
     rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
-    output: Path = option(REQUIRED, "Where the good rows go.", "-o", "--output", metavar="FILE"),
-    recheck: bool = option(True, "Check all code by the front end again."),
+    output: Path = option(REQUIRED, "File for the valid rows.", "-o", "--output", metavar="FILE"),
+    recheck: bool = option(True, "Check all code with the front end again."),
     quarantine: Path | None = option(
-        None, "Where the other rows go [default: OUT.quarantine.jsonl beside the output].", metavar="FILE"
+        None, "File for the other rows [default: OUT.quarantine.jsonl next to the output].", metavar="FILE"
     ),
     report: Path | None = option(None, "Where the counts go, as JSON.", metavar="FILE"),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
-    """Keep the rows that are as they should be: schema, rating, size, accepted code, nothing repeated.
+    """Keep valid rows: schema, rating, size, accepted code, no repetition.
 
-    `config/pipeline.yaml` says from which likeness on a row repeats an earlier one, and how many rows one source file
-    or one template may give. The other rows go beside the output with their reasons,
-    and so does its digest. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
-    nothing is written.
+    `config/pipeline.yaml` sets the similarity from which a row repeats an earlier one, and the maximum rows of a source
+    file or template. Dropped rows with their reasons and a digest are written next to the output. With
+    VOX_MENS_TRAIN_JSONL_STRICT=1 the first invalid row ends the command, and nothing is written.
 
     Rows may be upstream's: missing fields are filled in, and a conversation becomes its last completion.
 
-    Exit code 0: the good rows are written. 1: no row is kept, or, strict, one is not. 2: the command was misused.
+    Exit code 0: the valid rows are written. 1: no row is kept, or, if strict, one is invalid. 2: the command was
+    misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
@@ -175,14 +179,14 @@ def validate(
 def pairs(
     *,
     records: Path = argument("Extracted records, as JSON lines.", metavar="IN"),
-    output: Path = option(REQUIRED, "Where the pairs go, as JSON lines.", "-o", "--output", metavar="FILE"),
-    docs: list[Path] | None = option(None, "A folder of pages to extract as well; a page counts once.", metavar="DIR"),
+    output: Path = option(REQUIRED, "File for the pairs, as JSON lines.", "-o", "--output", metavar="FILE"),
+    docs: list[Path] | None = option(None, "Also extract this folder of pages; a page counts once.", metavar="DIR"),
 ) -> None:
-    """Make training pairs: a prompt for each record, and the record as its completion.
+    """Make training pairs: a prompt for each record, with the record as its completion.
 
-    A function that can be run is observed: its prompt gives examples of what it does, and its pair has hidden tests.
+    Functions that can run are executed: their prompts show examples of results, and their pairs have hidden tests.
 
-    Exit code 0: the pairs are written. 1: IN holds a row that is no record, or none. 2: the command was misused.
+    Exit code 0: the pairs are written. 1: IN is empty or holds other rows than records. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
@@ -210,20 +214,20 @@ def pairs(
 @declare_options
 def infill(
     *,
-    rows: Path = argument("Pairs that train, as JSON lines.", metavar="IN"),
-    output: Path = option(REQUIRED, "Where the infill rows go, as JSON lines.", "-o", "--output", metavar="FILE"),
-    heldout: Path | None = option(None, "Held-out pairs; no row asks for a line of them.", metavar="FILE"),
-    per_file: int = option(6, "Holes of one program at most.", metavar="N", ge=1),
-    seed: int = option(0, "Decides which holes.", metavar="N", ge=0),
+    rows: Path = argument("Training pairs, as JSON lines.", metavar="IN"),
+    output: Path = option(REQUIRED, "File for the infill rows, as JSON lines.", "-o", "--output", metavar="FILE"),
+    heldout: Path | None = option(None, "Held-out pairs, whose lines no row may ask for.", metavar="FILE"),
+    per_file: int = option(6, "Maximum holes in a program.", metavar="N", ge=1),
+    seed: int = option(0, "Seed for the choice of holes.", metavar="N", ge=0),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
-    """Cut holes in programs: rows that ask for the piece of a program between what stands before and behind it.
+    """Cut holes in programs: rows that ask for a piece of a program, given the text before and after it.
 
-    `mens corpus mix` and the pipeline do the same after the split, as config/mix.yaml says; this command shows what
-    comes of it, or makes rows for another trainer. Holes are cut along the syntax tree: the rest of a line, an
-    expression, arguments, statements, a body, a field, a decorator; a third of them begin within a word.
+    `mens corpus mix` and the pipeline do the same after the split, as config/mix.yaml says. Use this command to inspect
+    such rows, or to make them for another trainer. Holes follow the syntax tree: the rest of a line, an expression,
+    arguments, statements, a body, a field, a decorator; a third of them start within a word.
 
-    Exit code 0: the rows are written. 1: IN holds a row that is no pair. 2: the command was misused.
+    Exit code 0: the rows are written. 1: IN holds other rows than pairs. 2: the command was misused.
     """
     from mens_pipeline.corpus.infill.rows import InfillPolicy, cut_rows
     from mens_pipeline.corpus.schema.records import read_pairs
@@ -245,22 +249,21 @@ def _infill_lines(cut: "InfillRows", output: Path) -> Iterator[str]:
 @declare_options
 def mix(
     *,
-    config: Path | None = option(None, "What is mixed [default: config/mix.yaml].", metavar="FILE"),
-    data_dir: Path = option(Path(), "Where the paths of the mix begin.", metavar="DIR"),
-    allow_missing_sources: bool = switch("Take every source as optional."),
+    config: Path | None = option(None, "Sources and weights [default: config/mix.yaml].", metavar="FILE"),
+    data_dir: Path = option(Path(), "Folder that the paths of the mix are relative to.", metavar="DIR"),
+    allow_missing_sources: bool = switch("Treat every source as optional."),
     infill_share: float | None = option(
         None, "Share of rows that complete code at a cursor [default: that of the mix].", metavar="X", ge=0, le=0.95
     ),
     as_json: bool = switch("Print the report as one JSON document.", "--json"),
 ) -> None:
-    """Mix sources of pairs into one train set, in the shares that their weights ask for.
+    """Mix sources of pairs into one train set, in the shares of their weights.
 
-    Before that, rows that repeat others are set aside, whole source files are held out to evaluate with, and
-    whatever is too near to them or to a task of the benchmark is kept out of training. Beside the train set stand the
-    same rows as Parquet, the report, `heldout.jsonl` and `families.jsonl` to evaluate with, and `aside.jsonl` with
-    reasons.
+    First, repeated rows are set aside, whole source files are held out for evaluation, and rows too near to those or to
+    a benchmark task are kept out of training. Next to the train set are written: the same rows as Parquet, a report,
+    `heldout.jsonl` and `families.jsonl` for evaluation, and `aside.jsonl` with reasons.
 
-    Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
+    Exit code 0: the train set is written. 1: a required source gives no rows. 2: the command was misused.
     """
     from mens_pipeline.cli.train_set import write_train_set
     from mens_pipeline.corpus.curate.mix import load_mix_config
@@ -287,7 +290,7 @@ def stats(
     rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
     as_json: bool = switch("Print the figures as one JSON document.", "--json"),
 ) -> None:
-    """Count what is in training data: lanes, kinds, constructs, ratings, difficulty, lengths, repetition.
+    """Count lanes, kinds, constructs, ratings, difficulty, lengths and repetition in training data.
 
     Exit code 0: the figures are printed. 2: the command was misused.
     """
@@ -314,17 +317,16 @@ def evaluate(
     *,
     rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
     output: Path = option(
-        Path("data_evaluation.json"), "Where the figures go, as JSON.", "-o", "--output", metavar="FILE"
+        Path("data_evaluation.json"), "File for the figures, as JSON.", "-o", "--output", metavar="FILE"
     ),
     print_summary: bool = switch("Print the figures as well."),
 ) -> None:
-    """Measure training data: parse rate by lane, and coverage by lane of the constructs that the parser can produce.
+    """Measure training data: parse rate and coverage of constructs, by lane.
 
-    These are figures of the data, not of what a model writes. Both are compared with what config/gates.yaml requires of
-    data, or VOX_EVAL_MIN_PARSE_RATE and VOX_EVAL_MIN_COVERAGE do.
+    These figures describe data, not a model. They are compared with the requirements for data in config/gates.yaml,
+    or with VOX_EVAL_MIN_PARSE_RATE and VOX_EVAL_MIN_COVERAGE.
 
-    Exit code 0: the figures are written. 1: they are, and with VOX_EVAL_STRICT=1 they do not suffice. 2: the command
-    was misused.
+    Exit code 0: the figures are written. 1: they are too low, with VOX_EVAL_STRICT=1. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.figures import evaluate_data
     from mens_pipeline.promotion.policy import load_gate_policy
@@ -353,3 +355,71 @@ def evaluate(
     print_line(f"{'passed' if figures.gate_passed else 'FAILED'}  {measured}; {covered}; figures in {output}")
     if settings.eval_strict and not figures.gate_passed:
         raise typer.Exit(REFUSED)
+
+
+telemetry_app = typer.Typer(
+    name="telemetry", cls=ListingGroup, help="From telemetry of agents to training data.", no_args_is_help=True
+)
+
+
+@telemetry_app.command(name="import")
+@declare_options
+def import_rows(
+    *,
+    output: Path = option(REQUIRED, "File for the pairs, as JSON lines.", "-o", "--output", metavar="FILE"),
+    url: str | None = option(
+        None,
+        "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE [default: MENS_TELEMETRY_URL, which other "
+        "users of the machine cannot read].",
+        metavar="URL",
+    ),
+    table: str = option("AgentTelemetry", "Table or view, NAME or SCHEMA.NAME.", metavar="NAME"),
+    query_column: str = option("query", "Column of requests.", metavar="NAME"),
+    response_column: str = option("optimal_response", "Column of the best responses.", metavar="NAME"),
+    rating_column: str | None = option(
+        None, "Column of ratings from 1 to 5; rows without one count as 4.", metavar="NAME"
+    ),
+    order_column: str | None = option(
+        None, "Column that orders rows by age [default: the key of the table].", metavar="NAME"
+    ),
+    limit: int = option(5000, "Maximum rows to read, newest first.", ge=1, le=1_000_000),
+    report: Path | None = option(None, "Where the counts go, as JSON.", metavar="FILE"),
+    as_json: bool = switch("Print the counts as one JSON document.", "--json"),
+) -> None:
+    """Make training pairs from a table of queries and optimal responses, in SQLite or PostgreSQL.
+
+    Keys, tokens, passwords, addresses, phone and card numbers, and names in home paths are redacted before anything is
+    written. The database is only read. Every row is kept or dropped with a reason.
+
+    Exit code 0: the pairs are written. 1: no row trains, and nothing is written. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.telemetry.table import TelemetryAccount, read_telemetry, telemetry_pairs
+
+    columns = {"query_column": query_column, "response_column": response_column, "rating_column": rating_column}
+    query = _build_query(url, table=table, **columns, order_column=order_column, limit=limit)
+    account = TelemetryAccount()
+    pairs = telemetry_pairs(read_telemetry(query), account, table)
+    written = write_jsonl(output, at_least_one(pairs, account, table, "Check --table and the columns."))
+    account.check()
+    counts = {"table": table, **account.as_json()}
+    write_report(report, counts)
+    show(counts, [*_telemetry_lines(account), f"{written} pairs in {output}"], as_json=as_json)
+
+
+def _build_query(url: str | None, **parts: Any) -> "TelemetryQuery":
+    from mens_pipeline.corpus.telemetry.table import TelemetryQuery
+
+    source = url or load_settings().telemetry_url
+    if not source:
+        raise ConfigurationError("telemetry: no database is named. Give --url, or set MENS_TELEMETRY_URL.")
+    try:
+        return TelemetryQuery.model_validate({"url": source, **parts})
+    except ValidationError as error:
+        raise ConfigurationError(f"telemetry: {errors_in(error)}. Correct these options.") from error
+
+
+def _telemetry_lines(account: "TelemetryAccount") -> Iterator[str]:
+    yield f"kept {share_text(account.kept, account.seen)}"
+    for title, counts in (("lane", account.lanes), ("dropped", account.dropped), ("redacted", account.redactions)):
+        for key, count in sorted(counts.items()):
+            yield f"{title:<8} {count:>6}  {key}"

@@ -1,4 +1,4 @@
-"""`mens merge`, `mens push`, `mens lineage`: an adapter as a whole model, on the Hub, and what it was made from."""
+"""`mens merge`, `mens push` and `mens lineage`: merge an adapter, publish it, and trace its origin."""
 
 import tempfile
 import time
@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
-from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
+from mens_pipeline.cli.terminal import (
+    choose_device,
+    interruptible,
+    log_line,
+    print_json,
+    print_line,
+    run_and_show,
+    show_completions,
+)
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
@@ -29,25 +36,25 @@ if TYPE_CHECKING:
 def merge(
     *,
     run_dir: Path | None = option(None, "The folder of a run of `mens train` [default: the champion].", metavar="DIR"),
-    output: Path | None = option(None, "A folder that stands alone, to copy.", "--output", "-o", metavar="FOLDER"),
+    output: Path | None = option(None, "Also write a self-contained folder.", "--output", "-o", metavar="FOLDER"),
     dtype: Literal["float32", "bfloat16"] | None = option(
-        None, "Of the weights [default: what it was evaluated in, which keeps every token]."
+        None, "Type of the weights [default: that of the evaluation, which keeps every token]."
     ),
-    gguf: Literal["f32", "f16", "q8_0"] | None = option(None, "Write it for llama.cpp and Ollama as well."),
-    prompts: int | None = option(None, "Held-out prompts that are compared [default: 12].", ge=1, metavar="N"),
-    heldout: Path | None = option(None, "Held-out pairs [default: those that it was evaluated by].", metavar="FILE"),
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place."),
+    gguf: Literal["f32", "f16", "q8_0"] | None = option(None, "Also write a GGUF file, for llama.cpp and Ollama."),
+    prompts: int | None = option(None, "Number of held-out prompts to compare [default: 12].", ge=1, metavar="N"),
+    heldout: Path | None = option(None, "Held-out pairs [default: those of its evaluation].", metavar="FILE"),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
     as_json: bool = switch("Print external_serving_handoff_v1.json.", "--json"),
 ) -> None:
-    """Merge an adapter into its base, and prove that what comes out is the model that was evaluated.
+    """Merge an adapter into its base, and prove that the result is the model that was evaluated.
 
-    The adapter is added to the four-bit weights restored, on which it was trained and evaluated. The folder is loaded
-    again as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox
-    (0.2 points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
-    external_serving_handoff_v1.json; with --gguf a GGUF file and a Modelfile for Ollama. What was merged before is not
-    merged again.
+    The adapter is added to the base dequantized from the four bits that it was trained and evaluated on. The result is
+    loaded again like any model. It must write the same tokens for held-out prompts (99.9 %) at the same parse rate
+    (0.2 points), or nothing is delivered. Writes a Hugging Face folder with card, merge_report.json and
+    external_serving_handoff_v1.json; with --gguf also a GGUF file and a Modelfile for Ollama. An earlier merge of the
+    same adapter is reused.
 
-    Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
+    Exit code 0: merged. 1: refused, or the result differs. 2: the command was misused. 130: interrupted.
     """
     from mens_pipeline.delivery.gguf import build_gguf_model, refuse_unsupported
     from mens_pipeline.delivery.merge import build_merged_model, merge_source, refuse_difference
@@ -131,32 +138,32 @@ What = Literal["adapter", "train-set", "benchmark"]
 @declare_options
 def push(
     *,
-    repo: str = option(REQUIRED, "The repository; made, private, if it is not there.", metavar="OWNER/NAME"),
+    repo: str = option(REQUIRED, "The repository; created, private, if it is missing.", metavar="OWNER/NAME"),
     run_dir: Path | None = option(None, "The folder of a promoted run [default: the champion].", metavar="DIR"),
-    revision: str = option("main", "Made if it is not there.", metavar="BRANCH"),
-    what: What = option("adapter", "Train set and benchmark go to a repository for datasets."),
-    into: Path | None = option(None, "A new folder that keeps what is sent, or would be.", metavar="DIR"),
-    yes: bool = switch("Send it; else only say what would be sent."),
+    revision: str = option("main", "The branch; created if it is missing.", metavar="BRANCH"),
+    what: What = option("adapter", "What to send; train set and benchmark go to a dataset repository."),
+    into: Path | None = option(None, "A new folder for a copy of the files.", metavar="DIR"),
+    yes: bool = switch("Send the files; without it, only list them."),
 ) -> None:
-    """Send a promoted adapter to the Hub with its card and its figures, as one commit; a dry run unless --yes is given.
+    """Send a promoted adapter with card and figures to the Hub in one commit; a dry run without --yes.
 
-    With --what train-set its train set is sent instead, with --what benchmark the held-out benchmark with solutions and
-    hidden tests; MENS_DATA_LICENCE must say under which licence. `datasets` loads both, also from --into.
+    --what train-set sends its train set instead, --what benchmark the held-out benchmark with solutions and hidden
+    tests; both need a licence in MENS_DATA_LICENCE. `datasets` loads them, also from --into.
 
-    Sent is what was promoted, byte for byte but for the name of the base, which is that of its folder on this machine.
-    Nothing that names this machine goes out. The token is read from HF_TOKEN and shown nowhere.
+    The files are those that were promoted, byte for byte, except for the name of the base, which is a folder of this
+    machine. Nothing that names this machine is sent. The token is read from HF_TOKEN and never shown.
 
-    Exit code 0: sent, or shown. 1: not promoted, or the Hub does not take it. 2: the command was misused.
+    Exit code 0: sent, or listed. 1: not promoted, or the Hub refuses it. 2: the command was misused.
     """
     from mens_pipeline.delivery import hub
 
     settings = load_settings()
     if into is not None and into.exists():
-        raise ConfigurationError(f"--into {into}: is there already. Name a folder that is not.")
+        raise ConfigurationError(f"--into {into}: exists already. Name a new folder.")
     target = hub.Target(repo, revision, "model" if what == "adapter" else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
-        print_line(_lines(plan))
+        print_line(_format_plan(plan))
         if not yes:
             print_line("dry run: nothing was sent. Send it with --yes.", err=True)
             return
@@ -177,7 +184,7 @@ def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Set
     return hub.plan_push(source, target, settings.data_licence, staging)
 
 
-def _lines(plan: "PushPlan") -> str:
+def _format_plan(plan: "PushPlan") -> str:
     files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
     total = sum(file.num_bytes for file in plan.files)
     head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"
@@ -190,10 +197,10 @@ _SHOWN = 10
 @declare_options
 def lineage(
     *,
-    adapter: str = argument("`champion`, or how the key of an adapter begins.", metavar="ADAPTER"),
-    as_json: bool = switch("Print all of it as one JSON document.", "--json"),
+    adapter: str = argument("`champion`, or the start of the key of an adapter.", metavar="ADAPTER"),
+    as_json: bool = switch("Print everything as one JSON document.", "--json"),
 ) -> None:
-    """Print what an adapter was made from, down to files, lines and commits, and what rests on it.
+    """Print the origin of an adapter, down to files, lines and commits, and everything made from it.
 
     Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
     """

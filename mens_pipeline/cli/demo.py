@@ -1,4 +1,4 @@
-"""`mens demo`: the first completions on this machine, of a small adapter that comes with the code."""
+"""`mens demo` and `mens generate`: programs from a model on this machine, checked as they are served."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,9 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline.cli.options import Options, option, take_options
-from mens_pipeline.cli.progress import choose_device, run_and_show
-from mens_pipeline.cli.terminal import interruptible, log_line, print_line
+import typer
+
+from mens_pipeline.cli.options import Options, argument, option, switch, take_options
+from mens_pipeline.cli.terminal import REFUSED, choose_device, interruptible, log_line, print_line, run_and_show
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -19,7 +20,8 @@ from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_turns
 from mens_pipeline.models.infill import Order, encode_infill_prompt
-from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.settings import PROJECT_ROOT, Settings, load_settings, open_store
+from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import Strict
 
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.scores import Score
     from mens_pipeline.inference.generation import Completion, GenerationJob, Request
 
+
 DEMO: Final = PROJECT_ROOT / "data" / "demo"
-"""The adapter, what it was made for, and what it is asked."""
+"""Folder of the adapter, its contract, and its tasks."""
 TASKS: Final = "tasks.jsonl"
 CONTRACT: Final = "contract.json"
 REMAKE: Final = "python -m mens_pipeline_tests.bench.demo RUN"
@@ -39,12 +42,12 @@ _EXAMPLE: Final = ("fn half(n: int) to int {\n    ret", "\n}\n")
 
 
 class DemoContract(Strict):
-    """Base, prompt format and language that the adapter was trained with; with others it writes nonsense.
+    """Base, prompt format and grammar that the adapter was trained with; with others it writes nonsense.
 
     Attributes:
-        base_sha256: Of the folder of the base.
-        prompt_sha256: Of the tokens of a prompt and of a cursor, as they are shown now.
-        language_sha256: Of the grammar.
+        base_sha256: Hash of the folder of the base.
+        prompt_sha256: Hash of the tokens of an example prompt and of an example cursor.
+        language_sha256: Hash of the grammar.
     """
 
     base_sha256: str
@@ -52,15 +55,15 @@ class DemoContract(Strict):
     language_sha256: str
 
 
-def contract_with(base_sha256: str, tokenizer: Tokenizer, order: Order) -> DemoContract:
-    """Return the contract of this code with a base, and an adapter that is shown cursors in such an order."""
+def build_contract(base_sha256: str, tokenizer: Tokenizer, order: Order) -> DemoContract:
+    """Build the contract of this code with a base; `order` is that of prefix and suffix at a cursor."""
     turns = encode_turns(tokenizer, (Turn("system", SYSTEM_PROMPT), Turn("user", "Write a table.")))
     shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64, order)}
     return DemoContract(base_sha256=base_sha256, prompt_sha256=key_of(shown), language_sha256=grammar_fingerprint())
 
 
 def refuse_stale(folder: Path, contract: DemoContract) -> None:
-    """Refuse (`RefusedError`) an adapter that was made for something else than this code has."""
+    """Refuse (`RefusedError`) an adapter that was made for another contract."""
     made_for = DemoContract.model_validate_json((folder / CONTRACT).read_text(encoding="utf-8")).model_dump()
     now = contract.model_dump()
     differing = [name.removesuffix("_sha256") for name in now if now[name] != made_for[name]]
@@ -69,20 +72,18 @@ def refuse_stale(folder: Path, contract: DemoContract) -> None:
         raise RefusedError(f"{folder}: made for another {' and '.join(differing)} than this code has. {advice}")
 
 
-class DemoOptions(Options):
-    """Options of `mens demo`."""
-
+class _DemoOptions(Options):
     device: DeviceChoice = option(DeviceChoice.CPU, "The CPU is fast enough for ten completions.")
 
 
-@take_options(DemoOptions)
-def demo(options: DemoOptions) -> None:
-    """Let a small adapter that comes with the code complete five prompts and five lines, and check each.
+@take_options(_DemoOptions)
+def demo(options: _DemoOptions) -> None:
+    """Let a small packaged adapter complete five prompts and five lines, and check each.
 
-    The base model is fetched once, as `mens run` does. Each completion is shown with what the parser, its names and
-    types, and its tests say, right and wrong ones. Nothing is sent anywhere.
+    The base model is downloaded once, as by `mens run`. Each completion, right or wrong, is shown with the verdicts
+    of parser, name and type checks, and tests. Nothing is sent anywhere.
 
-    Exit code 0: shown. 1: the base cannot be had, or the adapter is stale.
+    Exit code 0: shown. 1: the base is not available, or the adapter is stale.
     """
     from mens_pipeline.models.find_base import find_base_model
 
@@ -90,14 +91,14 @@ def demo(options: DemoOptions) -> None:
     adapter = Adapter.open(DEMO)
     wanted = adapter.manifest.base_model
     base = find_base_model(wanted.name, wanted.revision, settings.cache_root / "base_models", log_line)
-    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path), adapter.manifest.infill_order))
+    refuse_stale(DEMO, build_contract(base.sha256, FileTokenizer(base.path), adapter.manifest.infill_order))
     device = choose_device(options.device, settings)
     pairs = [*read_pairs(DEMO / TASKS)]
     requests = {
         "prompts": [task.request for task in _prompt_tasks(pairs)],
         "lines": [task.request(adapter.manifest.recipe.infill_window) for task in _line_tasks(pairs)],
     }
-    written = complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
+    written = _complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
     print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not evaluated on this machine\n")
@@ -110,10 +111,10 @@ def demo(options: DemoOptions) -> None:
     print_line("  mens run                         train one on this machine, and evaluate it")
 
 
-def complete_here(
+def _complete_here(
     adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
-    """Generate all completions as they are served, in one process that leaves nothing behind."""
+    """Generate completions as they would be served, in one process and a temporary folder."""
     from mens_pipeline.evaluation.eval_results import read_completions
     from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
     from mens_pipeline.storage.store import ArtifactStore
@@ -148,7 +149,6 @@ def _line_tasks(pairs: Sequence[TrainingPair]) -> "Iterator[InfillTask]":
 
 
 def _score_prompts(pairs: Sequence[TrainingPair], written: "Sequence[Completion]") -> Iterator[tuple[list[str], bool]]:
-    """Yield what is shown of each prompt, and whether all is right."""
     from mens_pipeline.evaluation.evaluate import score_completions
 
     tasks = _prompt_tasks(pairs)
@@ -158,10 +158,9 @@ def _score_prompts(pairs: Sequence[TrainingPair], written: "Sequence[Completion]
 
 
 def describe_score(score: "Score") -> str:
-    """Format what parser, names and tests say of a completion."""
+    """Format the verdicts of parser, names and tests on a completion."""
     from mens_pipeline.evaluation.scores import count_from_one
 
-    """Say what parser, names and tests found."""
     parts = ["parses" if score.parses else f"does not parse: {count_from_one(score.error or '')}"]
     if score.semantic_error is not None:
         parts.append(count_from_one(score.semantic_error))
@@ -171,7 +170,6 @@ def describe_score(score: "Score") -> str:
 
 
 def _score_lines(pairs: Sequence[TrainingPair], written: "Sequence[Completion]") -> Iterator[tuple[list[str], bool]]:
-    """Yield what is shown of each line, and whether it is what a person wrote there."""
     from mens_pipeline.evaluation.infill import score_inserts
 
     tasks = {task.id: task for task in _line_tasks(pairs)}
@@ -190,3 +188,57 @@ def _describe_insert(score: "InsertScore") -> str:
 
 def _indent(program: str) -> list[str]:
     return [f"     {line}" for line in program.strip("\n").splitlines()]
+
+
+class _GenerateOptions(Options):
+    prompt: str = argument("Description of the program.", metavar="PROMPT")
+    output: Path | None = option(None, "File for the program [default: stdout].", "-o", "--output", metavar="FILE")
+    run_dir: Path | None = option(None, "A run of `mens train` [default: the champion].", metavar="DIR")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
+    max_tokens: int = option(256, "Maximum tokens of the program.", ge=1, le=131_072)
+    no_validate: bool = switch("Accept the completion even if it is not a program.")
+
+
+@take_options(_GenerateOptions)
+def generate(options: _GenerateOptions) -> None:
+    """Let a model write one program, and check it.
+
+    If its free completion is not a program, the model writes again with only tokens that lead to one, as in
+    `mens serve`. Verdicts of parser, names and types go to stderr.
+
+    Exit code 0: the program is written. 1: no program came, or there is no model. 2: the command was misused. 130:
+    interrupted.
+    """
+    from mens_pipeline.evaluation.judge import judge
+    from mens_pipeline.evaluation.tasks import Suite, Task
+
+    settings = load_settings()
+    adapter = open_adapter(options.run_dir, settings, f"Name a run with --run-dir, such as {DEMO}.")
+    task = Task("prompt", Suite.BENCHMARK, "", "", "", options.prompt, name=None, mode=Mode.SOURCE, reference="")
+    device, requests = choose_device(options.device, settings), {"prompt": [task.request]}
+    (written,) = _complete_here(adapter, requests, options.max_tokens, device, settings.cache_root)
+    score = judge(task, written)
+    log_line(describe_score(score).strip())
+    if not (score.parses or options.no_validate):
+        raise typer.Exit(REFUSED)
+    if options.output is not None:
+        write_text(options.output, score.program.rstrip("\n") + "\n")
+    else:
+        print_line(score.program.rstrip("\n"))
+
+
+def open_adapter(run_dir: Path | None, settings: Settings, advice: str) -> Adapter:
+    """Open the adapter of a run, or the champion if no run is named.
+
+    Raises:
+        RefusedError: There is no champion; the message ends with `advice`.
+    """
+    from mens_pipeline.promotion.history import find_champion
+
+    if run_dir is not None:
+        return Adapter.open(run_dir)
+    store = open_store(settings)
+    champion = find_champion(store)
+    if champion is None:
+        raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
+    return Adapter.open(champion.path)

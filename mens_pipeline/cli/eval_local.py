@@ -1,18 +1,28 @@
-"""`mens eval-local`: what base and adapter write, evaluated side by side."""
+"""`mens eval-local` and `mens replay`: what models write, scored on an eval suite or on the history of a workspace."""
 
 import json
 import re
 import shutil
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from pydantic import ValidationError
 
-from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
-from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
+from mens_pipeline.cli.demo import open_adapter
+from mens_pipeline.cli.options import Options, declare_options, option, read_values, switch, take_options
+from mens_pipeline.cli.terminal import (
+    align_columns,
+    choose_device,
+    interruptible,
+    log_line,
+    print_json,
+    print_line,
+    run_and_show,
+    show_completions,
+)
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
@@ -28,14 +38,15 @@ from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.benchmark import Benchmark
+    from mens_pipeline.evaluation.replay import ReplayRates, ReplayResults
     from mens_pipeline.evaluation.results import EvalResults
     from mens_pipeline.evaluation.trial import Trial
     from mens_pipeline.inference.generation import GenerationJob
     from mens_pipeline.inference.prepare import Conditions
 
 
-def summary_of(results: "EvalResults", page: Path) -> str:
-    """Format the figures that most people look for, each with its 95 % interval."""
+def format_summary(results: "EvalResults", page: Path) -> str:
+    """Format the main figures of an evaluation, with 95 % intervals."""
     from mens_pipeline.evaluation.results import figures_of_infill
     from mens_pipeline.promotion.report.side_by_side import build_table, list_columns
 
@@ -52,8 +63,8 @@ def summary_of(results: "EvalResults", page: Path) -> str:
     )
 
 
-def trial_summary_of(trial: "Trial", completions: Path) -> str:
-    """Format the figures of a model that completed a benchmark alone, and of what is served of it."""
+def format_trial(trial: "Trial", completions: Path) -> str:
+    """Format the figures of a trial: of all completions, and of those that would be served."""
     from mens_pipeline.promotion.report.side_by_side import Column, build_table
 
     columns = [Column("model", trial.scores, best_of=trial.best_of if trial.served is None else None)]
@@ -65,7 +76,7 @@ def trial_summary_of(trial: "Trial", completions: Path) -> str:
     return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
 
 
-_KEPT: Final = "run the same command again, finished completions are kept"
+_KEPT: Final = "run the same command again; finished completions are kept"
 
 
 class EvalOptions(Options):
@@ -73,41 +84,39 @@ class EvalOptions(Options):
 
     run_dir: Path = option(
         Path("runs/latest"),
-        "The folder of a run of `mens train`; of an endpoint a model.",
+        "The folder of a run of `mens train`; with --endpoint, the name of a model.",
         "--run-dir",
         "--model",
         metavar="DIR",
     )
-    heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl beside the train set].", metavar="FILE")
-    bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else ours].", metavar="DIR")
-    no_bench: bool = switch("Held-out prompts alone.")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
-    samples: int | None = option(None, "Completions of each prompt; k of pass@k, n of best-of-n.", field="num_samples")
+    heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl of the train set].", metavar="FILE")
+    bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else the packaged one].", metavar="DIR")
+    no_bench: bool = switch("Only held-out prompts.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
+    samples: int | None = option(None, "Completions per prompt: k of pass@k, n of best-of-n.", field="num_samples")
     devices: int | None = option(
         None, "GPUs that share the prompts [default: as many as trained it].", metavar="N", ge=1
     )
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
-    max_tokens: int | None = option(None, "Tokens of a completion at most.", field="max_new_tokens")
-    seed_base: int | None = option(None, "Start of sampling.", field="seed")
+    max_tokens: int | None = option(None, "Maximum tokens of a completion.", field="max_new_tokens")
+    seed_base: int | None = option(None, "Seed of sampling.", field="seed")
     holes: int | None = option(
-        None, "Holes in held-out programs that the adapter fills; 0: none.", metavar="N", field="infill_holes"
+        None, "Holes in held-out programs for the adapter to fill; 0: none.", metavar="N", field="infill_holes"
     )
     decoding: Syntax | None = option(
         None,
-        "constrained: only what can still become a program is written; fallback: where a completion is none.",
+        "constrained: only tokens that can lead to a program; fallback: only if a free completion is not one.",
         field="syntax",
     )
     names: bool | None = option(
         None,
-        "Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        "In constrained completions, refuse fields and methods that the type of a value does not have.",
         "--names/--no-names",
         field="names",
     )
-    trial: bool = switch("The adapter alone, on the benchmark alone: figures that no verdict uses.")
-    endpoint: str | None = option(
-        None, "A trial of a model behind an OpenAI-compatible address: https://HOST/v1.", metavar="URL"
-    )
-    describe: bool = switch("Tell the model of an endpoint what Vox is: config/few_shot.md.")
+    trial: bool = switch("Only the adapter, only on the benchmark: figures that no verdict uses.")
+    endpoint: str | None = option(None, "Try a model at an OpenAI-compatible address: https://HOST/v1.", metavar="URL")
+    describe: bool = switch("Describe Vox to the model of the endpoint: config/few_shot.md.")
     as_json: bool = switch("Print eval_results.json.", "--json")
 
 
@@ -115,19 +124,18 @@ class EvalOptions(Options):
 def eval_local(options: EvalOptions) -> None:
     """Let base and adapter complete held-out prompts and a benchmark, and score every completion.
 
-    A completion is Vox when the front end accepts it; it passes when it is complete, and declares what was asked
-    for under the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
-    scored_completions.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation
-    away. Completions are kept: no prompt is completed twice in the same way. With other held-out pairs than those
-    beside the train set a run is evaluated, but not promoted. Beside the eval suite the base completes a sample of it
-    with a description of the language and examples in its prompt, and the adapter synthetic tasks, as
-    config/evaluation.yaml says. An adapter that was shown holes in programs fills some of held-out ones
-    (`infill_completions.jsonl`).
+    A completion parses if the front end accepts it. It passes if it is also complete and declares the requested name.
+    Writes eval_results.json, eval_local_report.json, benchmark_passatk.json, scored_completions.jsonl and report.html
+    into the folder of the run, and removes the verdict on an earlier evaluation. Completions are kept and reused.
 
-    With --endpoint another model completes the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
-    kept in build/endpoint, so that a command that was cut short pays for nothing twice.
+    A run that is evaluated on other held-out pairs than its own cannot be promoted. As config/evaluation.yaml says,
+    the base also completes a sample with a description of Vox and examples in its prompt, the adapter completes
+    synthetic tasks, and an adapter trained on holes fills some in held-out programs (`infill_completions.jsonl`).
 
-    Exit code 0: evaluated. 1: a model could not be asked. 2: the command was misused. 130: interrupted.
+    With --endpoint another model completes the benchmark over HTTP, with the key in MENS_EVOL_API_KEY. Its replies are
+    kept in build/endpoint, so an interrupted command pays for nothing twice.
+
+    Exit code 0: evaluated. 1: a model did not respond. 2: the command was misused. 130: interrupted.
     """
     if options.endpoint is not None:
         _try_endpoint(options, options.endpoint, _asked_alone(options), _config(options))
@@ -138,7 +146,7 @@ def eval_local(options: EvalOptions) -> None:
 
         results = evaluate_run(options)
         document = results.model_dump_json(indent=2) if options.as_json else None
-        _print(document, summary_of(results, options.run_dir / PAGE))
+        _print(document, format_summary(results, options.run_dir / PAGE))
 
 
 def _benchmark(options: EvalOptions) -> "Benchmark | None":
@@ -158,12 +166,12 @@ def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
 def _asked_alone(options: EvalOptions) -> "Benchmark":
     benchmark = _benchmark(options)
     if benchmark is None:
-        raise ConfigurationError("A trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
+        raise ConfigurationError("A trial uses only the benchmark, and --no-bench leaves it out. Give one of the two.")
     return benchmark
 
 
 def evaluate_run(options: EvalOptions) -> "EvalResults":
-    """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
+    """Evaluate base and adapter on the eval suite, and write the results into the folder of the run."""
     from mens_pipeline.evaluation.results import results_in
     from mens_pipeline.evaluation.rounds import evaluate_in_rounds
     from mens_pipeline.evaluation.run_folder import heldout_beside
@@ -212,7 +220,6 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
 
 
 def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions") -> None:
-    """Ask the adapter alone, and show what came of it; no document of an eval suite is written."""
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter
     from mens_pipeline.inference.prepare import completion_fits
 
@@ -241,16 +248,14 @@ def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config
 
 
 def _show(tried: "Trial", completions: Path, *, as_json: bool) -> None:
-
     write_jsonl(completions, tried.completions)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
     served = {} if tried.served is None else {"served": tried.served.overall.model_dump(mode="json")}
     document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **served, **chosen}, indent=2)
-    _print(document if as_json else None, trial_summary_of(tried, completions))
+    _print(document if as_json else None, format_trial(tried, completions))
 
 
 def _print(document: str | None, summary: str) -> None:
-    """Print a JSON document as it is, or where none was asked for the summary for people."""
     if document is not None:
         typer.echo(document)
     else:
@@ -264,7 +269,7 @@ def _report_too_long(number: int, conditions: "Conditions") -> None:
 
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:
-    """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
+    """Replace the documents of an earlier evaluation and remove its verdict."""
     from mens_pipeline.evaluation.results import INSERTS
     from mens_pipeline.evaluation.run_folder import forget, remember
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT
@@ -278,11 +283,10 @@ def _put_into(run_dir: Path, evaluation: Artifact) -> None:
 
 
 def _config(options: EvalOptions) -> EvaluationConfig:
-
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
-    given = dict(values_of(options).values())
+    given = dict(read_values(options).values())
     try:
         return EvaluationConfig.model_validate({**load_model(EVALUATION, EvaluationConfig).model_dump(), **given})
     except ValidationError as error:
@@ -292,3 +296,114 @@ def _config(options: EvalOptions) -> EvaluationConfig:
 
 def _launch(job: "GenerationJob") -> int:
     return run_and_show(job.path, show_completions(), num_ranks=job.devices)
+
+
+@declare_options
+def replay(
+    *,
+    workspace: Annotated[
+        Path | None,
+        typer.Argument(help="A folder of a git checkout [default: MENS_SOURCE_ROOT].", show_default=False),
+    ] = None,
+    since: str | None = option(
+        None, "The commit of the train set, or a date [default: the commit of the adapter].", metavar="DATE|COMMIT"
+    ),
+    run_dir: Path | None = option(None, "The folder of a run [default: the champion].", metavar="DIR"),
+    limit: int = option(
+        500, "Maximum number of holes; the same ones are drawn every time.", ge=1, le=20_000, metavar="N"
+    ),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
+    dry_run: bool = switch("Only count the holes."),
+    as_json: bool = switch("Print one JSON document.", "--json"),
+) -> None:
+    """Replay the git history of a workspace: let an adapter write lines that people added after its train set.
+
+    Each place where a commit adds one to eight lines to a program is a hole in the program before that commit. The
+    adapter, its predecessor, the base and an n-gram model fill them; the latter two see no suffix and get only single
+    lines. Figures have 95 % intervals over commits. Merges, mass changes, new, renamed and generated files, and text
+    that is not code are left out and counted.
+
+    Exit code 0: replayed. 1: there is no history, or a model did not respond. 2: the command was misused.
+    """
+    settings = load_settings()
+    folder = workspace or settings.source_root
+    if dry_run:
+        _count_holes(folder, since, limit, as_json=as_json)
+        return
+    from mens_pipeline.inference.prepare import Conditions
+    from mens_pipeline.promotion.replay import replay_history, replay_in
+    from mens_pipeline.settings import EVALUATION
+    from mens_pipeline.storage.yaml_file import load_model
+
+    adapter = open_adapter(run_dir, settings, "Name a run with --run-dir, or only count holes with --dry-run.")
+    config = load_model(EVALUATION, EvaluationConfig)
+    found = choose_device(device, settings)
+    conditions = Conditions(config.decoding, found, found.lock_in(settings.cache_root))
+    with interruptible(_KEPT):
+        made, _ = replay_history(
+            adapter,
+            folder,
+            open_store(settings),
+            since=since,
+            number=limit,
+            config=config,
+            conditions=conditions,
+            launch=_launch,
+        )
+    results = replay_in(made.path)
+    if as_json:
+        typer.echo(results.model_dump_json(indent=2))
+        return
+    for line in _replay_lines(results):
+        print_line(line)
+    print_line(f"results {made.path}")
+
+
+def _count_holes(folder: Path, since: str | None, limit: int, *, as_json: bool) -> None:
+    from mens_pipeline.corpus.infill.history import read_history
+    from mens_pipeline.corpus.schema.account import counts_of
+    from mens_pipeline.corpus.schema.reasons import ReplayDrop
+
+    if since is None:
+        raise typer.BadParameter("--dry-run opens no adapter, so it needs a commit or date: --since 2026-05-01.")
+    history = read_history(folder, since, limit)
+    dropped, num_commits = counts_of(ReplayDrop, history.dropped), len({hole.commit for hole in history.holes})
+    if as_json:
+        counts = {"seen": history.seen, "holes": history.kept, "commits": num_commits, "dropped": dropped}
+        print_json({**counts, "by_week": history.by_week})
+        return
+    print_line(f"{history.kept} holes in {num_commits} commits, of {history.seen} changes since {since}")
+    print_line(_format_drops(dropped))
+    for line in align_columns([("week", "holes"), *((str(w), str(n)) for w, n in history.by_week.items())]):
+        print_line(line)
+
+
+def _format_drops(dropped: Mapping[str, int]) -> str:
+    counts = sorted(((number, reason) for reason, number in dropped.items() if number), reverse=True)
+    return f"left out: {', '.join(f'{number} {reason}' for number, reason in counts) or 'nothing'}"
+
+
+def _replay_lines(results: "ReplayResults") -> Iterator[str]:
+    from mens_pipeline.evaluation.replay import SHOWN_MODELS
+
+    num_holes = len(results.times)
+    yield f"{num_holes} holes in {results.drift.num_commits} commits, of {results.seen} changes since {results.since}"
+    yield _format_drops(results.dropped)
+    rows = [("", "holes", "exact", "characters kept", "inserts parse")]
+    rows += [
+        (f"{SHOWN_MODELS.get(model, model)}, {part if part in _PARTS else f'week {part}'}", *_format_cells(rates))
+        for part, some in results.parts.items()
+        for model, rates in some.items()
+        if part == "lines" or model in {"adapter", "champion"}
+    ]
+    yield from align_columns(rows)
+    yield f"drift: {results.drift}"
+
+
+_PARTS: Final = ("all", "lines")
+
+
+def _format_cells(rates: "ReplayRates") -> tuple[str, str, str, str]:
+    kept = f"{100 * (rates.kept.value or 0.0):.1f} % {rates.kept.interval}"
+    exact, parses = (f"{rate.short} {rate.interval}" for rate in (rates.exact, rates.parses))
+    return str(rates.num_holes), exact, kept, parses

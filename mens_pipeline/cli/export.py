@@ -1,4 +1,4 @@
-"""`mens score`, `mens export-tasks` and `mens grammar`: the benchmark and the grammar of Vox for other programs."""
+"""`mens score`, `mens export-tasks` and `mens grammar`: benchmark and grammar for other programs."""
 
 import json
 from pathlib import Path
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 
 _BENCH = Annotated[
-    Path | None, typer.Option("--bench", metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else ours].")
+    Path | None,
+    typer.Option("--bench", metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else the packaged one]."),
 ]
 
 
 @declare_options
 def score(
     *,
-    completions: Path = argument("Completions of tasks of a benchmark, one JSON a line.", metavar="FILE"),
+    completions: Path = argument("Completions of benchmark tasks, as JSON lines.", metavar="FILE"),
     bench: _BENCH = None,
 ) -> None:
-    """Score completions that another program let a model write, and run their hidden tests in the sandbox.
+    """Score completions that another program generated, and run their hidden tests in the sandbox.
 
-    A line is {"task": ID, "text": TEXT, "stopped": BOOL}: the id of the task in the manifest, all that was written, and
-    whether the model ended its turn. Prints a line of JSON for each, in order, and how many pass.
+    A line is {"task": ID, "text": TEXT, "stopped": BOOL}: id of the task in the manifest, completion, and whether the
+    model ended its turn. Prints a JSON line for each, in order, and the number that passes.
 
-    Exit code 0: scored, whatever came of it. 1: a line is no completion of a task. 2: the command was misused.
+    Exit code 0: scored. 1: a line is not a completion of a task. 2: the command was misused.
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark
     from mens_pipeline.evaluation.trial import read_written, score_written
@@ -64,15 +65,15 @@ def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:
 def export_tasks(
     *,
     folder: Path = argument("A new folder.", metavar="DIR"),
-    to: Literal["inspect", "verifiers"] = option(REQUIRED, "What will run the tasks."),
+    to: Literal["inspect", "verifiers"] = option(REQUIRED, "The framework."),
     bench: _BENCH = None,
 ) -> None:
-    """Write a benchmark as an environment of inspect-ai or verifiers, so that anybody can ask any model its tasks.
+    """Write a benchmark as an environment of inspect-ai or verifiers, to evaluate any model on it.
 
-    The folder holds prompts.jsonl with the names of the hidden tests, the benchmark, the module for the framework, its
-    scorer, which calls `mens score`, and a README.md with the command that runs it.
+    The folder holds prompts.jsonl with the names of the hidden tests, the benchmark, a module for the framework with
+    a scorer that calls `mens score`, and a README.md with the command that runs it.
 
-    Exit code 0: written. 2: the command was misused, or the folder is there already.
+    Exit code 0: written. 2: the command was misused, or the folder exists already.
     """
     from mens_pipeline.delivery.environment import write_environment
     from mens_pipeline.evaluation.benchmark import load_benchmark
@@ -90,19 +91,18 @@ def grammar(
         GrammarFormat.LARK, "`lark` for llguidance, vLLM and SGLang, `gbnf` for llama.cpp.", "--format"
     ),
     is_ui: bool = switch("For `.vox.ui` files instead of `.vox` files.", "--ui"),
-    output: Path | None = option(None, "Where it goes; else to standard output.", "-o", "--output", metavar="FILE"),
+    output: Path | None = option(None, "File for the grammar [default: stdout].", "-o", "--output", metavar="FILE"),
 ) -> None:
-    """Print a grammar of Vox for engines that let a model write only what a grammar allows.
+    """Print a grammar of Vox for engines that constrain a model to a grammar.
 
-    What it accepts, `mens check` accepts, but not the other way round: it knows programs as a formatter writes them,
-    and its head says what is left out.
+    `mens check` accepts every program that the grammar accepts, but not vice versa: the grammar covers programs in the
+    layout of the formatter. Its first comment lists what is left out.
 
-    Exit code 0: done. 2: the command was misused.
+    Exit code 0: printed. 2: the command was misused.
     """
     text = grammar_text(notation, is_ui=is_ui)
     if output is None:
         typer.echo(text, nl=False)
         return
-
     write_text(output, text)
     log_line(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")

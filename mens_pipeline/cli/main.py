@@ -8,22 +8,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mens_pipeline.cli import corpus, scratch, store, telemetry
-from mens_pipeline.cli.check import check
+from mens_pipeline.cli import corpus, scratch, store
+from mens_pipeline.cli.check import check, run_files
 from mens_pipeline.cli.compare import compare
 from mens_pipeline.cli.delivery import lineage, merge, push
-from mens_pipeline.cli.demo import demo
-from mens_pipeline.cli.eval_local import eval_local
+from mens_pipeline.cli.demo import demo, generate
+from mens_pipeline.cli.eval_local import eval_local, replay
 from mens_pipeline.cli.export import export_tasks, grammar, score
-from mens_pipeline.cli.generate import generate
-from mens_pipeline.cli.plan import plan
 from mens_pipeline.cli.promote import gate, override, promote
-from mens_pipeline.cli.replay import replay
-from mens_pipeline.cli.run import run
+from mens_pipeline.cli.run import plan, run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.synthesis import generate_data
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
-from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup
 from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
@@ -45,10 +41,10 @@ _EXTRAS: Final = {
     ),
     "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
-"""Extra of the package -> what it installs, and only some commands need."""
+"""Extra of the package -> modules that it installs for some commands."""
 
 _MAKE_ROOM: Final = "Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
-_LET_WRITE: Final = "Let it be written, or set DAGSTER_HOME to a folder that you may write, and run again."
+_LET_WRITE: Final = "Make it writable, or set DAGSTER_HOME to a folder that you may write, and run again."
 _SQLITE_DISK: Final = {
     "database or disk is full": _MAKE_ROOM,
     "disk I/O error": _MAKE_ROOM,
@@ -75,7 +71,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "train": train,
         "generate-data": generate_data,
         "corpus": corpus.app,
-        "telemetry": telemetry.app,
+        "telemetry": corpus.telemetry_app,
     },
     "Evaluate": {
         "eval-local": eval_local,
@@ -94,7 +90,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "merge-weights": scratch.merge_weights,
     },
 }
-"""Heading in the help -> its commands, in their order."""
+"""Heading in the help -> its commands, in order."""
 for _heading, _commands in _BY_USE.items():
     for _name, _command in _commands.items():
         if isinstance(_command, typer.Typer):
@@ -119,7 +115,7 @@ def _options(
         bool,
         typer.Option(
             "--version",
-            help="Print the version, of a checkout with its commit, and exit.",
+            help="Print the version, and the commit of a checkout, and exit.",
             is_eager=True,
             callback=_print_version,
         ),
@@ -129,7 +125,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; a refusal ends in one message and exit code 1, a mistake of the user in exit code 2."""
+    """Run the command line. A refusal prints one message and exits with 1, a mistake of the user with 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -148,9 +144,9 @@ def main() -> None:
             raise
         log_line(f"mens: {error.name}: not installed. {how_to_install(extra)}")
         sys.exit(MISUSE)
-    except PermissionError as error:  # a store of somebody else, or a stricter umask
+    except PermissionError as error:  # a store of another user, or a stricter umask
         place = error.filename or "a file"
-        log_line(f"mens: {place}: {error.strerror}. Let this user read and write it, or name one of its own.")
+        log_line(f"mens: {place}: {error.strerror}. Let this user read and write it, or name another one.")
         sys.exit(MISUSE)
     except Exception as error:
         problem = _disk_problem(error)
@@ -161,10 +157,10 @@ def main() -> None:
 
 
 def _disk_problem(error: BaseException | None) -> str | None:
-    """Return why a disk did not take what was written, where an error is about that, or was raised from one that is.
+    """Return why a disk refused a write, if an error or its cause is about that; None otherwise.
 
-    SQLite, whose words SQLAlchemy passes on, names no number and no file; the database is that of Dagster. What was
-    being handled when an error was raised is looked at only of those two: another one is a mistake of its own.
+    SQLite and SQLAlchemy give neither error number nor file; the database is Dagster's. Only for these two the error
+    that was being handled counts as a cause: in others it may be unrelated.
     """
     while error is not None:
         if isinstance(error, OSError) and (is_full(error) or error.errno == errno.EROFS):

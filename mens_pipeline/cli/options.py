@@ -1,4 +1,4 @@
-"""Options of a command from the fields of a pydantic model: name, type, default, bounds and help stand once."""
+"""Declare options of a command once: name, type, default, bounds and help, as fields or parameters."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ REQUIRED: Final = ...
 
 
 class Options(BaseModel):
-    """Values of the options of a command; each field is an option of its name."""
+    """Options of a command; each field is an option of the same name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -35,33 +35,33 @@ def option(
     """Describe an option.
 
     Args:
-        default: Its value where it is not given; `REQUIRED` for none.
-        text: What `--help` says of it.
-        flags: Its names where they are not that of the field: `--json`.
-        metavar: What stands for its value in the help.
-        ge: The least value.
-        le: The greatest value.
+        default: Default value, or `REQUIRED`.
+        text: Text for `--help`.
+        flags: Names that differ from that of the field, such as `--json`.
+        metavar: Placeholder of the value in the help.
+        ge: Least value.
+        le: Greatest value.
         hidden: Whether the help leaves it out.
-        field: The field of another model that it sets, such as `lora_r` of the recipe; see `values_of`.
+        field: Field of another model that it sets, such as `lora_r` of the recipe; see `read_values`.
     """
     extra: dict[str, Any] = {"flags": flags, "metavar": metavar, "hidden": hidden, "field": field, "is_argument": False}
     return Field(default=default, description=text, ge=ge, le=le, json_schema_extra=extra)
 
 
 def switch(text: str = "", *flags: str, hidden: bool = False) -> Any:
-    """Describe an option without a value, which is off where it is not given."""
+    """Describe a flag that is off by default."""
     return option(False, text, *flags, hidden=hidden)
 
 
 def argument(text: str, *, metavar: str) -> Any:
-    """Describe a positional argument that must be given."""
+    """Describe a required positional argument."""
     return Field(description=text, json_schema_extra={"metavar": metavar, "is_argument": True})
 
 
-def values_of(options: Options) -> dict[str, tuple[str, Any]]:
-    """Return the values that options set in another model, by their first flag: `--rank` -> (`lora_r`, 16)."""
+def read_values(options: Options) -> dict[str, tuple[str, Any]]:
+    """Return the given values that set fields of another model, by flag: `--rank` -> (`lora_r`, 16)."""
     named = {
-        _flags_of(name, field)[0]: (_extra(field)["field"], getattr(options, name))
+        _list_flags(name, field)[0]: (_extra(field)["field"], getattr(options, name))
         for name, field in type(options).model_fields.items()
         if _extra(field).get("field") is not None
     }
@@ -69,8 +69,8 @@ def values_of(options: Options) -> dict[str, tuple[str, Any]]:
 
 
 def take_options(model: type[_Model]) -> Callable[[Callable[[_Model], None]], Callable[..., None]]:
-    """Turn a function of one model into a command that has an option for each field of it."""
-    parameters = [_parameter_of(name, field.annotation, field) for name, field in model.model_fields.items()]
+    """Turn a function of a model into a command with an option for each field."""
+    parameters = [_build_parameter(name, field.annotation, field) for name, field in model.model_fields.items()]
 
     def decorate(function: Callable[[_Model], None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -83,9 +83,9 @@ def take_options(model: type[_Model]) -> Callable[[Callable[[_Model], None]], Ca
 
 
 def declare_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a function into a command: a parameter with `option`, `switch` or `argument` as its default is one."""
+    """Turn a function into a command; defaults made by `option`, `switch` or `argument` declare its options."""
     parameters = [
-        _parameter_of(name, parameter.annotation, parameter.default)
+        _build_parameter(name, parameter.annotation, parameter.default)
         if isinstance(parameter.default, FieldInfo)
         else parameter
         for name, parameter in inspect.signature(function).parameters.items()
@@ -99,10 +99,10 @@ def _show_to_typer(function: Callable[..., None], parameters: list[inspect.Param
     return function
 
 
-def _parameter_of(name: str, annotation: Any, field: FieldInfo) -> inspect.Parameter:
+def _build_parameter(name: str, annotation: Any, field: FieldInfo) -> inspect.Parameter:
     extra = _extra(field)
     default = REQUIRED if field.is_required() else field.default
-    shared: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"], **_bounds_of(field)}
+    shared: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"], **_read_bounds(field)}
     how: Any
     if extra["is_argument"]:
         how = typer.Argument(default, **shared)
@@ -112,15 +112,15 @@ def _parameter_of(name: str, annotation: Any, field: FieldInfo) -> inspect.Param
 
 
 def _declared_flags(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """Return the flags that typer shall not derive; a switch that is off by default has no `--no-` beside it."""
-    return _flags_of(name, field) if _extra(field)["flags"] or field.default is False else ()
+    """Return the flags that typer must not derive itself; it would add `--no-` to a switch that is off."""
+    return _list_flags(name, field) if _extra(field)["flags"] or field.default is False else ()
 
 
-def _flags_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+def _list_flags(name: str, field: FieldInfo) -> tuple[str, ...]:
     return _extra(field)["flags"] or (f"--{name.replace('_', '-')}",)
 
 
-def _bounds_of(field: FieldInfo) -> dict[str, float]:
+def _read_bounds(field: FieldInfo) -> dict[str, float]:
     bounds = {"min": (Ge, "ge"), "max": (Le, "le")}
     return {
         key: getattr(bound, attribute)
@@ -133,5 +133,5 @@ def _bounds_of(field: FieldInfo) -> dict[str, float]:
 def _extra(field: FieldInfo) -> dict[str, Any]:
     extra = field.json_schema_extra
     if not isinstance(extra, dict):
-        raise TypeError(f"{field!r}: no option. Make it with `option` or `argument`.")
+        raise TypeError(f"{field!r}: not an option. Make it with `option` or `argument`.")
     return extra

@@ -1,4 +1,4 @@
-"""`mens run`: the whole graph, once, without a server."""
+"""`mens run` and `mens plan`: the whole graph without a server, and how long it takes."""
 
 import logging
 import re
@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -15,47 +14,48 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.plan import lines_of, settings_with
-from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
+from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, align_columns, log_line, print_json, print_line, show
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
+from mens_pipeline.settings import PRESETS, Settings, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.orchestration.headless import GraphOutcome
+    from mens_pipeline.orchestration.forecast import PresetEstimate, RunPlan
+    from mens_pipeline.orchestration.instance import GraphOutcome
 
 
 Launch = Callable[..., "GraphOutcome"]
-"""Runs a job, with what it configures of its assets."""
+"""Runs a job with the configuration of its assets."""
 
 Ended = tuple["GraphOutcome", bool, Mapping[str, Any]]
-"""A run, whether it reached what it was started for, and the options that were chosen for it."""
+"""Outcome of a run, whether it reached its goal, and the options chosen for it."""
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
 _DEFAULT: Final = "default"
-"""The recipe of a run without a choice."""
+"""The recipe of a run that names none."""
 
 _LEAST_MORE: Final = 10
-"""Minutes for which a refused run goes on at least, where more training helps."""
+"""Minimum minutes to suggest if more training may help a refused run."""
 
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
-"""Options that do not go with another preset."""
+"""Options to drop from a command that suggests another preset."""
 
-_GO_ON: Final = "interrupted; run the same again: what is done is reused"
+_GO_ON: Final = "interrupted; run the same again: finished steps are reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown half")
-"""Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
+"""Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
 
 
-def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = "") -> Iterator[str]:
-    """Pairs, training, scores, verdict, champion, what was reused, and what to type next."""
+def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "") -> Iterator[str]:
+    """Yield lines about pairs, training, scores, verdict, champion and reuse, and the next command."""
     train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
     if train_set:
         yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
     if adapter:
-        yield from _training(adapter)
+        yield from _training_lines(adapter)
     for name, value in results.items():
         suite, _, figure = name.partition(": ")
         if figure in _FIGURES:
@@ -70,15 +70,15 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
             yield f"cause       {gate['likely_cause']}"
         yield f"report      {gate['report']}"
     if champion:
-        yield from _champion(champion)
+        yield from _champion_lines(champion)
     reused = [values["reused"] for values in figures.values() if "reused" in values]
     if any(reused):
         yield f"reused      {sum(reused)}/{len(reused)} stages"
     yield f"next        {_next(figures, command, options, is_good=is_good)}"
 
 
-def called_as() -> str:
-    """Return the command that started this program, to print commands that can be copied."""
+def find_command() -> str:
+    """Return the command that started this program, for advice that can be copied."""
     program = sys.argv[0]
     if Path(program).name == "__main__.py":
         return f"{sys.executable} -m mens_pipeline.cli"
@@ -89,34 +89,27 @@ def _note_reuse(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
 
 
-def _champion(champion: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which adapter is in use; of several recipes, which was the best."""
+def _champion_lines(champion: Mapping[str, Any]) -> Iterator[str]:
     if "best_recipe" in champion:
         yield f"best        {champion['best_recipe']}"
     yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
 
 
-def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what an adapter was trained by; its recipe where one was chosen."""
+def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
     if adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
+    done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
+    steps = f"{done} of {planned} steps" if done < planned else f"{done} steps"
+    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
+    limit = ", as many as fit into the budget" if done < planned else ""
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
-    yield f"training    {_updates(adapter)}, {losses}{_note_reuse(adapter)}"
+    yield f"training    {steps} in {minutes:.1f} min{after}{limit}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
     if adapter.get("never_shown"):
         yield f"not shown   {adapter['never_shown']}"
 
 
-def _updates(adapter: Mapping[str, Any]) -> str:
-    done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
-    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
-    if done < planned:
-        return f"{done} of {planned} steps in {minutes:.1f} min{after}, as many as fit into the budget"
-    return f"{done} steps in {minutes:.1f} min{after}"
-
-
-def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
-    """Return the one command that helps against a refusal, with what it does."""
+def _advise(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
     from mens_pipeline.promotion.receipt import Remedy
 
     if gate["remedy"] == Remedy.MORE:
@@ -133,11 +126,11 @@ def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, 
 def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str:
     gate = figures.get("benchmark_gate", {})
     if not is_good and gate.get("passed") is False:
-        return _helping(gate, figures.get("qlora_adapter", {}), command, options)
+        return _advise(gate, figures.get("qlora_adapter", {}), command, options)
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return "see above why an adapter that passed was not promoted"
     if not is_good:
-        return "mend what failed, and run the same again: what is done is reused"
+        return "correct what failed, and run the same again: finished steps are reused"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:
@@ -152,90 +145,107 @@ def run(
         None, "The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."
     ),
     recipe: list[str] | None = option(
-        None, "Of config/recipes.yaml [default: default]. Several: the best that passes is promoted.", metavar="NAME"
+        None,
+        "Recipe of config/recipes.yaml [default: default]. Of several, the best that passes is promoted.",
+        metavar="NAME",
     ),
     preset: str | None = option(
-        None, "Of config/presets.yaml; `auto` picks by the GPU's memory [default: that of the recipe].", metavar="NAME"
+        None,
+        "Preset of config/presets.yaml; `auto` picks by the memory of the GPU [default: that of the recipe].",
+        metavar="NAME",
     ),
     domain: str | None = option(
-        None, "Which rows; config/domains.yaml [default: those of the recipe].", metavar="NAME"
+        None, "Rows to train on, by config/domains.yaml [default: those of the recipe].", metavar="NAME"
     ),
     infill_share: float | None = option(
         None,
-        "Share of the tokens shown that complete code at a cursor; 0 for none [default: that of preset and mix].",
+        "Share of shown tokens that complete code at a cursor; 0: none [default: that of preset and mix].",
         metavar="X",
         ge=0,
         le=0.95,
     ),
-    force_train: bool = switch("Train although nothing has changed."),
+    force_train: bool = switch("Train even if nothing has changed."),
     more: list[str] | None = option(
-        None, "Go on after the end of the same run: 10m, 1h. Again for another time.", metavar="TIME"
+        None, "Train the same run for longer: 10m, 1h. Repeat it for another round.", metavar="TIME"
     ),
     minutes: float | None = option(
         None,
-        "Of the whole run: steps, prompts and holes are chosen so that they fit [default: what recipe and files say].",
+        "Minutes of the whole run: choose steps, prompts and holes that fit [default: no limit].",
         metavar="M",
         ge=0.1,
         le=100_000,
     ),
-    with_training: bool = option(True, "Whether to go on to the adapter.", "--train/--no-train"),
-    with_promotion: bool = option(True, "Whether an adapter that passes comes into use.", "--promote/--no-promote"),
+    with_training: bool = option(True, "Go on to the adapter, or stop at the train set.", "--train/--no-train"),
+    with_promotion: bool = option(
+        True, "Promote an adapter that passes, or only evaluate it.", "--promote/--no-promote"
+    ),
     as_json: bool = switch("Print the outcome as one JSON document.", "--json"),
 ) -> None:
     """Run every asset and every check once, with progress on stderr and a summary at the end.
 
-    What has not changed is not made again: a second run trains nothing. With --more the adapter of the same preset and
-    data trains further from where it stands, with a schedule that comes up and down again. What two recipes came to,
-    `mens compare` lays side by side.
+    Unchanged assets are reused, so a second run trains nothing. With --more the adapter of the same preset and data
+    trains further, with a learning-rate schedule that rises and falls again.
 
-    With --minutes a few steps and completions are measured first, and what fits is planned: see `mens plan`. The plan
-    is printed before anything is trained. The same command on the same data keeps its plan.
+    With --minutes a few steps and completions are measured first, and a plan that fits is printed before the training;
+    see `mens plan`. The same command on the same data keeps its plan.
 
-    Of several recipes each is trained and evaluated, in a run of its own; then the best by pass@1 of those that passed
-    is promoted.
+    Several recipes are trained and evaluated in a run each. Then the one with the best pass@1 of those that passed is
+    promoted. `mens compare` shows recipes side by side.
 
-    Exit code 0: the adapter is promoted, with --no-promote it passed (of several one did), or with --no-train every
-    check passed. 1: a gate or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the
-    same command to go on.
+    Exit code 0: the adapter is promoted, or passed with --no-promote (one of several), or with --no-train every check
+    passed. 1: a gate or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the same
+    command to go on.
     """
     from mens_pipeline.definitions import defs
     from mens_pipeline.orchestration.choices import resolve_choices
     from mens_pipeline.orchestration.forecast import Planner
-    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
+    from mens_pipeline.orchestration.instance import PROGRESS_LOGGER, run_graph
     from mens_pipeline.orchestration.resources import Compute
 
-    began, settings = perf_counter(), settings_with(source_root)
-    where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
-    named = {"preset": preset, "domain": domain}
-    asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    began, settings = perf_counter(), _settings_with(source_root)
+    asked: dict[str, Any] = {
+        name: value for name, value in (("preset", preset), ("domain", domain)) if value is not None
+    }
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
     if len(chosen) > 1 and not with_training:
-        raise typer.BadParameter("--no-train: recipes say how to train. Leave one of the two out.")
+        raise typer.BadParameter("--no-train trains no recipe. Leave one of the two out.")
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": infill_share}
     for choice in chosen if with_training else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
-    more_minutes = [_minutes(text) for text in more or ()]
-    # Without a share there are no such rows; any other is a matter of what is shown of them.
+    # A share of zero leaves such rows out of the train set; any other only decides how many of them are shown.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
-    launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    planned = None
+    definitions = defs()
+
+    def launch(job: str, configs: Mapping[str, Any] | None = None) -> "GraphOutcome":
+        return run_graph(definitions, settings, job, {**mixing, **(configs or {})})
+
+    training: dict[str, Any] = {
+        "force_train": force_train,
+        "more_minutes": [*map(_minutes, more or ())],
+        "overrides": overrides,
+    }
+    configs: dict[str, dict[str, Any]] = {"qlora_adapter": training}
     if minutes is not None:
         _make_train_set(launch)
         planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began)
         planned, _ = planner.plan(is_kept=True)
-    for line in () if planned is None else lines_of(planned):
-        log_line(line)
-    training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
-    configs = {"qlora_adapter": training} if planned is None else planned.configs(training)
-    trained = partial(_train_recipes, launch, chosen, configs)
-    runs = trained(with_promotion=with_promotion) if with_training else _corpus(launch)
-    options = "" if infill_share is None else f" --infill-share {infill_share:g}"
-    options += "" if minutes is None else f" --minutes {minutes:g}"
+        for line in _plan_lines(planned):
+            log_line(line)
+        configs = planned.configs(training)
+    if with_training:
+        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
+    else:
+        outcome = launch("train_set")
+        runs = iter([(outcome, outcome.success, {})])
+    given = {"--infill-share": infill_share, "--minutes": minutes}
+    options = "".join(f" {flag} {value:g}" for flag, value in given.items() if value is not None)
     options += "".join(f" --more {text}" for text in more or ())
-    outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
+    outcomes, verdicts = _follow(
+        runs, "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}", options, as_json=as_json
+    )
     if as_json:
         details = [asdict(outcome) for outcome in outcomes]
         print_json(details if len(chosen) > 1 else details[0])
@@ -245,7 +255,6 @@ def run(
 def _follow(
     runs: Iterator[Ended], where: str, options: str, *, as_json: bool
 ) -> tuple[list["GraphOutcome"], list[bool]]:
-    """Wait for each run, and print what came of it; return all outcomes, and whether each is good."""
     outcomes, verdicts = [], []
     for outcome, is_good, trained in runs:
         if outcome.is_interrupted:
@@ -260,24 +269,12 @@ def _follow(
 
 
 def _make_train_set(launch: Launch) -> None:
-    """Make the train set, without which nothing can be planned."""
-    log_line("the train set first: what it holds decides the plan of the rest")
+    """Make the train set, which a plan needs."""
+    log_line("the train set first: the plan depends on it")
     outcome = launch("train_set")
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
-
-
-def _launch(
-    run_graph: Launch, always: Mapping[str, Any], job: str, configs: Mapping[str, Any] | None = None
-) -> "GraphOutcome":
-    """Run a job with what is configured for its assets, and with what is configured for every run of a command."""
-    return run_graph(job, {**always, **(configs or {})})
-
-
-def _corpus(launch: Launch) -> Iterator[Ended]:
-    outcome = launch("train_set")
-    yield outcome, outcome.success, {}
 
 
 def _train_recipes(
@@ -287,7 +284,6 @@ def _train_recipes(
     *,
     with_promotion: bool,
 ) -> Iterator[Ended]:
-    """Run the graph for each recipe; of several, promote the best at the end."""
     promotes_each = with_promotion and len(chosen) == 1
     evaluated, has_passed = [], False
     for choice in chosen:
@@ -312,32 +308,120 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
         print_line(f"{'passed ' if check.passed else 'FAILED ' if check.is_error else 'warning'}  {check.name}")
         for key, value in check.figures.items() if not check.passed else ():
             print_line(f"         {key}: {value}")
-    for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
+    for line in summarize(outcome.figures, is_good=is_good, command=find_command(), options=options):
         print_line(line)
     verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
     print_line(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
 
 
 def _minutes(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `1h`; in minutes."""
+    """Parse a duration such as `90s`, `10m` or `1h` into minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
-        raise typer.BadParameter(f"--more {text}: no time. Write one such as 90s, 10m or 1h.")
+        raise typer.BadParameter(f"--more {text}: not a duration. Write one such as 90s, 10m or 1h.")
     return float(number) * factor
 
 
 class _Line(logging.Formatter):
-    """A line of progress; a message may quote what a program or a model wrote."""
+    """Escapes messages, which may quote programs and completions."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible_text(super().format(record))
 
 
 def show_progress(logger_name: str) -> None:
-    """Write the lines of a logger to stderr."""
+    """Send a logger to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [handler]
+
+
+_GIGABYTE: Final = 1024
+_BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
+
+
+def _settings_with(source_root: Path | None) -> Settings:
+    """Return the settings, with the workspace that a command was given."""
+    settings = load_settings()
+    if source_root is not None:
+        settings = settings.model_copy(update={"source_root": source_root})
+    if not settings.source_root.is_dir():
+        advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
+        raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
+    return settings
+
+
+def _plan_lines(plan: "RunPlan") -> Iterator[str]:
+    rows = [(stage.name, stage.does, stage.seconds) for stage in plan.stages]
+    rows.append(("all", "", sum(stage.seconds for stage in plan.stages)))
+    head = ("stage", "what", "minutes")
+    yield from align_columns([head, *((name, does, f"{seconds / 60:.1f}") for name, does, seconds in rows)])
+    if plan.note:
+        yield f"note: {plan.note}"
+
+
+def _preset_lines(estimates: "list[PresetEstimate]") -> Iterator[str]:
+    rows = [["preset", "GPU", "steps", "tokens a step", "learning rate", "training", "evaluation", "memory"]]
+    for one in estimates:
+        row = [f"{one.rows.num_steps:,}", f"{one.rows.step:,.0f}", f"{one.recipe.learning_rate:g}"]
+        times = [f"{seconds / 60:.0f} min" for seconds in (one.training, one.evaluation)]
+        sizes = [*times, f"{one.memory_mb / _GIGABYTE:.1f} GB"] if one.gpu is not None else ["-"] * 3
+        rows.append([one.preset, one.gpu or "-", *row, *sizes])
+    yield from align_columns(rows)
+
+
+@declare_options
+def plan(
+    *,
+    recipe: str | None = option(None, "Recipe of config/recipes.yaml [default: default].", metavar="NAME"),
+    preset: str | None = option(None, "Preset of config/presets.yaml [default: that of the recipe].", metavar="NAME"),
+    minutes: float | None = option(None, "Plan `mens run --minutes M`.", metavar="M", ge=0.1, le=100_000),
+    source_root: Path | None = option(
+        None, "The Vox workspace [default: MENS_SOURCE_ROOT, else this repository's data]."
+    ),
+    as_json: bool = switch("Print the plan as one JSON document.", "--json"),
+) -> None:
+    """Estimate the time of a run on this machine, and of each preset on its GPU.
+
+    Measures a few training steps and completions, which takes up to a minute. The train set must be in the store and
+    the base on this machine. Figures for GPUs are computed from data sheets. Nothing is kept.
+
+    Exit code 0: planned. 1: train set or base is missing, the minutes are too few, or the probe failed. 2: the command
+    was misused.
+    """
+    from mens_pipeline.models.find_base import base_by_name
+    from mens_pipeline.orchestration.forecast import Planner, estimate_presets
+    from mens_pipeline.orchestration.resources import Compute
+    from mens_pipeline.training.presets import load_named
+
+    settings = _settings_with(source_root)
+    named = {"recipe": recipe, "preset": preset}
+    choice = {name: value for name, value in named.items() if value is not None}
+    planner = Planner(settings, Compute().resolve(), run_job, log_line, choice, {}, minutes, perf_counter())
+    found, counts = planner.plan(is_kept=False)
+    presets = {preset: all_of[preset]} if (all_of := load_named(PRESETS)) and preset in all_of else all_of
+    estimates = list(estimate_presets(presets, base_by_name(_BASE_OF_GPUS), counts.tokens, counts.suite))
+    document: dict[str, Any] = {
+        **found.model_dump(mode="json", include={"stages", "note", "dial"}),
+        "presets": {
+            one.preset: {
+                "gpu": one.gpu,
+                "steps": one.rows.num_steps,
+                "tokens_per_step": one.rows.step,
+                "learning_rate": one.recipe.learning_rate,
+                "seconds": one.training + one.evaluation if one.gpu else None,
+            }
+            for one in estimates
+        },
+    }
+
+    def lines() -> Iterator[str]:
+        yield from _plan_lines(found)
+        yield ""
+        yield f"presets with {_BASE_OF_GPUS}, each on the GPU that `auto` picks it for: estimated from data sheets"
+        yield from _preset_lines(estimates)
+
+    show(document, lines(), as_json=as_json)

@@ -1,4 +1,4 @@
-"""`mens scratch train`, also as `mens training native`, and `mens merge-weights`: a small model made from scratch."""
+"""`mens scratch train`, also called `mens training native`, and `mens merge-weights`: a small model from scratch."""
 
 import json
 from pathlib import Path
@@ -12,12 +12,19 @@ from mens_pipeline.cli.options import (
     argument,
     declare_options,
     option,
+    read_values,
     switch,
     take_options,
-    values_of,
 )
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
-from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
+from mens_pipeline.cli.terminal import (
+    choose_device,
+    interruptible,
+    log_line,
+    print_json,
+    print_line,
+    run_and_show,
+    show_steps,
+)
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.cli.upstream import ListingGroup
 from mens_pipeline.jobs.device import DeviceChoice
@@ -32,61 +39,61 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 120.0
 
 app = typer.Typer(
-    name="scratch", cls=ListingGroup, help="The side branch: a small model made from scratch.", no_args_is_help=True
+    name="scratch", cls=ListingGroup, help="The side branch: a small model from scratch.", no_args_is_help=True
 )
 training_app = typer.Typer(
-    name="training", cls=ListingGroup, help="`scratch` by its name in the Rust toolchain.", no_args_is_help=True
+    name="training", cls=ListingGroup, help="`scratch` under its name in the Rust toolchain.", no_args_is_help=True
 )
 
 
-class ScratchOptions(Options):
-    """Options of `mens scratch train`."""
-
-    data_dir: Path = option(Path("build"), "Where train.jsonl lies.", metavar="DIR")
-    output_dir: Path = option(Path("runs/scratch"), "The folder of the run.", metavar="DIR")
+class _ScratchOptions(Options):
+    data_dir: Path = option(Path("build"), "Folder of train.jsonl.", metavar="DIR")
+    output_dir: Path = option(Path("runs/scratch"), "Folder of the run.", metavar="DIR")
     config: ScratchConfig = option(
-        ScratchConfig.DEFAULT, "The full model, or a small one to try things out.", field="config"
+        ScratchConfig.DEFAULT, "Size: the full model, or a small one for trials.", field="config"
     )
     model: Path | None = option(
         None,
-        "Train a LoRA adapter of this model or run of the lane, and merge it [default: random weights].",
+        "Train a LoRA adapter of this scratch model or run, and merge it [default: random weights].",
         metavar="DIR",
     )
     lora_r: int | None = option(None, "Rank of that adapter.", field="lora_r")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place; `best` says what it took.")
+    device: DeviceChoice = option(
+        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
+    )
     seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
     batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
     grad_accum: int | None = option(None, "gradient_accumulation_steps.", field="gradient_accumulation_steps")
     epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
-    max_steps: int | None = option(None, "Optimizer steps at most.", field="max_steps")
-    max_minutes: float | None = option(None, "Minutes of training at most.", field="max_minutes")
+    max_steps: int | None = option(None, "Maximum optimizer steps.", field="max_steps")
+    max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
     lr: float | None = option(None, "learning_rate.", field="learning_rate")
     warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
-    seed: int | None = option(None, "First weights, order of rows.", field="seed")
-    min_rating: int | None = option(None, "Rows with a lower rating do not train; 0 takes all.", field="min_rating")
+    seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
+    min_rating: int | None = option(None, "Drop rows with a lower rating; 0 keeps all.", field="min_rating")
     validation_split_ratio: float | None = option(
-        None, "Share of source files that measure.", field="validation_split_ratio"
+        None, "Share of source files for validation.", field="validation_split_ratio"
     )
-    checkpoint_every: int | None = option(None, "save_steps: steps between two checkpoints.", field="save_steps")
-    resume: Resume = option("auto", "Whether to go on with an interrupted run.")
+    checkpoint_every: int | None = option(None, "save_steps: steps between checkpoints.", field="save_steps")
+    resume: Resume = option("auto", "Whether to continue an interrupted run.")
     force_restart: bool = switch("Empty the folder of the run first.")
-    dry_run: bool = switch("Look at everything, train nothing.")
+    dry_run: bool = switch("Check everything, but do not train.")
     as_json: bool = switch("Print the manifest as one JSON document.", "--json")
 
 
 @app.command()
 @training_app.command(name="native")
-@take_options(ScratchOptions)
-def train(options: ScratchOptions) -> None:
+@take_options(_ScratchOptions)
+def train(options: _ScratchOptions) -> None:
     """Train a VoxTransformer with VoxTokenizer from random weights, in a process of its own, with progress on stderr.
 
-    With --model, a LoRA adapter of a model of this lane is trained in their place: `adapter/` of the run holds it, and
-    `model/` the model with it merged.
+    With --model a LoRA adapter of a scratch model is trained instead: `adapter/` of the run holds it, and `model/` the
+    merged model.
 
-    It stands beside the adapters of `mens train` and is never promoted. Rows that are skipped are counted with their
-    reason. An interrupted run goes on where its newest checkpoint is, and ends on a CPU as it would have ended anyway.
+    The model is never promoted. Skipped rows are counted with their reason. An interrupted run continues from its
+    newest checkpoint, and on a CPU ends with the same model.
 
-    Exit code 0: the model is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
+    Exit code 0: the model is trained. 1: refused, or the training failed. 2: the command was misused. 130: interrupted;
     run the same command to go on.
     """
     run = _prepare(options)
@@ -102,15 +109,15 @@ def train(options: ScratchOptions) -> None:
 @app.callback()
 @training_app.callback()
 def _group() -> None:
-    """Keep the name of the command, of which there is only one."""
+    """Make typer keep the name of the only command."""
 
 
-def _prepare(options: ScratchOptions) -> "PreparedScratch":
+def _prepare(options: _ScratchOptions) -> "PreparedScratch":
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.scratch.recipe import ScratchRecipe
     from mens_pipeline.scratch.run import prepare_scratch, scratch_sources
 
-    recipe = ScratchRecipe.from_values(dict(values_of(options).values()))
+    recipe = ScratchRecipe.from_values(dict(read_values(options).values()))
     settings = load_settings()
     device = choose_device(options.device, settings)
     train_path = options.data_dir / "train.jsonl"
@@ -142,7 +149,7 @@ def _train(run: "PreparedScratch") -> "ScratchManifest":
 
     vcs_sha = artifact_commit(load_settings())
     if run.is_done:
-        log_line("this very run is complete; nothing is trained again")
+        log_line("this run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
     with interruptible("run the same command to go on from the newest checkpoint"):
         code = run_and_show(run.job_path, show_steps(), grace_seconds=_GRACE_SECONDS)
@@ -163,16 +170,16 @@ def _summary(result: "ScratchResult", run_dir: Path) -> str:
 def merge_weights(
     *,
     sources: list[Path] = argument("Scratch runs, checkpoints or models.", metavar="DIR..."),
-    output_dir: Path = option(REQUIRED, "The folder of the new model.", metavar="DIR"),
-    last: int = option(3, "Newest checkpoints of each run, its final model included.", ge=1),
+    output_dir: Path = option(REQUIRED, "Folder of the new model.", metavar="DIR"),
+    last: int = option(3, "Number of newest checkpoints of each run, including its final model.", ge=1),
     as_json: bool = switch("Print merge_manifest.json.", "--json"),
 ) -> None:
     """Average the weights of checkpoints that `mens scratch train` wrote into one model.
 
-    A run stands for its newest checkpoints; a single model is copied as it is. The adapter of a QLoRA run is not
-    averaged: `mens merge` merges it into its base.
+    A run means its newest checkpoints. A single model is copied. Adapters of QLoRA runs cannot be averaged:
+    `mens merge` merges them into their base.
 
-    Exit code 0: done. 1: refused, with the reason. 2: the command was misused.
+    Exit code 0: done. 1: refused. 2: the command was misused.
     """
     from mens_pipeline.scratch.run import merge_scratch, scratch_sources
 

@@ -1,4 +1,4 @@
-"""`mens serve`: the model in use, over HTTP."""
+"""`mens serve`: serve a model over HTTP."""
 
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.cli.options import Options, option, switch, take_options
-from mens_pipeline.cli.progress import choose_device
-from mens_pipeline.cli.terminal import log_line
+from mens_pipeline.cli.terminal import choose_device, log_line
 from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
 from mens_pipeline.jobs.environment import go_offline
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import load_settings, open_store, secret_of
+from mens_pipeline.settings import load_settings, open_store, read_secret
 from mens_pipeline.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
@@ -31,64 +30,63 @@ class ServeOptions(Options):
         None, "A run of `mens train` or `mens scratch train` [default: the champion].", metavar="DIR"
     )
     model: Path | None = option(
-        None, "A merged model, or one made from scratch: safetensors, tokenizer, chat template.", metavar="FOLDER"
+        None, "A merged model or one from scratch: safetensors, tokenizer, chat template.", metavar="FOLDER"
     )
-    candidate: bool = switch("The adapter that was evaluated last, promoted or not; every response says so.")
-    host: str = option("127.0.0.1", "Where to listen; others than local ones need a token.")
-    port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
-    token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
+    candidate: bool = switch("Serve the adapter that was evaluated last, promoted or not; every response says so.")
+    host: str = option("127.0.0.1", "Address to listen on; other than local ones need a token.")
+    port: int = option(8080, "Port; 0: any free one.", ge=0, le=65_535)
+    token_env: str = option(_TOKEN, "Variable that holds the token.", metavar="NAME")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
     decoding: Syntax = option(
-        Syntax.CONSTRAINED, "constrained: only tokens that lead to a program are written; fallback means the same here."
+        Syntax.CONSTRAINED, "constrained: only tokens that can lead to a program; fallback means the same here."
     )
     names: bool = option(
         False,
-        "Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        "In constrained completions, refuse fields and methods that the type of a value does not have.",
         "--names/--no-names",
     )
-    best_of: int = option(1, "Completions that are drawn to a request, of which one is given.", ge=1, le=1_024)
-    show_all: bool = switch("At a cursor, also send pieces that the model is unsure of.")
+    best_of: int = option(1, "Draw this many completions per request and return one.", ge=1, le=1_024)
+    show_all: bool = switch("At a cursor, also return pieces that the model is unsure of.")
     record_accepted: Path | None = option(
         None,
-        "An SQLite file for pieces that clients report as accepted, redacted; a night can train on it.",
+        "SQLite file for accepted pieces that clients report, redacted; a nightly run can train on it.",
         metavar="FILE",
     )
-    max_concurrent: int = option(4, "Completions that are written at once.", ge=1, le=1_024)
-    max_request_bytes: int = option(1_048_576, "Of the body of a request.", ge=256)
+    max_concurrent: int = option(4, "Maximum completions at once.", ge=1, le=1_024)
+    max_request_bytes: int = option(1_048_576, "Maximum bytes of a request body.", ge=256)
     timeout: float = option(120.0, "Seconds from a request to its last token.", ge=0.1, le=86_400)
-    max_new_tokens: int = option(1_024, "Tokens of a completion at most.", ge=1, le=131_072)
+    max_new_tokens: int = option(1_024, "Maximum tokens of a completion.", ge=1, le=131_072)
 
 
 @take_options(ServeOptions)
 def serve(options: ServeOptions) -> None:
-    """Serve a model over HTTP, in the shapes of OpenAI and Ollama.
+    """Serve a model over HTTP, with the APIs of OpenAI and Ollama.
 
     Paths: /v1/chat/completions, /v1/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/show,
-    /api/version, at a cursor /infill, /completion and /v1/fim/completions with what clients of llama.cpp (/props) and
-    Tabby (/v1/health) ask first, and for those who look after it /health and /ready. The
-    model gets the system text of its training, unless a request has another, and completes as in its evaluation,
-    always with the most likely token, unless a request asks for a temperature. It is called `mens` whatever its own
-    name is. What a request asks for beyond what there is room for, and settings that change nothing here, are named in
-    the header X-Mens-Warning of the response.
+    /api/version; at a cursor /infill, /completion and /v1/fim/completions, with /props for clients of llama.cpp and
+    /v1/health for clients of Tabby; for operators /health and /ready.
 
-    With --best-of, or `best_of` in a request of OpenAI's shape, the completion is chosen by the parser, the examples
-    that the request states, what most completions return, and how likely the model holds it. Requests for several
-    completions or a temperature of 0 are completed without a choice.
+    The model is called `mens`. It gets the system prompt of its training and always writes the most likely token, as in
+    its evaluation, unless a request has another prompt or a temperature. The header X-Mens-Warning of a response names
+    settings that had no effect, and parts of a request that did not fit.
 
-    At a cursor, a piece is withheld where the whole is no program with it, or where the model is less sure of it than
-    its evaluation asks; --show-all sends the latter. The header says why nothing came.
+    With --best-of, or `best_of` in an OpenAI request, the completion is chosen by the parser, by the examples in the
+    request, by the result that most completions return, and by likelihood. Requests for several completions or with a
+    temperature of 0 get no choice.
 
-    /v1/feedback takes what a person accepted of a piece (`id`, `accepted`), and /metrics counts it. With
-    --record-accepted it becomes a row, with what stands around the cursor; keys, passwords and addresses are redacted
+    At a cursor, a piece is withheld if the program would not parse with it, or if the model is less sure of it than in
+    its evaluation; --show-all returns the latter. The header says why nothing came.
+
+    /v1/feedback takes the part of a piece that a person accepted (`id`, `accepted`), and /metrics counts it. With
+    --record-accepted it becomes a row with the text around the cursor; keys, passwords and addresses are redacted
     before it is written.
 
-    With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion must be signed, as must the verdict on a candidate; a folder
-    that is named with --run-dir or --model is served as it is.
+    With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion, or the verdict on a candidate, must be signed; folders named
+    with --run-dir or --model need no signature. With --candidate, the header X-Mens-Candidate and /health give the
+    verdict of the gate.
 
-    With --candidate every response has the header X-Mens-Candidate with what the gate said, and /health says it.
-
-    Exit code 0: ended by a signal, after the completions in the making. 1: the model cannot be served. 2: the command
-    was misused.
+    Exit code 0: ended by a signal, after running completions. 1: the model cannot be served. 2: the command was
+    misused.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -100,13 +98,11 @@ def serve(options: ServeOptions) -> None:
     }
     if sum(named.values()) > 1:
         given = " and ".join(flag for flag, is_given in named.items() if is_given)
-        raise ConfigurationError(f"{given}: one model is served. Name one of them.")
+        raise ConfigurationError(f"{given}: only one model is served. Name one of them.")
 
     if options.best_of > options.max_concurrent:
-        message = (
-            f"--best-of {options.best_of}: more than the {options.max_concurrent} completions that are written at once."
-        )
-        raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
+        message = f"--best-of {options.best_of}: more than the {options.max_concurrent} completions at once."
+        raise ConfigurationError(f"{message} Raise --max-concurrent, or lower it.")
 
     from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
     from mens_pipeline.serving import server
@@ -115,9 +111,9 @@ def serve(options: ServeOptions) -> None:
 
     settings = load_settings()
     address = server.resolve_address(options.host, options.port)
-    token = settings.serve_token if options.token_env == _TOKEN else secret_of(options.token_env)
+    token = settings.serve_token if options.token_env == _TOKEN else read_secret(options.token_env)
     access = server.access_to(address, token, options.token_env)
-    store = open_store(settings)  # with its credentials and keys, which are taken out next
+    store = open_store(settings)  # before the environment loses its credentials and keys
     go_offline()
     chosen = choose_device(options.device, settings)
     served = _choose_model(options, store, chosen)
@@ -126,12 +122,12 @@ def serve(options: ServeOptions) -> None:
     limits = ServerLimits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
     defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
     accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)
-    with _holding(chosen, settings.cache_root, options.port):
+    with _hold(chosen, settings.cache_root, options.port):
         server.ModelServer(served, address, access, limits, defaults, log_line, accepted).run()
 
 
-def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
-    """Hold a GPU, so that no run fills it while its model is served; CPUs are shared."""
+def _hold(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
+    """Lock a GPU against runs while its model is served; CPUs are shared."""
     if device.kind == "cpu":
         return nullcontext()
     return exclusive(device.lock_in(cache), 0, f"mens serve, port {port}")

@@ -1,4 +1,4 @@
-"""`mens store`: what the pipeline keeps, and what it deletes."""
+"""`mens store`: prune, rank and show the artifacts of the pipeline."""
 
 import json
 import os
@@ -15,30 +15,30 @@ from mens_pipeline.cli.upstream import ListingGroup
 from mens_pipeline.settings import RETENTION, link_pages_at, load_settings, open_store
 
 if TYPE_CHECKING:
-    from mens_pipeline.delivery.retention import RetentionDecision, RetentionPlan
+    from mens_pipeline.delivery.retention import RetentionPlan
 
 
-app = typer.Typer(name="store", cls=ListingGroup, help="What the pipeline keeps.", no_args_is_help=True)
+app = typer.Typer(name="store", cls=ListingGroup, help="Artifacts of the pipeline.", no_args_is_help=True)
 
 
 @app.command()
 @declare_options
 def prune(
     *,
-    apply: bool = switch("Delete what the plan names; else nothing is."),
+    apply: bool = switch("Delete what the plan lists."),
     as_json: bool = switch("Print the plan as one JSON document.", "--json"),
 ) -> None:
-    """Print what config/retention.yaml keeps and deletes, with a reason for each, and with --apply delete it.
+    """Print which artifacts config/retention.yaml keeps and deletes and why; delete them with --apply.
 
-    What `latest` names, the champion, its history, and what verdicts and adapters that are kept rest on always stay.
-    Age counts from the last run that made an artifact or took it up.
+    The latest artifacts, the champion, its history, and everything that a kept artifact was built from always stay.
+    The age of an artifact counts from the last run that made or reused it.
 
     Exit code 0: done. 2: the command was misused.
     """
     from mens_pipeline.delivery import retention
 
     def show(plan: "RetentionPlan") -> None:
-        print_line(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
+        print_line(_format_json(plan, applied=apply) if as_json else _format_text(plan, applied=apply))
 
     store = open_store(load_settings())
     retention.prune(store, retention.load_retention(RETENTION), time.time(), apply=apply, show=show)
@@ -48,12 +48,11 @@ def prune(
 @declare_options
 def leaderboard(
     *,
-    output: Path | None = option(None, "Also write the figures, as CSV or Parquet.", "-o", "--output", metavar="FILE"),
+    output: Path | None = option(None, "Also write the figures: .csv or .parquet.", "-o", "--output", metavar="FILE"),
 ) -> None:
-    """Print the adapters that were evaluated as a table in Markdown, the best first: recipe, minutes, figures, commits.
+    """Print a Markdown table of all evaluated adapters, best first: recipe, minutes, figures, commits.
 
-    The best passes the hidden tests of most tasks; then counts how many of its completions parse. The ending of FILE,
-    `.csv` or `.parquet`, says what is written.
+    The best one passes the hidden tests of most tasks; among equals the parse rate decides.
 
     Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
@@ -70,16 +69,16 @@ def leaderboard(
 def pages(
     *,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="What runs beside it; it ends with that.")
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command to run; the server ends with it.")
     ] = None,
-    port: int = option(8001, "On this machine alone.", metavar="PORT", ge=0, le=65535),
+    port: int = option(8001, "Port on this machine.", metavar="PORT", ge=0, le=65535),
 ) -> None:
-    """Serve the report pages of verdicts on this machine, until it is interrupted.
+    """Serve the report pages of verdicts on this machine until interrupted.
 
-    A browser opens no file from a page of the Dagster UI. With a command, MENS_STORE_PAGES names this server to it,
-    unless it names another, and the UI links each report: mens store pages -- dagster dev -m mens_pipeline.definitions.
+    Browsers open no local files from the Dagster UI. A command given here finds this server in MENS_STORE_PAGES, unless
+    that is set, and links each report: mens store pages -- dagster dev -m mens_pipeline.definitions.
 
-    Exit code 0: ended. 2: the command was misused. Else that of the command.
+    Exit code 0: ended. 2: the command was misused. Otherwise that of the command.
     """
     from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
 
@@ -95,28 +94,24 @@ def pages(
 
 
 def _become(command: list[str]) -> NoReturn:
-    """Let another program take the place of this one, with its signals and its exit code."""
     try:
         os.execvp(command[0], command)  # noqa: S606 - what a person typed
     except OSError as error:
         raise typer.BadParameter(f"{command[0]}: {error.strerror}.") from error
 
 
-def _text(plan: "RetentionPlan", *, applied: bool) -> str:
-    lines = [
-        f"{d.action:<6}  {d.item.kind:<16}  {d.item.key[:12]:<12}  {_size(d.item.num_bytes):>9}  {_label(d)}{d.reason}"
-        for d in plan.decisions
-    ]
+def _format_text(plan: "RetentionPlan", *, applied: bool) -> str:
+    lines = []
+    for decision in plan.decisions:
+        item, label = decision.item, f"{decision.item.name}: " if decision.item.name else ""
+        place = f"{decision.action:<6}  {item.kind:<16}  {item.key[:12]:<12}"
+        lines.append(f"{place}  {_size(item.num_bytes):>9}  {label}{decision.reason}")
     share = f"{len(plan.removed)}/{len(plan.decisions)}, {_size(plan.num_removed_bytes)} of {_size(plan.num_bytes)}"
     verdict = f"removing {share}" if applied else f"to remove: {share}; --apply removes them"
     return "\n".join([*lines, verdict])
 
 
-def _label(decision: "RetentionDecision") -> str:
-    return f"{decision.item.name}: " if decision.item.name else ""
-
-
-def _json(plan: "RetentionPlan", *, applied: bool) -> str:
+def _format_json(plan: "RetentionPlan", *, applied: bool) -> str:
     rows: list[dict[str, Any]] = [
         {
             "action": decision.action,

@@ -1,4 +1,4 @@
-"""`mens generate-data` and `mens corpus evol`: synthetic pairs, from templates and from a model behind an address."""
+"""`mens generate-data` and `mens corpus evol`: synthetic pairs, from templates or from a model at an endpoint."""
 
 import json
 import time
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
 
 
 _EVERY_SECONDS: Final = 5.0
-"""Between two lines about how far it is."""
+"""Seconds between two lines of progress."""
 
 
 @declare_options
 def generate_data(
     *,
-    limit: int = option(REQUIRED, "How many pairs; exactly so many are written.", ge=0, metavar="N"),
-    output: Path = option(REQUIRED, "Where they go, as JSON lines.", "-o", "--output", metavar="FILE"),
+    limit: int = option(REQUIRED, "Exact number of pairs.", ge=0, metavar="N"),
+    output: Path = option(REQUIRED, "File for the pairs, as JSON lines.", "-o", "--output", metavar="FILE"),
     seed: int = option(0, "The same seed gives the same bytes.", ge=0),
-    corpus: Path | None = option(None, "Extracted records: what there is already.", metavar="FILE"),
-    report: Path | None = option(None, "Where the shares go, as JSON.", metavar="FILE"),
+    corpus: Path | None = option(
+        None, "Extracted records; constructs that are rare in them come first.", metavar="FILE"
+    ),
+    report: Path | None = option(None, "File for the shares, as JSON.", metavar="FILE"),
     as_json: bool = switch("Print the shares as one JSON document.", "--json"),
 ) -> None:
-    """Write synthetic pairs: tasks, templates and combinations, accepted by the front end.
+    """Write synthetic pairs: tasks, templates and combinations that the front end accepts.
 
-    `config/pipeline.yaml` says which share of the rows each kind has. A task is a function with a stated behaviour: it
-    was run, its prompt may show examples, and its hidden tests lie beside it in `tests`. A program with tests of its
-    own is written only when they pass. Of templates, constructs of which --corpus shows least come first.
+    `config/pipeline.yaml` sets the share of each kind. A task is a function with a stated behaviour: it was executed,
+    its prompt may show examples, and `tests` holds its hidden tests. A program with tests of its own is written only if
+    they pass.
 
-    Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
+    Exit code 0: exactly N pairs are written. 1: there are fewer different ones. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.extract.batches import Pool
@@ -74,9 +76,9 @@ def generate_data(
 
 
 def show_pairs(limit: int, clock: Callable[[], float]) -> Callable[[int], None]:
-    """Return a callback that prints how many pairs there are, every few seconds, and when all will be there.
+    """Return a callback that prints the number of pairs every few seconds, with an estimate of the time left.
 
-    What is prepared before the first pair says nothing about the speed of the others; neither do the first few seconds.
+    The estimate ignores the preparation before the first pair, and starts after a few seconds.
     """
     first = shown = clock()
 
@@ -94,42 +96,40 @@ def show_pairs(limit: int, clock: Callable[[], float]) -> Callable[[int], None]:
 
 
 _CLOSED: Final = (
-    "EVOL_GATE: not set, so no model writes training data. A front end and tests check what it writes, people do not. "
-    "Set EVOL_GATE=1 to have it all the same."
+    "EVOL_GATE: not set, so no model writes training data: front end and tests would check it, but no person. "
+    "Set EVOL_GATE=1 to allow it."
 )
 _WHO: Final = "Name the model that writes: --endpoint URL --name MODEL, or MENS_EVOL_URL and MENS_EVOL_MODEL."
 
 
-class EvolOptions(Options):
-    """Options of `mens corpus evol`."""
-
+class _EvolOptions(Options):
     pairs: Path = argument("Training pairs, as JSON lines: the seeds.", metavar="IN")
-    output: Path = option(REQUIRED, "Where the new pairs go.", "-o", "--output", metavar="FILE")
+    output: Path = option(REQUIRED, "File for the new pairs.", "-o", "--output", metavar="FILE")
     endpoint: str | None = option(None, "An OpenAI-compatible address [default: MENS_EVOL_URL].", metavar="URL")
-    name: str | None = option(None, "Which model of it [default: MENS_EVOL_MODEL].", metavar="MODEL")
-    generations: int = option(2, "How often what was kept is evolved again.", ge=1, le=8)
-    seed: int = option(0, "Decides the order of seeds and what is done to each.", ge=0)
+    name: str | None = option(None, "Model of the endpoint [default: MENS_EVOL_MODEL].", metavar="MODEL")
+    generations: int = option(2, "Rounds of evolution, each on the pairs kept before.", ge=1, le=8)
+    seed: int = option(0, "Random seed for the order of seeds and their operators.", ge=0)
     temperature: float = option(0.7, "0: always the most likely token.", ge=0, le=2)
-    max_reply_tokens: int = option(1024, "Tokens of a reply at most.", ge=16, le=8192)
+    max_reply_tokens: int = option(1024, "Maximum tokens of a reply.", ge=16, le=8192)
     concurrency: int = option(4, "Requests to the endpoint at once.", ge=1, le=64)
-    max_requests: int = option(400, "Requests at most; two make a row.", ge=0)
-    max_tokens: int = option(1_000_000, "Tokens at most, of requests and replies.", ge=0)
-    max_minutes: float = option(60.0, "Minutes of this call at most.", ge=0)
-    max_rows: int = option(200, "New pairs at most.", ge=1)
-    heldout: Path | None = option(None, "Held-out pairs that nothing new may be near to.", metavar="FILE")
-    ledger: Path | None = option(None, "Replies so far [default: FILE.ledger.jsonl].", metavar="FILE")
-    dropped: Path | None = option(None, "Where what was dropped goes, with its reasons.", metavar="FILE")
+    max_requests: int = option(400, "Maximum requests; a row takes two.", ge=0)
+    max_tokens: int = option(1_000_000, "Maximum tokens of requests and replies.", ge=0)
+    max_minutes: float = option(60.0, "Maximum minutes of this call.", ge=0)
+    max_rows: int = option(200, "Maximum new pairs.", ge=1)
+    heldout: Path | None = option(None, "Held-out pairs, which new pairs must not be near to.", metavar="FILE")
+    ledger: Path | None = option(None, "Earlier replies [default: FILE.ledger.jsonl].", metavar="FILE")
+    dropped: Path | None = option(None, "File for dropped pairs and their reasons.", metavar="FILE")
     as_json: bool = switch("Print the account as one JSON document.", "--json")
 
 
-@take_options(EvolOptions)
-def evol(options: EvolOptions) -> None:
+@take_options(_EvolOptions)
+def evol(options: _EvolOptions) -> None:
     """Let a model make requests harder or move them to other subjects, and complete them (Evol-Instruct).
 
-    Needs EVOL_GATE=1. A new pair is kept when its program is accepted, declares what is asked for, differs from its
-    parent in more than names and literals, passes its tests, and is near to no seed, held-out pair or benchmark. Each
-    names its parent, the operator, the generation, the model and the seed. Replies are kept in a ledger, so a call that
-    was cut short goes on where it was, and pays for nothing twice.
+    Needs EVOL_GATE=1. A new pair is kept if its program is accepted, declares what was requested, differs from its
+    parent in more than names and literals, passes its tests, and is not near a seed, held-out pair or benchmark task.
+    It records its parent, operator, generation, model and seed. Replies are kept in a ledger, so an interrupted call
+    continues without paying twice.
 
     Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not respond. 2: the command was
     misused. 130: interrupted; run the same command to go on.
@@ -138,8 +138,8 @@ def evol(options: EvolOptions) -> None:
     if not settings.evol_gate:
         raise RefusedError(_CLOSED)
     if options.output.resolve() == options.pairs.resolve():
-        raise ConfigurationError(f"{options.output}: the seeds stand there. Name another file for the new pairs.")
-    with interruptible("run the same command to go on, what was paid for is in the ledger"):
+        raise ConfigurationError(f"{options.output}: holds the seeds. Name another file for the new pairs.")
+    with interruptible("run the same command to go on; the ledger holds all replies so far"):
         seeds, account, num_new = _evolve(options, settings)
     account.check()
     write_jsonl(options.output, account.rows)
@@ -150,8 +150,7 @@ def evol(options: EvolOptions) -> None:
     typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
 
 
-def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
-    """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
+def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.evolution.evolve import (
         Budget,
@@ -199,6 +198,6 @@ def _summary(account: dict[str, Any], output: Path) -> str:
     lines += [f"{count:>6}  {reason}" for reason, count in account["dropped"].items() if count]
     lines += [f"{operator:<18} {count:>6}" for operator, count in account["operators"].items()]
     new, tokens = account["num_new_requests"], account["num_tokens"]
-    lines.append(f"{account['num_requests']} requests, {new} of them new, {tokens} tokens at most")
+    lines.append(f"{account['num_requests']} requests, {new} of them new, up to {tokens} tokens")
     lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
     return "\n".join([*lines, f"{account['kept']} pairs in {output}"])

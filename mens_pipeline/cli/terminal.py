@@ -1,37 +1,44 @@
-"""Output for people: names, messages and figures may hold text of a stranger, so control characters are escaped."""
+"""Output for people, and the progress of jobs. Text from strangers is escaped before it reaches a terminal."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import Follower
 from mens_pipeline.language import visible_text
+from mens_pipeline.models.adapter import TELEMETRY
+from mens_pipeline.settings import Settings
 from mens_pipeline.storage.jsonl import write_text
+from mens_pipeline.training.telemetry_log import format_plan, step_of
 
 REFUSED: Final = 1
 MISUSE: Final = 2
 INTERRUPTED: Final = 130
-"""The exit code of a command that a person ended: 128 and the number of SIGINT, as shells have it."""
+"""Exit code after SIGINT, by the convention of shells: 128 plus the number of the signal."""
 
 
 def print_line(text: str, *, err: bool = False) -> None:
-    """Print a line for people; escape sequences and other characters that do not show become marks.
+    """Print a line for people; control characters become visible marks.
 
-    A text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
+    Print coloured text with `typer.echo` instead, from parts that were escaped.
     """
     typer.echo(visible_text(text), err=err)
 
 
 def log_line(line: str) -> None:
-    """Print a line about what is done, beside the results: on stderr."""
+    """Print progress or a note on stderr, apart from results."""
     print_line(line, err=True)
 
 
 def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """Print a result: as one JSON document, or as lines for people."""
+    """Print a result as one JSON document or as lines."""
     if as_json:
         print_json(document)
         return
@@ -40,19 +47,19 @@ def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> No
 
 
 def print_json(document: Any) -> None:
-    """Print a result as one JSON document."""
+    """Print a JSON document, indented."""
     typer.echo(json.dumps(document, indent=2))
 
 
 def write_report(path: Path | None, document: dict[str, Any]) -> None:
-    """Write what came of a command as JSON, where a file was named for it."""
+    """Write a JSON document if a file was named for it."""
     if path is not None:
         write_text(path, json.dumps(document, indent=2) + "\n")
 
 
 @contextmanager
 def interruptible(advice: str) -> Iterator[None]:
-    """End with a line that says how to go on where a person interrupts what is done."""
+    """On Ctrl-C, end the command with a line of advice instead of a traceback."""
     try:
         yield
     except KeyboardInterrupt:
@@ -61,7 +68,69 @@ def interruptible(advice: str) -> Iterator[None]:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each row of cells, its columns as wide as their widest cells."""
+    """Yield rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+_EVERY_SECONDS: Final = 5.0
+
+
+def choose_device(choice: DeviceChoice, settings: Settings) -> Device:
+    """Return the device of a job and print it."""
+    device = resolve_device(choice, force_cpu=settings.backend == "cpu")
+    log_line(f"device {device.kind}: {device.name}")
+    return device
+
+
+def run_and_show(
+    job_path: Path,
+    show: Callable[[dict[str, Any]], None],
+    *,
+    grace_seconds: float = 20.0,
+    num_ranks: int = 1,
+    on_ray: bool = False,
+) -> int:
+    """Run a job in processes of its own, pass each event to `show`, and return the exit code."""
+    poll = Follower(job_path.with_name(TELEMETRY), show).poll
+    return run_job(job_path, poll, grace_seconds=grace_seconds, num_ranks=num_ranks, on_ray=on_ray)
+
+
+def show_steps() -> Callable[[dict[str, Any]], None]:
+    """Return a callback that prints progress of a training, no more than a line per second."""
+    shown = 0.0
+
+    def show(line: dict[str, Any]) -> None:
+        nonlocal shown
+        step = line["payload"]
+        if line["event"] == "train_start":
+            first = step_of(step["resumed_from"])
+            log_line(f"training from step {first} of {step['planned_steps']}")
+            if "computed_by" in step:  # the scratch lane has none
+                log_line(f"training: {step['computed_by']}; first loss {step['first_loss']:.3f}")
+        elif line["event"] == "plan":
+            log_line(f"training: {format_plan(step)}")
+        elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
+            shown = time.monotonic()
+            progress = f"step {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
+            speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
+            log_line(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
+
+    return show
+
+
+def show_completions() -> Callable[[dict[str, Any]], None]:
+    """Return a callback that prints the number of finished completions every few seconds and when a model is done."""
+    from mens_pipeline.inference.generation import progress_of
+
+    shown = 0.0
+
+    def show(event: dict[str, Any]) -> None:
+        nonlocal shown
+        completion = event["payload"]
+        if time.monotonic() - shown > _EVERY_SECONDS or completion["num_done"] == completion["num_answers"]:
+            shown = time.monotonic()
+            log_line(f"{completion['model']}: {progress_of(completion)}")
+
+    return show

@@ -1,15 +1,22 @@
-"""`mens train`: QLoRA from a train set to an adapter."""
+"""`mens train`: train a QLoRA adapter on a train set."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
-from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_line
+from mens_pipeline.cli.options import Options, option, read_values, switch, take_options
+from mens_pipeline.cli.terminal import (
+    INTERRUPTED,
+    REFUSED,
+    choose_device,
+    log_line,
+    print_line,
+    run_and_show,
+    show_steps,
+)
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
@@ -29,72 +36,71 @@ if TYPE_CHECKING:
 
 
 LATEST: Final = Path("runs/latest")
-"""Names the run that was begun last, where no other folder was named."""
+"""Link to the run that was started last without a folder of its own."""
 
 _GRACE_SECONDS: Final = 120.0
 
 Resume = Literal["auto", "never"]
-"""Whether an interrupted run goes on."""
+"""Whether to continue an interrupted run."""
 
 
-class TrainOptions(Options):
-    """Options of `mens train`."""
-
+class _TrainOptions(Options):
     data_dir: Path = option(
-        Path("build"), "Where train.jsonl lies, or upstream's validated_mixed.jsonl.", metavar="DIR"
+        Path("build"), "Folder of train.jsonl, or of upstream's validated_mixed.jsonl.", metavar="DIR"
     )
     output_dir: Path | None = option(
-        None, "The folder of the run [default: one by its id below runs; runs/latest names it].", metavar="DIR"
+        None, "Folder of the run [default: runs/ID; runs/latest links to it].", metavar="DIR"
     )
-    preset: str = option("auto", "A recipe of config/presets.yaml; `auto` picks by memory.", metavar="NAME")
-    domain: str | None = option(None, "Which rows; config/domains.yaml.", metavar="NAME")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place; `best` says what it took.")
+    preset: str = option("auto", "Preset of config/presets.yaml; `auto` picks by memory.", metavar="NAME")
+    domain: str | None = option(None, "Rows to train on, by config/domains.yaml.", metavar="NAME")
+    device: DeviceChoice = option(
+        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
+    )
     devices: int | None = option(None, "GPUs that share each step.", metavar="N", field="devices")
     model: str | None = option(
-        None, "Base model: a folder or a name on the Hub.", metavar="NAME", field="model_name_or_path"
+        None, "Base model: a folder, or a name on the Hub.", metavar="NAME", field="model_name_or_path"
     )
-    revision: str | None = option(None, "Which state of it.", metavar="REV", field="model_revision")
-    backend: Literal["qlora"] = option("qlora", "The only one.")
+    revision: str | None = option(None, "Revision of the base model.", metavar="REV", field="model_revision")
+    backend: Literal["qlora"] = option("qlora", "The only backend.")
     tokenizer: Literal["hf"] = option("hf", "That of the base model.")
     rank: int | None = option(None, "lora_r.", field="lora_r")
     alpha: int | None = option(None, "lora_alpha.", field="lora_alpha")
-    target_modules: str | None = option(None, "Layers, with commas.", metavar="NAMES", field="target_modules")
+    target_modules: str | None = option(None, "Layers, separated by commas.", metavar="NAMES", field="target_modules")
     seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
     batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
     grad_accum: int | None = option(
-        None, "Micro-batches of a step, in place of tokens_per_step.", field="gradient_accumulation_steps"
+        None, "Micro-batches per step, instead of tokens_per_step.", field="gradient_accumulation_steps"
     )
     epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
-    max_steps: int | None = option(None, "Optimizer steps at most.", field="max_steps")
-    max_minutes: float | None = option(None, "Minutes of training at most.", field="max_minutes")
+    max_steps: int | None = option(None, "Maximum optimizer steps.", field="max_steps")
+    max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
     lr: float | None = option(None, "learning_rate.", field="learning_rate")
     warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
-    seed: int | None = option(None, "Start of the adapter, order of rows.", field="seed")
-    min_rating: int | None = option(None, "Rows with a lower rating do not train.", field="min_rating")
+    seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
+    min_rating: int | None = option(None, "Drop rows with a lower rating.", field="min_rating")
     infill_share: float | None = option(
-        None, "Share of the tokens shown that complete code at a cursor.", metavar="X", field="infill_share"
+        None, "Share of shown tokens that complete code at a cursor.", metavar="X", field="infill_share"
     )
-    curriculum: bool | None = option(None, "Easy rows first.", field="curriculum")
+    curriculum: bool | None = option(None, "Show easy rows first.", field="curriculum")
     trajectory_weighting: bool | None = option(
-        None, "Rows weigh differently in the loss.", field="trajectory_weighting"
+        None, "Weight rows in the loss by their trajectory.", field="trajectory_weighting"
     )
     validation_split_ratio: float | None = option(
-        None, "Share of source files that measure.", field="validation_split_ratio"
+        None, "Share of source files for validation.", field="validation_split_ratio"
     )
-    checkpoint_every: int | None = option(None, "save_steps: steps between two checkpoints.", field="save_steps")
+    checkpoint_every: int | None = option(None, "save_steps: steps between checkpoints.", field="save_steps")
     settings: list[str] | None = option(None, "Any other field of the recipe.", "--set", metavar="FIELD=VALUE")
-    resume: Resume = option("auto", "`never` deletes what the folder of the run holds.")
+    resume: Resume = option("auto", "Continue an interrupted run; `never` empties its folder.")
     force_restart: bool = switch("The same as --resume never.")
-    fast_corpus: bool = switch("Train on train.jsonl as it is; nothing is held out to evaluate with.")
-    dry_run: bool = switch("Look at everything, train nothing.")
-    as_json: bool = switch("Print the manifest as one JSON document; of a dry run, what was looked at.", "--json")
+    fast_corpus: bool = switch("Train on all of train.jsonl; hold nothing out for evaluation.")
+    dry_run: bool = switch("Check everything, but do not train.")
+    as_json: bool = switch("Print the manifest, or the findings of a dry run, as one JSON document.", "--json")
     provider: str | None = option(None, hidden=True)
     native: bool = switch(hidden=True)
 
     @property
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
-        """Values that flags set in the recipe: flag -> (field, value)."""
-        return {**values_of(self), **{f"--set {field}": (field, value) for field, value in self._set().items()}}
+        return {**read_values(self), **{f"--set {field}": (field, value) for field, value in self._set().items()}}
 
     def _set(self) -> dict[str, str]:
         settings = self.settings or []
@@ -103,20 +109,19 @@ class TrainOptions(Options):
         return dict(setting.partition("=")[::2] for setting in settings)
 
 
-@take_options(TrainOptions)
-def train(options: TrainOptions) -> None:
+@take_options(_TrainOptions)
+def train(options: _TrainOptions) -> None:
     """Train a QLoRA adapter on a train set, in a process of its own, with live progress on stderr.
 
-    Where train.jsonl has no heldout.jsonl beside it, source files are held out first, as `mens corpus mix` does it, and
-    what trains is written to validated_mixed.jsonl. Data, lengths, tokenizer, device, memory and disk are looked at
-    before any weight is loaded. An interrupted run goes on where its newest checkpoint is, and ends with the adapter it
-    would have had. MENS_TRAIN_* variables set fields of the recipe; a flag wins over a variable, a variable over the
-    preset, the preset over the domain.
+    Without a heldout.jsonl next to train.jsonl, source files are held out first, as by `mens corpus mix`, and the rest
+    is written to validated_mixed.jsonl. Data, lengths, tokenizer, device, memory and disk are checked before any weight
+    is loaded. An interrupted run continues from its newest checkpoint and ends with the same adapter.
 
-    With VOX_EVAL_STRICT=1, VOX_BENCHMARK=1 or VOX_BENCHMARK_MIN_PASS_RATE=X the adapter is evaluated and gated
-    afterwards, as by `mens eval-local` and `mens gate`.
+    MENS_TRAIN_* variables set recipe fields. A flag wins over a variable, a variable over the preset, the preset over
+    the domain. With VOX_EVAL_STRICT=1, VOX_BENCHMARK=1 or VOX_BENCHMARK_MIN_PASS_RATE=X the adapter is then evaluated
+    and gated, as by `mens eval-local` and `mens gate`.
 
-    Exit code 0: the adapter is there. 1: refused, or training went wrong, or with VOX_EVAL_STRICT=1 the gate did not
+    Exit code 0: the adapter is trained. 1: refused, the training failed, or with VOX_EVAL_STRICT=1 the gate did not
     pass. 2: the command was misused. 130: interrupted; run the same command to go on.
     """
     _refuse_old_spellings(options)
@@ -137,12 +142,11 @@ def train(options: TrainOptions) -> None:
         log_line(f"next: mens eval-local --run-dir {shown}, then mens gate --run-dir {shown}")
 
 
-def _refuse_old_spellings(options: TrainOptions) -> None:
-    """Print what to write in place of the flags of earlier toolchains."""
+def _refuse_old_spellings(options: _TrainOptions) -> None:
     folders = f"--data-dir {options.data_dir} --output-dir {options.output_dir or LATEST}"
     provider = options.provider
     if options.native:
-        raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")
+        raise RefusedError(f"--native trains a model from scratch. Run: mens training native {folders}")
     if provider == "local":
         canonical = f"Run: mens train --backend qlora {folders} --preset auto"
         raise RefusedError(f"--provider local is gone: training is local. {canonical}")
@@ -151,8 +155,8 @@ def _refuse_old_spellings(options: TrainOptions) -> None:
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
 
 
-def _prepare(options: TrainOptions) -> "PreparedRun":
-    from mens_pipeline.cli.train_set import PAIRS, train_set_in
+def _prepare(options: _TrainOptions) -> "PreparedRun":
+    from mens_pipeline.cli.train_set import PAIRS, find_train_set
     from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.training.examples import format_too_long
@@ -174,7 +178,7 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
         vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
-    train_path = options.data_dir / PAIRS if options.fast_corpus else train_set_in(options.data_dir, settings)
+    train_path = options.data_dir / PAIRS if options.fast_corpus else find_train_set(options.data_dir, settings)
     run = prepare_run(
         resolved,
         train_path,
@@ -204,7 +208,6 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
 
 
 def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
-    """Refuse, before it trains, a run that cannot be evaluated afterwards, since nothing is held out of its rows."""
     from mens_pipeline.corpus.curate.heldout_split import HELDOUT, refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
     from mens_pipeline.evaluation.config import EvaluationConfig
@@ -217,15 +220,14 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     heldout = run.job.train_path.with_name(HELDOUT)
     if not heldout.is_file():
         advice = "Leave --fast-corpus out, or unset VOX_EVAL_STRICT and VOX_BENCHMARK."
-        raise RefusedError(f"{heldout}: not there, so that nothing can be evaluated afterwards. {advice}")
+        raise RefusedError(f"{heldout}: missing, so the adapter could not be evaluated afterwards. {advice}")
     refuse_trained_heldout(heldout, run.job.train_path)
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
 
 
-def _evaluate(options: TrainOptions, run_dir: Path, settings: Settings) -> None:
-    """Evaluate and gate what was trained; with VOX_EVAL_STRICT=1 end the command where it does not pass."""
-    from mens_pipeline.cli.eval_local import EvalOptions, evaluate_run, summary_of
+def _evaluate(options: _TrainOptions, run_dir: Path, settings: Settings) -> None:
+    from mens_pipeline.cli.eval_local import EvalOptions, evaluate_run, format_summary
     from mens_pipeline.cli.promote import decide_on, verdict_of
     from mens_pipeline.promotion.receipt import FAILED, PAGE
 
@@ -233,7 +235,7 @@ def _evaluate(options: TrainOptions, run_dir: Path, settings: Settings) -> None:
     results = evaluate_run(asked)
     receipt = decide_on(run_dir, settings)
     write = log_line if options.as_json else print_line
-    write(summary_of(results, run_dir / PAGE))
+    write(format_summary(results, run_dir / PAGE))
     write(verdict_of(receipt))
     if not receipt.overall_passed:
         log_line(f"{'' if settings.eval_strict else 'warning: '}the gate did not pass: {run_dir / FAILED}")
@@ -241,7 +243,6 @@ def _evaluate(options: TrainOptions, run_dir: Path, settings: Settings) -> None:
 
 
 def _table(preflight: dict[str, Any]) -> Iterator[str]:
-    """Yield what a dry run found: data by kind, steps, memory, and each value of the recipe with where it came from."""
     data, memory, device = (preflight[name] for name in ("data", "memory_mb", "device"))
     yield f"{'device':<28} {device['kind']}, {device['name']}"
     yield f"{'base model':<28} {preflight['base_model']['name']}"
@@ -261,17 +262,22 @@ def _train(run: "PreparedRun") -> TrainingManifest:
 
     settings = load_settings()
     if settings.launcher == "kuberay":
-        message = "MENS_LAUNCHER kuberay: KubeRay starts a cluster for a run of Dagster alone."
+        message = "MENS_LAUNCHER kuberay: KubeRay starts clusters only for runs of Dagster."
         raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     commit = artifact_commit(settings)
     if run.is_done:
-        log_line("this very run is complete; nothing is trained again")
+        log_line("this run is complete; nothing is trained again")
         return finish_run(run, commit, ExitCode.DONE, settings.backend)
-    trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line)
+    trackers, show = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line), show_steps()
+
+    def watch(event: dict[str, Any]) -> None:
+        show(event)
+        trackers.take(event)
+
     try:
         code = run_and_show(
             run.job_path,
-            _both(show_steps(), trackers.take),
+            watch,
             grace_seconds=_GRACE_SECONDS,
             num_ranks=run.job.recipe.devices,
             on_ray=settings.launcher == "ray",
@@ -282,17 +288,6 @@ def _train(run: "PreparedRun") -> TrainingManifest:
         raise typer.Exit(INTERRUPTED) from None
     trackers.end(code)
     return finish_run(run, commit, code, settings.backend)
-
-
-_Listener = Callable[[dict[str, Any]], None]
-
-
-def _both(first: _Listener, second: _Listener) -> _Listener:
-    def listen(event: dict[str, Any]) -> None:
-        first(event)
-        second(event)
-
-    return listen
 
 
 def _summary(manifest: TrainingManifest, run_dir: Path) -> str:

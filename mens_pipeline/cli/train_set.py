@@ -1,4 +1,4 @@
-"""The train set that commands write: held out and mixed by `mens corpus mix`, or by `mens train` from pairs alone."""
+"""The train set that `mens corpus mix` writes, and `mens train` if it is given only pairs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,16 +21,16 @@ from mens_pipeline.storage.store import digest_of, key_of
 
 PAIRS: Final = "train.jsonl"
 _MIXED: Final = "validated_mixed.jsonl"
-"""Upstream's name for what trains: of the pairs beside it, or of the mix of a person."""
+"""Upstream's name for a mixed train set."""
 
 _MADE_FROM: Final = "made_from"
-"""In the report of a mix that `mens train` made: the hash of all that decides it."""
+"""Entry of the report of a mix made by `mens train`: a hash of all its inputs."""
 
 
-def train_set_in(data_dir: Path, settings: Settings) -> Path:
-    """Return the train set of a folder; where nothing was held out of its pairs, or they have changed since, do that.
+def find_train_set(data_dir: Path, settings: Settings) -> Path:
+    """Return the train set of a folder; hold out and mix first if its pairs were not split or have changed.
 
-    A train set that a person mixed, with what is held out beside it, is taken as it is.
+    A train set that a person mixed and split is used unchanged.
     """
     pairs, mixed = data_dir / PAIRS, data_dir / _MIXED
     made_from = (read_json(mixed.with_suffix(REPORT_SUFFIX))[0] or {}).get(_MADE_FROM)
@@ -48,7 +48,7 @@ def train_set_in(data_dir: Path, settings: Settings) -> Path:
         "policy": load_pipeline_config(PIPELINE_CONFIG).model_dump(mode="json"),
     }
     if not (is_split and mixed.is_file() and key_of(decides) == made_from):
-        log_line(f"{pairs}: what evaluates is held out first; --fast-corpus trains on all of it")
+        log_line(f"{pairs}: source files are held out first; --fast-corpus trains on all of it")
         _, lines, shortfall = write_train_set(wanted, data_dir, {_MADE_FROM: key_of(decides)})
         for line in filter(None, (*lines, shortfall)):
             log_line(line)
@@ -56,14 +56,14 @@ def train_set_in(data_dir: Path, settings: Settings) -> Path:
 
 
 def write_train_set(wanted: MixConfig, data_dir: Path, about: dict[str, Any]) -> tuple[dict[str, Any], list[str], str]:
-    """Hold out, mix and write what `mens corpus mix` writes; `about` is what else the report says.
+    """Split and mix pairs and write all files of `mens corpus mix`; `about` adds entries to the report.
 
     Returns:
-        The report, lines of it for people, and why the eval suite is smaller than asked for, or nothing.
+        The report, its lines for people, and why the eval suite is smaller than asked for (empty if it is not).
     """
     policy = load_pipeline_config(PIPELINE_CONFIG)
     sources = read_sources(wanted, data_dir, policy.redaction)
-    used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
+    used = [source.path for source in wanted.sources if source.weight > 0]  # the others must not shadow their rows
     present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
     protected = protected_pairs(load_settings().benchmark_dir)
     with BehaviourWorkers() as workers:
@@ -77,7 +77,7 @@ def write_train_set(wanted: MixConfig, data_dir: Path, about: dict[str, Any]) ->
     write_jsonl(output.with_name(HELDOUT), split.heldout)
     write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
     write_jsonl(output.with_name(ASIDE), split.aside)
-    # The report comes last: where it is there, the others are.
+    # The report is written last: if it exists, all other files do.
     report = write_mix(mixed, output, {**about, "infill": infill, "split": split.report().model_dump()})
     return report, list(_mix_lines(split.report(), mixed.report(), output)), split.shortfall
 

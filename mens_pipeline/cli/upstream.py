@@ -1,4 +1,4 @@
-"""Advice for commands and options of the Rust toolchain that are named otherwise here."""
+"""Command groups, and advice for commands and options that the Rust toolchain names differently."""
 
 from collections.abc import Mapping, Sequence
 from enum import EnumType
@@ -17,7 +17,7 @@ TABLE: Final = Path(__file__).with_name("upstream.yaml")
 
 @cache
 def advice_on(place: str) -> Mapping[str, str]:
-    """Return what to write instead of words of the Rust toolchain, below a group or in the options of a command."""
+    """Return advice by word of the Rust toolchain, for the commands of a group or the options of a command."""
     from mens_pipeline.storage.yaml_file import load_yaml
 
     table: dict[str, dict[str, str]] = load_yaml(TABLE)
@@ -25,18 +25,18 @@ def advice_on(place: str) -> Mapping[str, str]:
 
 
 _WHOLE_SENTENCE: Final = 200
-"""Characters of a sentence in a list of commands at most."""
+"""Maximum length of a sentence in a list of commands."""
 
 
 class ListingGroup(TyperGroup):
-    """A group whose help shows each command with its whole first sentence."""
+    """A group whose help shows the whole first sentence of each command."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - its form
-        """Return the names of the commands in the order in which they were added, groups among them."""
+        """Return commands and groups in the order of their definition."""
         return [*self.commands]
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Write the commands under the heading of their use, each with its whole first sentence."""
+        """Write the commands below their headings."""
         headings: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
@@ -53,13 +53,13 @@ class AdvisingGroup(ListingGroup):
     """A group that knows the commands and options of the Rust toolchain."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
-        """Return the command that was asked for.
+        """Return the command.
 
         Raises:
-            ConfigurationError: It is one of the Rust toolchain; the message says what does its work here.
-            RefusedError: One of its options is; the message says what to write instead.
+            ConfigurationError: Only the Rust toolchain has this command; the message says what to write instead.
+            RefusedError: Only the Rust toolchain has one of its options; likewise.
         """
-        place, name = _place_of(ctx), args[0]
+        place, name = _find_place(ctx), args[0]
         command = self.get_command(ctx, name)
         if command is None and name in advice_on(place):
             raise ConfigurationError(f"{ctx.command_path} {name}: no such command. {advice_on(place)[name]}")
@@ -68,19 +68,18 @@ class AdvisingGroup(ListingGroup):
         return super().resolve_command(ctx, args)
 
 
-def _place_of(ctx: Any) -> str:
-    """Return the words of a group after the name of the program."""
-    return "" if ctx.parent is None else f"{_place_of(ctx.parent)} {ctx.info_name}".strip()
+def _find_place(ctx: Any) -> str:
+    return "" if ctx.parent is None else f"{_find_place(ctx.parent)} {ctx.info_name}".strip()
 
 
-def choices_of(parameter: Any) -> tuple[str, ...]:
-    """Return the values that an option takes; none where it takes any."""
+def list_choices(parameter: Any) -> tuple[str, ...]:
+    """Return the values that an option accepts; empty if it accepts any."""
     annotation = parameter.type_descriptor.annotation
     return tuple(map(str, annotation if isinstance(annotation, EnumType) else get_args(annotation)))
 
 
 def _refuse_theirs(parameters: Sequence[Any], words: Sequence[str], place: str) -> None:
-    known = {name: choices_of(one) for one in parameters for name in (*one.opts, *one.secondary_opts)}
+    known = {name: list_choices(one) for one in parameters for name in (*one.opts, *one.secondary_opts)}
     for word, following in zip(words, (*words[1:], ""), strict=False):
         name, is_joined, value = word.partition("=")
         value = value if is_joined else following

@@ -7,7 +7,6 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import dagster as dg
-from dagster._core.storage.tags import PARTITION_NAME_TAG
 from pydantic import BaseModel, Field, create_model
 
 from mens_pipeline.errors import ConfigurationError
@@ -202,7 +201,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
         raise dg.Failure(message, allow_retries=False)
     if not all(0 < minutes < math.inf for minutes in config.more_minutes or ()):
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
-    partition = context.run.tags.get(PARTITION_NAME_TAG)
+    partition = context.partition_key if context.has_partition_key else None
     if partition is not None and config.recipe not in {DEFAULT, partition}:
         message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
         raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)

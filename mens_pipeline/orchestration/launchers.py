@@ -1,4 +1,4 @@
-"""Resources that have jobs done: on this machine, or training by a Ray cluster, with progress in the log of the run."""
+"""Resources that start jobs, here or on a Ray cluster, and log their progress in the run."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ from mens_pipeline.jobs.progress import Follower, poll_in_thread
 from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, find_exit_code
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.metadata import stop_if_canceled
+from mens_pipeline.orchestration.asset import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import KUBERAY, load_settings
 from mens_pipeline.storage.yaml_file import load_yaml
@@ -31,24 +31,24 @@ from mens_pipeline.training.telemetry_log import format_plan, step_of
 
 JOB_TAG: Final = "mens/job"
 HEADLESS: Final = "headless"
-"""The job tag of runs in a terminal, which shows progress and not what libraries print."""
+"""Value of the job tag in runs of a terminal, which shows progress but no output of libraries."""
 
 _STATUS_SECONDS: Final = 2.0
-"""Between two looks at the status of a run whose child is at work."""
+"""Between two checks whether the run was canceled."""
 _IMAGE_TAG: Final = "dagster/image"
 _GPU: Final = "nvidia.com/gpu"
 _POLL_SECONDS: Final = 0.5
-"""Between two looks at a job of Ray."""
+"""Between two polls of a Ray job."""
 
 
-class Generator(dg.ConfigurableResource[None]):
-    """Runs jobs that load a model and write completions, each in a process of its own on this machine."""
+class JobLauncher(dg.ConfigurableResource[None]):
+    """Runs jobs that generate completions or merge models, each in processes of its own on this machine."""
 
-    grace_seconds: int = Field(default=20, description="How long a run that is cancelled may take to end.")
+    grace_seconds: int = Field(default=20, description="Seconds that a cancelled job may take to end.")
     report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
 
     def run(self, context: dg.AssetExecutionContext, job_path: Path, num_ranks: int = 1) -> int:
-        """Run a job in so many processes, and return their exit code; each event names the model that writes."""
+        """Run a job in `num_ranks` processes, log its progress, and return its exit code."""
         last = 0.0
 
         def watch(event: dict[str, Any]) -> None:
@@ -62,12 +62,12 @@ class Generator(dg.ConfigurableResource[None]):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in processes of their own.
+    """Trains in processes of its own.
 
     Attributes:
-        launcher: `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. The scratch lane trains on this machine.
-        grace_seconds: How long a run that is cancelled may take to write its checkpoint.
-        report_seconds: Seconds between two observations of a run in the UI.
+        launcher: `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. The scratch lane always trains locally.
+        grace_seconds: Seconds that a cancelled training may take to write its checkpoint.
+        report_seconds: Seconds between two observations in the UI.
     """
 
     launcher: Literal["", "local", "ray", "kuberay"] = ""
@@ -75,7 +75,7 @@ class Trainer(dg.ConfigurableResource[None]):
     report_seconds: float = 5.0
 
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedRun | PreparedScratch) -> int:
-        """Train, showing progress as observations of the asset, and return the exit code of the process."""
+        """Train, report progress as observations of the asset, and return the exit code."""
         settings = load_settings()
         trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
         watch = watch_training(context, self.report_seconds, trackers.take)
@@ -101,7 +101,7 @@ class Trainer(dg.ConfigurableResource[None]):
 def watch_training(
     context: dg.AssetExecutionContext, seconds: float, track: Callable[[Mapping[str, Any]], None]
 ) -> Callable[[dict[str, Any]], None]:
-    """Return a callback that passes lines of telemetry on to `track` and, at most one step in so long, to the log."""
+    """Return a callback that sends telemetry to `track` and, once in `seconds`, a step to the log and the UI."""
     last = 0.0
 
     def watch(event: dict[str, Any]) -> None:
@@ -138,10 +138,9 @@ def run_in_child(
     watch: Callable[[dict[str, Any]], None],
     num_ranks: int = 1,
 ) -> int:
-    """Do a job in a process of its own, and return its exit code; whatever ends the run, ends the process.
+    """Run a job in processes of its own, which end with the run, and return its exit code.
 
-    `watch` takes each event of the job. What the process prints is shown beside the step, unless a terminal shows the
-    run.
+    `watch` receives each event of the job. Output of the process goes to the log of the step, except in a terminal.
     """
     log, events = job_path.with_name(LOG), Follower(job_path.with_name(TELEMETRY), watch)
     is_headless = context.run.tags.get(JOB_TAG) == HEADLESS
@@ -160,7 +159,7 @@ def run_in_child(
 
 
 def _pass_on(log: Path, said: int) -> int:
-    """Write what a process has printed to stderr, which Dagster shows beside the step; return how far that is."""
+    """Copy new output of a process to stderr, which Dagster captures for the step; return the new offset."""
     if not log.is_file():
         return said
     with log.open("rb") as content:
@@ -176,13 +175,13 @@ def run_on_ray(
     watch: Callable[[dict[str, Any]], None],
     ray_job: Mapping[str, Any] | None = None,
 ) -> int:
-    """Run a training as a job of a Ray cluster; whatever ends the run, ends the job.
+    """Train as a job of a Ray cluster, which ends with the run.
 
-    The client of dagster-ray submits it, from a folder that all nodes see at the same path. With `ray_job` KubeRay
-    starts a cluster for it, else `RAY_API_SERVER_ADDRESS` names one.
+    All nodes must see the folder of the job at the same path. With `ray_job`, KubeRay starts a cluster for the job;
+    otherwise `RAY_API_SERVER_ADDRESS` names one.
 
     Returns:
-        What the job came to; see `ExitCode`.
+        An `ExitCode`.
     """
     run_dir, events = job_path.parent, Follower(job_path.with_name(TELEMETRY), watch)
 
@@ -190,7 +189,7 @@ def run_on_ray(
         events.poll()
         try:
             stop_if_canceled(context)
-        except dg.DagsterExecutionInterruptedError:  # in a thread of its own, where it would end nothing
+        except dg.DagsterExecutionInterruptedError:  # in this thread it would end nothing
             (run_dir / STOP).touch()
 
     variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}
@@ -202,7 +201,7 @@ def run_on_ray(
         (run_dir / said_before).unlink(missing_ok=True)
     try:
         with poll_in_thread(poll, _POLL_SECONDS), warnings.catch_warnings():
-            # Dagster 1.13.27 warns of a parameter of its own in every session.
+            # Dagster 1.13.27 warns about a parameter of its own in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             if ray_job is None:
                 from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra
@@ -214,30 +213,30 @@ def run_on_ray(
 
                 client = PipesKubeRayJobClient(poll_interval=_POLL_SECONDS)
                 client.run(context=context, submit_job_params=submitted, ray_job=dict(ray_job))
-    except RuntimeError as error:  # in these words, that the job did not end well; its files say how
+    except RuntimeError as error:  # dagster-ray says that the job failed; the files of the job say why
         (run_dir / LOG).write_text(f"{error}\n", encoding="utf-8")
     except BaseException:
-        (run_dir / STOP).touch()  # for workers that outlive their job
+        (run_dir / STOP).touch()  # some workers outlive their job
         raise
     stop_if_canceled(context)
     return find_exit_code(run_dir)
 
 
 def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bool) -> dict[str, Any]:
-    """Read the RayJob that KubeRay starts, and fill in what a training asks for.
+    """Read the RayJob that KubeRay starts, and fill in workers, images and GPUs.
 
     Args:
         path: A RayJob in YAML, with a head and one group of workers.
-        num_workers: One for each device of the recipe.
-        image: Of containers that name none.
+        num_workers: One per device of the recipe.
+        image: Image of containers that name none.
         is_cuda: Whether each worker gets a GPU.
 
     Raises:
-        ConfigurationError: It is no such RayJob, or there is no image.
+        ConfigurationError: The file is not such a RayJob, or a container has no image.
     """
     content = load_yaml(path)
     try:
-        ray_job: dict[str, Any] = json.loads(json.dumps(content))  # what is anchored in the file is one object there
+        ray_job: dict[str, Any] = json.loads(json.dumps(content))  # YAML anchors share objects; these must not
         cluster = ray_job["spec"]["rayClusterSpec"]
         (workers,) = cluster["workerGroupSpecs"]
         head, worker = (group["template"]["spec"]["containers"][0] for group in (cluster["headGroupSpec"], workers))

@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletio
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
-from mens_pipeline.orchestration.resources import artifact_of, made_by
+from mens_pipeline.orchestration.resources import made_by, read_artifact
 from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
@@ -59,7 +59,7 @@ def _artifacts_of_runs(
     own = instance.get_run_by_id(name)
     for run in [own] if own is not None else instance.get_runs(dg.RunsFilter(tags={RECIPE_TAG: name})):
         for event in reversed(made_by(instance, run.run_id, dg.AssetKey(asset))):
-            yield run, artifact_of(event)
+            yield run, read_artifact(event)
 
 
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:

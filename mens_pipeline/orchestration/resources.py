@@ -1,9 +1,10 @@
-"""Resources: workspace, store, hand-over of artifacts between assets, telemetry database and device."""
+"""Resources of assets: workspace, store, artifact hand-over, telemetry database and device."""
 
 import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, Literal
@@ -17,7 +18,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
-from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
@@ -31,7 +32,7 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 _MOST_BYTES: Final = 67_108_864
-"""Of a program that is looked at; a larger one counts as one that cannot be read."""
+"""Size limit of a program; a larger one counts as unreadable."""
 _THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -48,7 +49,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         """Return the folder as an absolute path.
 
         Raises:
-            SourceNotFoundError: It is not there; a missing workspace is never an empty one.
+            SourceNotFoundError: It is missing; a missing workspace never counts as empty.
         """
         folder = (Path(self.root) if self.root else load_settings().source_root).resolve()
         if not folder.is_dir():
@@ -56,7 +57,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
         return folder
 
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
-        """Yield relative path and bytes of each program; None for one that cannot be read."""
+        """Yield relative path and bytes of each program; None if it cannot be read."""
         folder = self.folder()
         for path in vox_files(folder):
             try:
@@ -67,11 +68,11 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
 
 
 class ArtifactStoreResource(dg.ConfigurableResource[None]):
-    """Store of the artifacts, as a resource.
+    """The artifact store.
 
     Attributes:
-        root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`. Behind it
-            stands what `MENS_STORE_URL` names, if anything.
+        root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`. It caches the bucket that
+            `MENS_STORE_URL` names, if any.
     """
 
     root: str = ""
@@ -84,10 +85,10 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         return self._opened
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
-        """Load the artifact that was handed over, and check that it is unchanged.
+        """Load an artifact by its reference and check that it is unchanged.
 
         Raises:
-            dagster.Failure: It is gone, or was changed since; nothing is retried.
+            dagster.Failure: It is gone or was changed; not retried.
         """
         store = self.open()
         found = store.get(ref.kind, ref.key)
@@ -99,7 +100,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
 
 
 def find_pools() -> CorpusPools:
-    """Return where the corpus is worked on: on this machine, or on the nodes of the Ray cluster that is named.
+    """Return the pools that process the corpus: on this machine, or on the nodes of the Ray cluster.
 
     Raises:
         ConfigurationError: The cluster cannot be joined.
@@ -110,10 +111,31 @@ def find_pools() -> CorpusPools:
     return CorpusPools(Pool(settings.num_workers), BehaviourWorkers)
 
 
-def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-    """Return metadata that leads to a page of an artifact: where it lies, and a link where a host serves the store.
+def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+    """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags.
 
-    An address of this machine ends with the session that it was made in, so no event keeps it: `page_links`.
+    Raises:
+        ConfigurationError: There is no such executor.
+    """
+    name = load_settings().executor
+    if name is None:
+        return default
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        advice = "Install what provides it, or unset the variable."
+        raise ConfigurationError(f"MENS_EXECUTOR={name}: {error}. {advice}") from error
+    if not isinstance(found, dg.ExecutorDefinition):
+        advice = "Name one, such as dagster:multiprocess_executor."
+        raise ConfigurationError(f"MENS_EXECUTOR={name}: a {type(found).__name__}, expected an executor. {advice}")
+    return found
+
+
+def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
+    """Return metadata with the path of a page of an artifact, and a link if a host serves the store.
+
+    An address of this machine is valid for one session only, so events do not keep it; see `page_links`.
     """
     path, served = artifact.path / name, load_settings().store_pages
     found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
@@ -124,11 +146,7 @@ def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str
 
 
 def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]]]:
-    """Return metadata of assets that leads to the lists of their pages; each session that shows them has its own.
-
-    Args:
-        served: Where a web server shows the store.
-    """
+    """Return metadata that links assets to their report pages, for the session whose web server is `served`."""
     kinds = {
         "benchmark_gate": Kind.BENCHMARK_GATE,
         "recipe_scores": Kind.BENCHMARK_GATE,
@@ -141,7 +159,7 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return card, report and history of the champion."""
+    """Return metadata of the champion: card, report and history."""
     champion = promotion.champion
     metadata = {
         **linked_page(store, champion, PAGE),
@@ -163,21 +181,21 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
 
 
 class Telemetry(dg.ConfigurableResource[None]):
-    """Telemetry database of accepted answers, as a resource.
+    """The telemetry database.
 
-    The database is named by `MENS_TELEMETRY_URL` alone, so that its password stands in no configuration.
+    Only `MENS_TELEMETRY_URL` names it, so that no configuration holds its password.
 
     Attributes:
-        table: The table; empty means the one that config/pipeline.yaml names.
+        table: The table; empty means the one in config/pipeline.yaml.
     """
 
     table: str = ""
 
     def query(self) -> TelemetryQuery | None:
-        """Return the rows to read; None when no database is named.
+        """Return the query of the rows to read; None if no database is named.
 
         Raises:
-            ConfigurationError: `config/pipeline.yaml` does not hold together.
+            ConfigurationError: `config/pipeline.yaml` is wrong.
         """
         url = load_settings().telemetry_url
         if url is None:
@@ -187,29 +205,29 @@ class Telemetry(dg.ConfigurableResource[None]):
 
 
 class Compute(dg.ConfigurableResource[None]):
-    """The device of training.
+    """The device that models train and generate on.
 
     Attributes:
-        device: `cuda`, `cpu`, `mps`, or `best` for what there is; an absent one is a refusal.
+        device: `cuda`, `cpu`, `mps`, or `best` for the best one available.
     """
 
     device: Literal["cuda", "cpu", "mps", "best"] = "best"
 
     def resolve(self) -> Device:
-        """Return the device that models train on.
+        """Return the device.
 
         Raises:
-            RefusedError: It is not there, or VOX_BACKEND forbids it.
+            RefusedError: It is missing, or VOX_BACKEND forbids it.
         """
         return resolve_device(DeviceChoice(self.device), force_cpu=load_settings().backend == "cpu")
 
 
 class SourceWatch(dg.ConfigurableResource[None]):
-    """When a change of the workspace is taken for one.
+    """When the sensor of sources reports a change.
 
     Attributes:
-        settle_seconds: How long no file may have been touched, so that half a checkout starts nothing.
-        most_files: Files from which on a sensor gives up: a tick must end within a minute; 50,000 take half a second.
+        settle_seconds: Seconds without a touched file; half a checkout must not start a run.
+        most_files: The sensor gives up at more files. A tick must end within a minute; 50,000 files take half a second.
     """
 
     settle_seconds: float = 30.0
@@ -220,17 +238,16 @@ _WHOLE_KEY: Final = re.compile("[0-9a-f]{64}")
 _CUT_KEY: Final = re.compile(r"[0-9a-f]{12}\*")
 _BETWEEN_PIECES: Final = re.compile("(?<=[0-9a-f]{16}) (?=[0-9a-f]{16})")
 ARTIFACT: Final = "artifact"
-"""The metadata of a materialisation that names its artifact, and those that it rests on."""
-
+"""Name of the metadata entry that refers to the artifact of a materialisation and to its parents."""
 
 _ELSEWHERE: Final = "none"
-"""What Dagster calls the step of an asset that is not of this run."""
+"""Dagster's step key of an asset that this run does not make."""
 
 
 def hand_over(
     made: Artifact, *parents: ArtifactRef, metadata: Mapping[str, Any], version: str | None = None
 ) -> dg.MaterializeResult[Any]:
-    """Return what an asset made, with the artifacts that it rests on; `version` is that of its data unless given."""
+    """Return the result of an asset: its artifact with its parents; `version` replaces its data version."""
     return dg.MaterializeResult(
         value=made.ref(*parents),
         data_version=dg.DataVersion(version or made.data_version),
@@ -239,20 +256,20 @@ def hand_over(
 
 
 class ArtifactHandover(dg.IOManager):
-    """Writes the reference to an artifact beside its materialisation, and reads it there.
+    """Passes artifacts between assets by a reference in the metadata of their materialisation.
 
-    Within a run, and one that goes on from it, a step gets what that run made; else what was materialised last.
+    A step gets what its own run, or the run that it continues, made; otherwise the latest materialisation.
     """
 
     def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
-        """Note what was made."""
+        """Record the artifact."""
         context.add_output_metadata(reference(obj))
 
     def load_input(self, context: dg.InputContext) -> ArtifactRef:
-        """Return what an asset made.
+        """Return the artifact of an asset.
 
         Raises:
-            dagster.Failure: It was not materialised yet; nothing is retried.
+            dagster.Failure: It was never materialised; not retried.
         """
         upstream = context.upstream_output
         if upstream is not None and upstream.step_key != _ELSEWHERE:
@@ -263,32 +280,32 @@ class ArtifactHandover(dg.IOManager):
         if not made or ARTIFACT not in made[0].metadata:
             name = context.asset_key.to_user_string()
             raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
-        return artifact_of(made[0])
+        return read_artifact(made[0])
 
 
 def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> list[dg.AssetMaterialization]:
-    """Return what a run made of an asset, the newest last."""
+    """Return the materialisations of an asset in a run, newest last."""
     logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     return [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == asset]
 
 
-def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:
-    """Return the artifact that a materialization names."""
+def read_artifact(materialization: dg.AssetMaterialization) -> ArtifactRef:
+    """Read the reference to the artifact of a materialisation."""
     text = json.dumps(materialization.metadata[ARTIFACT].value)
     return ArtifactRef.from_json(json.loads(_BETWEEN_PIECES.sub("", text)))
 
 
 def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata by which an artifact is handed on, its keys in pieces between which the UI breaks lines."""
+    """Return metadata that refers to an artifact; keys are split so that the UI can break lines."""
     pieces = _WHOLE_KEY.sub(lambda key: " ".join(wrap(key[0], 16)), json.dumps(ref.as_json()))
     return {ARTIFACT: dg.MetadataValue.json(json.loads(pieces))}
 
 
 def paths_in(materialization: dg.AssetMaterialization) -> dict[str, str]:
-    """Return the paths that `fold_paths` cut, whole."""
+    """Restore the full paths that `fold_paths` shortened."""
     if FILES not in materialization.metadata:
         return {}
     paths: Any = materialization.metadata[FILES].value
-    refs = json.dumps(artifact_of(materialization).as_json()) if ARTIFACT in materialization.metadata else ""
+    refs = json.dumps(read_artifact(materialization).as_json()) if ARTIFACT in materialization.metadata else ""
     keys = {f"{key[:12]}*": key for key in _WHOLE_KEY.findall(refs)}
     return {name: _CUT_KEY.sub(lambda cut: keys[cut[0]], path) for name, path in paths.items()}

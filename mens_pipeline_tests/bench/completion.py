@@ -138,7 +138,6 @@ def _row(name: str, pauses: list[Pause], found: Measured) -> str:
 
 
 def _with_window(run: Path, folder: Path, window: int) -> Path:
-    """Return a copy of a run whose adapter is shown so many tokens around a cursor."""
     shutil.copytree(run, folder, ignore=shutil.ignore_patterns("checkpoints"))
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     manifest["recipe"]["infill_window"] = window

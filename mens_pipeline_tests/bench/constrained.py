@@ -87,20 +87,20 @@ def main() -> None:
     system_prompt = adapter.manifest.system_prompt if adapter is not None else SYSTEM_PROMPT
     model = speed_up(load_evaluated(scored), 32)
     tokenizer = AutoTokenizer.from_pretrained(scored.base_path)
-    asked = requests_of(options.heldout, BENCHMARKS)
+    asked = read_requests(options.heldout, BENCHMARKS)
     drawing = Drawing(options.samples, tuple(map(int, options.budgets.split(","))), options.temperature, options.seed)
     print(machine_name())
     print(f"{len(asked)} requests, {drawing} on {device.name}")
     begin = time.monotonic()
     drawn = draw(model, tokenizer, system_prompt, asked, drawing)
-    print(table_of(drawn, time.monotonic() - begin))
+    print(build_table(drawn, time.monotonic() - begin))
     failed = [completion for completion in drawn if not completion.accepted]
     if options.output is not None:
         write_jsonl(options.output, failed)
     sys.exit(1 if failed else 0)
 
 
-def requests_of(heldout: Path, benchmarks: Sequence[Path]) -> list[Task]:
+def read_requests(heldout: Path, benchmarks: Sequence[Path]) -> list[Task]:
     """Held-out requests and those of benchmarks, taking turns, so that any number of them is of all kinds."""
     suites = [heldout_tasks(read_pairs(heldout)), *(benchmark_tasks(load_benchmark(folder)) for folder in benchmarks)]
     ranked = [(place / len(tasks), task) for tasks in suites for place, task in enumerate(tasks)]
@@ -150,7 +150,7 @@ def _completion(row: Slot, task: Task, budget: int, tokenizer: Any) -> Completio
     )
 
 
-def table_of(drawn: Sequence[Completion], seconds: float) -> str:
+def build_table(drawn: Sequence[Completion], seconds: float) -> str:
     """The counts as people read them."""
     lines = []
     for name in ("source", "budget"):

@@ -57,13 +57,13 @@ def _measure(name: str, source: Path, folder: Path, workers: int) -> Artifact:
     num_lines = sum(path.read_bytes().count(b"\n") for path in files)
     store = ArtifactStore(folder / "store")
     before = _cpu_seconds()
-    corpus, cold = _timed(workspace, store, workers)
+    corpus, cold = _time(workspace, store, workers)
     cpu = _cpu_seconds() - before
-    _, unchanged = _timed(workspace, store, workers)
+    _, unchanged = _time(workspace, store, workers)
     edited = next(path for path in files if path.name.endswith(".vox"))
     text = edited.read_bytes()
     edited.write_bytes(text + b"\nfn added_by_the_bench() to int {\n    return 1\n}\n")
-    _, one_edit = _timed(workspace, store, workers)
+    _, one_edit = _time(workspace, store, workers)
     edited.write_bytes(text)
     figures = f"{len(files):>8,}{num_lines:>11,}{corpus.manifest['num_records']:>9,}"
     print(f"{name:<26}{figures}{cold:>9.2f}{cpu:>9.2f}{unchanged:>13.2f}{one_edit:>12.2f}")
@@ -71,19 +71,17 @@ def _measure(name: str, source: Path, folder: Path, workers: int) -> Artifact:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _timed(workspace: Path, store: ArtifactStore, workers: int) -> tuple[Artifact, float]:
+def _time(workspace: Path, store: ArtifactStore, workers: int) -> tuple[Artifact, float]:
     started = perf_counter()
     corpus, _ = build_extracted_corpus(workspace, store, Pool(workers))
     return corpus, perf_counter() - started
 
 
 def _generate(folder: Path, num_lines: int) -> None:
-    """The golden programs over and over, each file with a first line of its own."""
     written = number = 0
     programs = list(golden_programs().items())
     while written < num_lines:

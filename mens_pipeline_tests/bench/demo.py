@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mens_pipeline.cli.demo import CONTRACT, DEMO, contract_with
+from mens_pipeline.cli.demo import CONTRACT, DEMO, build_contract
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.settings import load_settings
@@ -44,7 +44,7 @@ def main() -> None:
     config |= {"r": options.rank, "lora_alpha": scale * options.rank / _FACTOR**2, "base_model_name_or_path": None}
     write_text(folder / CONFIGURATION, json.dumps(config, indent=2, sort_keys=True) + "\n")
     base = find_recorded_base(adapter.manifest.base_model)
-    contract = contract_with(adapter.manifest.base_model.sha256, FileTokenizer(base), adapter.manifest.infill_order)
+    contract = build_contract(adapter.manifest.base_model.sha256, FileTokenizer(base), adapter.manifest.infill_order)
     write_text(DEMO / CONTRACT, contract.model_dump_json(indent=2) + "\n")
     write_text(DEMO / MANIFEST, json.dumps(_without_places(adapter, options.rank), indent=2) + "\n")
     size = (folder / WEIGHTS).stat().st_size
@@ -75,7 +75,6 @@ def cut_rank(weights: "dict[str, Tensor]", rank: int) -> "tuple[dict[str, Tensor
 
 
 def _without_places(adapter: Adapter, rank: int) -> dict[str, object]:
-    """Return the manifest without paths of the machine that trained."""
     document = json.loads((adapter.path / MANIFEST).read_text(encoding="utf-8"))
     document["base_model"]["path"] = "base_models"
     document["train_file"] = "train.jsonl"

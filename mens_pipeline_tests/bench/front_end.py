@@ -34,13 +34,12 @@ def main() -> None:
     print(f"{'input':<32}{'MB':>8}{'lex MB/s':>10}{'parse MB/s':>12}{'both MB/s':>11}{'of yardstick':>14}")
     note("front end, beside ast.parse of CPython", _row("golden programs, each", programs, yardstick))
     for size in _SIZES:
-        _row(f"golden programs, {size:,} B", [_text_of(programs, size)], yardstick)
+        _row(f"golden programs, {size:,} B", [_join_programs(programs, size)], yardstick)
     _viability(programs)
 
 
 def _viability(programs: list[str]) -> None:
-    """Print the time that it takes after each token to decide whether the text can still become a program."""
-    costs = [_growing(source) for source in programs]
+    costs = [_time_growth(source) for source in programs]
     every = sorted(cost for some in costs for cost in some)
     longest = max(costs, key=len)
     print()
@@ -48,14 +47,14 @@ def _viability(programs: list[str]) -> None:
     print(f"median {median(every):.3f} ms, p99 {every[int(0.99 * len(every))]:.3f} ms;", end=" ")
     print(f"of the longest program the first {_LONG} {median(longest[:_LONG]):.3f} ms,", end=" ")
     print(f"the last {_LONG} {median(longest[-_LONG:]):.3f} ms")
-    endings = sorted(cost for source in programs[::_EVERY] for cost in _ending(source))
+    endings = sorted(cost for source in programs[::_EVERY] for cost in _time_endings(source))
     print(f"how it ends, behind each of {len(endings):,} beginnings:", end=" ")
     print(
         f"median {median(endings):.3f} ms, p99 {endings[int(0.99 * len(endings))]:.3f} ms, at most {endings[-1]:.3f} ms"
     )
 
 
-def _ending(source: str) -> list[float]:
+def _time_endings(source: str) -> list[float]:
     """Processor milliseconds that the shortest way to the end takes, with the last token cut off in the middle."""
     text, costs = ViableText(is_strict=True), []
     for token in tokenize(source):
@@ -67,8 +66,7 @@ def _ending(source: str) -> list[float]:
     return costs
 
 
-def _growing(source: str) -> list[float]:
-    """Milliseconds of each token."""
+def _time_growth(source: str) -> list[float]:
     text, costs = ViableText(is_strict=True), []
     for token in tokenize(source):
         before = perf_counter()
@@ -78,7 +76,6 @@ def _growing(source: str) -> list[float]:
 
 
 def _row(name: str, sources: list[str], yardstick: float) -> float:
-    """Print the speed on some texts; returns its ratio to the yardstick."""
     for source in sources:
         if not analyze_uncached(source).ok:
             sys.exit(f"{name}: a program of the bench is rejected, so its speed means nothing. Run make test.")
@@ -90,8 +87,7 @@ def _row(name: str, sources: list[str], yardstick: float) -> float:
     return size / both / yardstick
 
 
-def _text_of(programs: list[str], size: int) -> str:
-    """Whole programs, one after the other, until the size is reached."""
+def _join_programs(programs: list[str], size: int) -> str:
     parts: list[str] = []
     length = 0
     for program in cycle(programs):
@@ -107,7 +103,6 @@ def _megabytes(sources: list[str]) -> float:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of several runs."""
     started = perf_counter()
     times: list[float] = []
     while not times or (perf_counter() - started < _SECONDS_A_ROW and len(times) < _MOST_REPEATS):

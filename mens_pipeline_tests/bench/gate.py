@@ -50,14 +50,11 @@ class _Exam:
 
 @dataclass(frozen=True)
 class _Night:
-    """One simulated evaluation."""
-
     status: GateStatus
     num_asked: int
 
 
 def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: Random) -> _Night:
-    """Evaluate an adapter whose answer to a request of a file is Vox with the chance of that file."""
     tasks: list[Task] = []
     shares: list[float] = []
     results = _GOOD
@@ -81,7 +78,6 @@ def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
 
 
 def _chances(rate: float, random: Random) -> dict[str, float]:
-    """How hard each file of an eval suite is, in a workspace where the whole is done at some rate."""
     weight = (1 - _LIKENESS) / _LIKENESS
     return {f"{n}.vox": random.betavariate(rate * weight, (1 - rate) * weight) for n in range(len(_SIZES))}
 

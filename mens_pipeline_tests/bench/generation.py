@@ -216,27 +216,23 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
 
 
 def _time_choices(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:
-    """Measure free choices of all rows together: what each of them takes."""
-
-    def timed(samplers: Sequence[Sampler], scores: Any) -> list[int]:
+    def time_one(samplers: Sequence[Sampler], scores: Any) -> list[int]:
         begin = _synchronize(scores)
         tokens = choose_each(samplers, scores)
         seconds.extend([(time.perf_counter() - begin) / len(tokens)] * len(tokens))
         return tokens
 
-    return timed
+    return time_one
 
 
 def _time_choice(choose: Callable[[Slot, Any], int], seconds: list[float]) -> Callable[[Slot, Any], int]:
-    """Measure the choice of one row by itself, from likely tokens that are on the host."""
-
-    def timed(slot: Slot, scores: Any) -> int:
+    def time_one(slot: Slot, scores: Any) -> int:
         begin = time.perf_counter()
         token = choose(slot, scores)
         seconds.append(time.perf_counter() - begin)
         return token
 
-    return timed
+    return time_one
 
 
 def _synchronize(scores: Any) -> float:

@@ -41,7 +41,7 @@ def main() -> None:
     given = parser.parse_args()
     store = given.record.with_suffix(".store").absolute()
     _run(store, given.steps)
-    record = dict(_lines_of(store))
+    record = dict(_list_files(store))
     given.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(f"{given.record}: {len(record)} lines")
     if given.against is not None:
@@ -52,7 +52,6 @@ def main() -> None:
 
 
 def _run(store: Path, steps: int) -> None:
-    """Run the graph once; that the gate refuses so small an adapter is as it should be."""
     config = store.with_suffix(".config")
     shutil.rmtree(config, ignore_errors=True)
     shutil.copytree(_PROJECT / "config", config)
@@ -75,8 +74,7 @@ def _run(store: Path, steps: int) -> None:
     subprocess.run(["env", *variables, mens, "run", "--no-promote", "--preset", "cpu_demo"], check=False)
 
 
-def _lines_of(store: Path) -> Iterator[tuple[str, str]]:
-    """Yield names and SHA-256 of what was made; of completions each text, so that a difference can be read."""
+def _list_files(store: Path) -> Iterator[tuple[str, str]]:
     for kind, files in _MADE.items():
         folder = _latest(store, kind)
         for path in sorted(folder.glob(files)):

@@ -37,7 +37,6 @@ def main() -> None:
 
 
 def _follow(matcher: LLMatcher, tokens: list[int], times: list[float]) -> bool:
-    """Whether the grammar takes all tokens; the time of the mask before each is added."""
     matcher.reset()
     for token in tokens:
         before = perf_counter()

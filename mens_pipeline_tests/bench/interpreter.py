@@ -67,7 +67,6 @@ def _sandbox_row() -> None:
 
 
 def _benchmark_row() -> None:
-    """HumanEval-Vox with ten answers a task: its solution and its wrong answers in turn."""
     tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
     pairs = [
         (completion, task.tests or "")

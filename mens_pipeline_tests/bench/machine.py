@@ -44,7 +44,6 @@ def peak_of_products(device: str) -> dict[str, float]:
 
 
 def _rate_of_products(device: str, dtype: str, side: int) -> float:
-    """Return billions of operations a second of products of square matrices; the fastest of three rows of them."""
     import torch
 
     left, right = (torch.randn(side, side, device=device).to(getattr(torch, dtype)) for _ in range(2))

@@ -25,7 +25,7 @@ from mens_pipeline.jobs.protocol import Job, write_job
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL
-from mens_pipeline.orchestration.estimate import Rows
+from mens_pipeline.orchestration.forecast import Rows
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
@@ -66,7 +66,6 @@ def main() -> None:
 
 
 def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Planned and actual seconds, of training and of completions each."""
     device = resolve_device(DeviceChoice.CPU)
     flags = {"model_name_or_path": options.base, "max_steps": options.steps, "max_minutes": None, **fields}
     recipe = resolve_recipe(load_named(PRESETS), {}, preset="cpu_demo", domain=None, environment={}, flags=flags)
@@ -83,7 +82,6 @@ def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple
 
 
 def _complete(options: argparse.Namespace, run: PreparedRun, rates: Rates, folder: Path) -> tuple[float, float]:
-    """Planned and actual seconds of some completions by the base."""
     device = resolve_device(DeviceChoice.CPU)
     held, dtype = held_on(device, run.base.num_parameters, "float32")
     pairs = [pair for pair, _ in zip(read_pairs(options.train), range(options.prompts), strict=False)]

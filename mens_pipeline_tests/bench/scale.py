@@ -85,7 +85,6 @@ def main() -> None:
 
 
 def _command(store: ArtifactStore, *arguments: str) -> None:
-    """Run a `mens` command on a store, as a user does, but for the start of the interpreter."""
     environ["MENS_STORE_ROOT"] = str(store.root)
     with Path(devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         app(list(arguments), standalone_mode=False)
@@ -223,7 +222,6 @@ def _pairs() -> Iterator[TrainingPair]:
 
 
 def _completions(tasks: Sequence[Task], every: int) -> tuple[Completion, ...]:
-    """Give the references, every so many of them cut off; all with 0."""
     random = Random(0)  # noqa: S311 - no secret
 
     def text(place: int, task: Task) -> str:

@@ -197,7 +197,6 @@ def merged_folder(given: Path | None, folder: Path) -> Path:
 
 
 def _start(folder: Path, times: Path, threads: int) -> Iterator[Any]:
-    """Yield the servers, each as a context: ours first, then it as it was before."""
     own = f"{__spec__.name} {folder} --times {times} --serve"
     llama = "mens_pipeline_tests.inference.llama_server"
     rest = f"--threads {threads} --slots {max(_CLIENTS)} --context {_CONTEXT}"
@@ -224,11 +223,6 @@ def running(name: str, module: str, threads: int) -> Iterator[Server]:
 
 
 def _await_answer(found: Server) -> None:
-    """Wait until a server completes.
-
-    Raises:
-        RuntimeError: It ended before.
-    """
     while True:
         try:
             found.complete("fn", 1)
@@ -261,8 +255,6 @@ class _Clock:
 
 
 class _TimedModel:
-    """A model whose forward passes are measured: those that read a prompt, and those that write a token."""
-
     def __init__(self, model: Any, clock: _Clock) -> None:
         self._model, self._clock = model, clock
 
@@ -275,7 +267,6 @@ class _TimedModel:
 
 
 def _serve(folder: Path, port: int, times: Path, *, is_before: bool) -> None:
-    """Serve as `mens serve` does, with a clock; SIGUSR1 writes what it says so far."""
     clock, load = _Clock(), server.load
 
     def load_timed(*given: Any) -> Any:
@@ -301,7 +292,6 @@ def _serve(folder: Path, port: int, times: Path, *, is_before: bool) -> None:
 
 
 def _table(servers: Sequence[Server], cursors: Sequence[Cursor]) -> Iterator[str]:
-    """Yield the figures of all servers, a line each."""
     clients = "".join(f"{f'{num} clients':>12}" for num in _CLIENTS)
     title = f"{len(cursors)} line completions"
     yield f"{title:<24}{'median':>8}{'p95':>8}{'CPU s':>8}{'tokens/s':>10}{'exact':>7}{clients}"
@@ -320,7 +310,6 @@ def _table(servers: Sequence[Server], cursors: Sequence[Cursor]) -> Iterator[str
 
 
 def _parts(parts: dict[str, list[float]], total: float) -> Iterator[str]:
-    """Yield where the time of our line completions went."""
     yield f"where the {total:.1f} s of {_OURS} go:"
     for name, (seconds, times) in sorted(parts.items()):
         yield f"  {name:<20}{seconds / total:>7.1%}{1000 * seconds / times:>9.1f} ms each, {times:.0f} times"

@@ -174,7 +174,6 @@ def _looked_up_in(node: ast.expr) -> ast.expr | None:
 
 
 def _is_manifest(node: ast.expr) -> bool:
-    """Whether the innermost value is named for a manifest: `manifest`, `artifact.manifest`, `_read_manifest(path)`."""
     while (inner := _looked_up_in(node)) is not None:
         node = inner
     if isinstance(node, ast.Call):
@@ -252,9 +251,9 @@ def measure_reach() -> dict[str, tuple[int, ...]]:
     """Return how much a pair meets on its road, and a promotion reaches. Imports the whole package."""
     road = find_road()
     return {
-        "road of a pair: modules": (len(_modules_of(road)),),
+        "road of a pair: modules": (len(_find_modules(road)),),
         "road of a pair: definitions": (sum(":" in name for name in road),),
-        "modules that a promotion reaches": (len(_modules_of(trace_code((_WALK,)))),),
+        "modules that a promotion reaches": (len(_find_modules(trace_code((_WALK,)))),),
     }
 
 
@@ -284,14 +283,12 @@ def find_road() -> dict[str, str]:
     return trace_code(tuple(sorted(set(entries))))
 
 
-def _modules_of(definitions: dict[str, str]) -> list[str]:
-    """Return the modules of definitions, language and synthesis left out."""
+def _find_modules(definitions: dict[str, str]) -> list[str]:
     names = {definition.partition(":")[0] for definition in definitions if ":" in definition}
     return sorted(name for name in names if not f"{name}.".startswith(tuple(f"{apart}." for apart in _APART)))
 
 
 def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield what is counted, the figure, and what it is made of."""
     lines = sum((module.count_lines() for module in modules.values()), Counter[str]())
     yield "lines", f"{lines.total():,}", []
     for kind in ("code", "docstring", "comment", "blank"):
@@ -305,9 +302,9 @@ def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
     single = find_imported_once(modules)
     yield "single: modules that one other imports", f"{len(single):,}", single
     road = find_road()
-    yield "road: modules of a pair's way to the champion", f"{len(_modules_of(road)):,}", _modules_of(road)
+    yield "road: modules of a pair's way to the champion", f"{len(_find_modules(road)):,}", _find_modules(road)
     yield "  definitions, with those of language and synthesis", f"{sum(':' in name for name in road):,}", []
-    walk = _modules_of(trace_code((_WALK,)))
+    walk = _find_modules(trace_code((_WALK,)))
     yield "walk: modules that a promotion reaches", f"{len(walk):,}", walk
     participles = find_participles(modules)
     yield "participles: functions named by nothing else", f"{len(participles):,}", participles

@@ -67,7 +67,6 @@ def rows_of(folder: Path, size: int) -> Measured:
 
 
 def _block() -> Iterator[bytes]:
-    """The lines of a shard, which end with it."""
     random, left = Random(0), SHARD_BYTES  # noqa: S311 - reproducible rows, no secret
     for number in range(SHARD_BYTES):
         line = _line(number, random)
@@ -95,7 +94,6 @@ def _line(number: int, random: Random) -> bytes:
 
 
 def _encode(folder: Path, encoding: Encoding, num_blocks: int) -> Measured:
-    """Encode the first shard, copy it for each other block, and encode what is left."""
     found: Measured = {}
     digest, cache = digest_of(encoding.train_path), folder / "cache"
     first, *others = encoding.paths(cache / FOLDER / encoding.key(digest))
@@ -115,7 +113,6 @@ def _encode(folder: Path, encoding: Encoding, num_blocks: int) -> Measured:
 
 
 def _prepare(folder: Path, base: Path) -> Measured:
-    """Prepare a run whose rows are encoded."""
     found: Measured = {}
     lines: list[str] = []
     with measure_time(found, "CPU seconds"):
@@ -133,7 +130,6 @@ def _prepare(folder: Path, base: Path) -> Measured:
 
 
 def _first_batches(folder: Path, _base: Path) -> Measured:
-    """Do what a training process does before its first step, but for the model, and read micro-batches."""
     found: Measured = {}
     job = TrainingJob.model_validate_json((folder / "run" / JOB).read_bytes())
     with measure_time(found, "CPU seconds"):

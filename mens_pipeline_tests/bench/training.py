@@ -115,7 +115,6 @@ def _options() -> Namespace:
 
 
 def _compare_bases(options: Namespace) -> None:
-    """Print the speed and the memory of this pipeline on several bases, each beside the peak just before it."""
     print(f"{'base':<44}{'tokens/s':>10}{'GFLOP/s':>10}{'peak':>8}{'of peak':>9}{'peak MB':>9}  loss of each step")
     for name in (options.base, *options.beside):
         with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +129,6 @@ def _compare_bases(options: Namespace) -> None:
 
 
 def _print_profile(operations: dict[str, list[float]]) -> None:
-    """Print the operations of one step that take longest, by the time that each takes itself."""
     total = sum(milliseconds for milliseconds, _ in operations.values())
     print()
     print(f"{'operation of one step':<44}{'ms':>10}{'share':>9}{'calls':>9}")
@@ -183,7 +181,6 @@ def _gflop(model: Any, num_tokens: int, num_labelled: int) -> float:
 
 
 def _profile(trainer: Any) -> dict[str, list[float]]:
-    """Train, and return each operation of the last step but one -> milliseconds that it took itself, calls."""
     from torch.profiler import ProfilerActivity, profile
 
     step, found = trainer.training_step, dict[str, list[float]]()
@@ -202,8 +199,6 @@ def _profile(trainer: Any) -> dict[str, list[float]]:
 
 
 class _Watch:
-    """Counts tokens and seconds of each step but the first, which also pays for what is done once."""
-
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
         self.laps: list[tuple[int, int, int, float]] = []
@@ -290,7 +285,6 @@ def _plain(options: Namespace, folder: Path) -> Any:
 
 
 def _random_batches(num_rows: int, seed: int, most: int) -> Batches:
-    """Batches of eight rows, whatever their lengths."""
     rows = Random(seed).sample(range(num_rows), num_rows)[: 8 * most]  # noqa: S311 - a reproducible order, no secret
     return Batches(np.array(rows, np.uint32), np.append(np.arange(0, len(rows), 8), len(rows)))
 
@@ -304,7 +298,6 @@ def without_budget(folder: Path, num_steps: int) -> Any:
 
 
 def _take_out(module: Any, variant: str) -> None:
-    """Train without what a variant leaves out."""
     if variant == "apart":
         module.replace_slow_parts = lambda _model, _dtype: "the libraries"
 

@@ -42,8 +42,6 @@ def main() -> None:
 
 
 def _back(decode: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """Decodes, and hands the ids on to be counted."""
-
     def work(ids: Any) -> Any:
         decode(ids)
         return ids
@@ -52,7 +50,6 @@ def _back(decode: Callable[[Any], str]) -> Callable[[Any], Any]:
 
 
 def _row(name: str, work: Callable[[Any], Sequence[int]], inputs: Sequence[Any], size: float) -> float:
-    """Print the speed of one way; returns its megabytes a second."""
     started, best, tokens = perf_counter(), float("inf"), 0
     while perf_counter() - started < _SECONDS_A_ROW:
         before = perf_counter()

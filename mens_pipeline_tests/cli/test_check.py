@@ -133,7 +133,7 @@ def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
     [
         ([], "nothing to check. Name files or folders"),
         (["missing.vox"], "missing.vox: no such file or folder. Name an existing one."),
-        (["--jsonl", "-", "x.vox"], "--jsonl stands alone"),
+        (["--jsonl", "-", "x.vox"], "--jsonl takes no files"),
         (["--jsonl", "missing.jsonl"], "missing.jsonl: No such file or directory. Name a readable file."),
         (["--mode", "vue", "-"], "'vue'"),
     ],
@@ -232,7 +232,7 @@ def test_the_stream_takes_constant_memory() -> None:
     assert peak_kib(4_000) - peak_kib(100) < 4 * 1024
 
 
-def test_a_lone_surrogate_in_a_request_is_judged() -> None:
+def test_a_lone_surrogate_in_a_request_is_checked() -> None:
     """JSON can spell text that is no Unicode; it is judged like any other."""
     result = _check("--jsonl", "-", stdin='{"id": 1, "source": "let x = \\ud800 1"}\n')
 

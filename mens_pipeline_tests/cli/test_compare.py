@@ -21,7 +21,6 @@ _TASKS = benchmark_tasks(load_benchmark(_BENCH))
 
 
 def _try(name: str, writes: Callable[[int, Task], str], folder: Path = _BENCH) -> None:
-    """A model behind a real server is tried, as anybody would."""
     known = {task.prompt: writes(number, task) for number, task in enumerate(_TASKS)}
     with serving(lambda content, _number: completion(known[content["messages"][-1]["content"]])) as server:
         tried = invoke("eval-local", "--endpoint", server.url, "--model", name, "--bench", str(folder), "--json")
@@ -43,7 +42,6 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _smaller(folder: Path, benchmark: Benchmark) -> Path:
-    """A copy of the benchmark with its first ten tasks."""
     manifest = json.loads((benchmark.folder / "manifest.json").read_text())
     manifest["benchmarks"] = manifest["benchmarks"][:10]
     for task in benchmark.tasks[:10]:
@@ -62,7 +60,6 @@ def _board(tried: Path, *names: str) -> tuple[dict[str, Any], Result]:
 
 
 def _cells(board: dict[str, Any], label: str) -> dict[str, Any]:
-    """The cells of a row by the names of the models."""
     (row,) = (row for row in board["rows"] if row["label"] == label)
     return dict(zip(board["models"], row["cells"], strict=True))
 

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import invoke
@@ -27,7 +26,7 @@ def workspace(tmp_path: Path) -> Path:
 def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path: Path) -> None:
     """Kept, dropped by reason, and where the records are."""
     output = tmp_path / "out" / "records.jsonl"
-    result = CliRunner().invoke(app, ["corpus", "extract", str(workspace), "-o", str(output)])
+    result = invoke("corpus", "extract", workspace, "-o", output)
 
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -44,7 +43,7 @@ def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path
 def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
     """Counts on stdout, each drop in the report."""
     arguments = ["corpus", "extract", str(workspace), "-o", str(tmp_path / "r.jsonl"), "--json"]
-    result = CliRunner().invoke(app, [*arguments, "--report", str(tmp_path / "report.json")])
+    result = invoke(*arguments, "--report", tmp_path / "report.json")
     counts = json.loads(result.stdout)
     report = json.loads((tmp_path / "report.json").read_text())
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.evolution.operators import REWRITER, ModelRequest
 from mens_pipeline.corpus.schema.records import SourceKind, parsed_code, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
@@ -24,7 +25,7 @@ _NUM_SEEDS = 12
 
 
 def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["corpus", "evol", *map(str, arguments)])
+    return invoke("corpus", "evol", *arguments)
 
 
 @pytest.fixture
@@ -39,7 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _as_request(content: dict[str, Any]) -> ModelRequest:
-    """What a server was asked, as the generator of the tests takes it; its seed stands for its key."""
     system, user = (message["content"] for message in content["messages"])
     return ModelRequest(f"{content['seed']:08x}" * 8, system, user)
 
@@ -70,8 +70,7 @@ def test_the_gate_is_closed_without_the_variable(
     assert [path.name for path in folder.iterdir()] == ["pairs.jsonl"]
 
 
-def _mixed(content: dict[str, Any], number: int) -> Served:
-    """A busy server at first; then good, broken, copied and refused answers, one after the other."""
+def _reply_in_turn(content: dict[str, Any], number: int) -> Served:
     request = _as_request(content)
     if number == 0:
         return Served(429, {"error": "slow down"}, {"Retry-After": "0"})
@@ -84,10 +83,10 @@ def _mixed(content: dict[str, Any], number: int) -> Served:
 
 
 @pytest.mark.seed_row(11)
-def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
+def test_good_rows_of_an_endpoint_are_kept(folder: Path) -> None:
     """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
     out, aside = folder / "out.jsonl", folder / "dropped.jsonl"
-    with serving(_mixed) as server:
+    with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--concurrency", "1")
         result = _invoke(*arguments, "--generations", "1", "--dropped", aside)
     rows = list(read_pairs(out))
@@ -110,7 +109,7 @@ def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
 def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Path) -> None:
     """The same command once more pays for nothing and writes the same bytes."""
     out = folder / "out.jsonl"
-    with serving(_mixed) as server:
+    with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--json")
         first, before = json.loads(_invoke(*arguments).stdout), out.read_bytes()
         num_asked = len(server.requests)

@@ -35,7 +35,6 @@ output: out/train.jsonl
 
 
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> object:
-    """The exit code of the entry point."""
     monkeypatch.setattr(sys, "argv", ["mens", "corpus", *map(str, arguments)])
     with pytest.raises(SystemExit) as exit_info:
         main()

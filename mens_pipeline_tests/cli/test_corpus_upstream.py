@@ -18,13 +18,11 @@ def _program(number: int) -> str:
 
 
 def _organic(number: int) -> dict[str, Any]:
-    """As `mens corpus generate` writes its programs."""
     about = {"category": "vox_function", "format": "vox_organic", "complexity": 2, "coverage": ["decl:fn"], **_SCHEMA}
     return {**about, "augmented": True, "prompt": f"Write a Vox fn called `f{number}`", "response": _program(number)}
 
 
 def _pair(number: int) -> dict[str, Any]:
-    """As `mens corpus pairs` writes them: everything twice, and the place as a path."""
     prompt, code = f"Create a function named f{number}", _program(number)
     turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": code}]
     about = {"category": "function", "difficulty": 2, "rating": 5, "source": f"examples/golden/f{number}.vox"}
@@ -32,7 +30,6 @@ def _pair(number: int) -> dict[str, Any]:
 
 
 def _follow_up(number: int) -> dict[str, Any]:
-    """As it writes what comes after a pair."""
     prompt = f"Previous instruction: f{number}\n\nFollow-up: Add error handling to f{number}"
     about = {"category": None, "rating": None, "difficulty": 0.5, "turn": 2, "source": f"examples/golden/f{number}.vox"}
     return {**_SCHEMA, "prompt": prompt, "instruction": "Add it", "output": _program(number + 100), **about}

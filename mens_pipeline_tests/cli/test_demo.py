@@ -13,7 +13,7 @@ from mens_pipeline.cli.demo import (
     REMAKE,
     TASKS,
     DemoContract,
-    contract_with,
+    build_contract,
     describe_score,
     refuse_stale,
 )
@@ -30,7 +30,6 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, completion, task
 
 
 def _base() -> Base:
-    """The base of the adapter, fetched where it does not lie here yet."""
     name = Adapter.open(DEMO).manifest.base_model.name
     return find_base_model(name, None, load_settings().cache_root / "base_models")
 
@@ -87,7 +86,7 @@ def test_five_prompts_and_five_lines_are_asked() -> None:
 def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
     """Once the base lies here; each is shown with its verdict, and the next two commands are named."""
     base = _base()
-    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
+    refuse_stale(DEMO, build_contract(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
     if not offline:
         pytest.skip("this machine gives no network namespaces")
     command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "demo"]

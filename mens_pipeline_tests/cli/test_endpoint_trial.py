@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
@@ -19,7 +19,7 @@ _REFERENCES = {task.prompt: task.reference for task in _TASKS}
 
 
 def _try(url: str, *more: str) -> Result:
-    return CliRunner().invoke(app, ["eval-local", "--endpoint", url, "--model", "org/some-model", "--json", *more])
+    return invoke("eval-local", "--endpoint", url, "--model", "org/some-model", "--json", *more)
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "build" / "endpoint" / "org_some-model"
 
 
-def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
+def test_a_model_with_all_solutions_passes_all(folder: Path) -> None:
     """The references, in a fence as chat models write them; every figure is that of an adapter."""
-    with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_asked(content)]}```")) as server:
+    with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_read_question(content)]}```")) as server:
         result = _try(server.url)
         scores = json.loads(result.stdout)
 
@@ -45,11 +45,13 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
     """A server that fails half way through: one message; the same command asks the rest alone."""
     paid = [True]
 
-    def failing(content: dict[str, Any], number: int) -> Served:
+    def fail(content: dict[str, Any], number: int) -> Served:
         is_answered = number < 40 or len(paid) > 1
-        return completion(_REFERENCES[_asked(content)]) if is_answered else Served(403, {"error": "no more money"})
+        return (
+            completion(_REFERENCES[_read_question(content)]) if is_answered else Served(403, {"error": "no more money"})
+        )
 
-    with serving(failing) as server:
+    with serving(fail) as server:
         failed = _try(server.url)
         kept = len((folder / "replies.jsonl").read_text().splitlines())
         server.requests.clear()
@@ -64,9 +66,9 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
+def test_vox_can_be_described_to_a_model(folder: Path) -> None:
     """Without it, it is told what our own model is; another system prompt is another question."""
-    with serving(lambda content, _number: completion(_REFERENCES[_asked(content)])) as server:
+    with serving(lambda content, _number: completion(_REFERENCES[_read_question(content)])) as server:
         _try(server.url)
         _try(server.url, "--describe")
 
@@ -77,5 +79,5 @@ def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
     assert folder.is_dir()
 
 
-def _asked(content: dict[str, Any]) -> str:
+def _read_question(content: dict[str, Any]) -> str:
     return str(content["messages"][-1]["content"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
+from mens_pipeline.cli.eval_local import format_summary, format_trial
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.tasks import Suite
@@ -17,7 +17,6 @@ _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a line without intervals."""
     return [cell.split(" (")[0] for cell in re.split(r" {2,}", line)]
 
 
@@ -30,7 +29,7 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     results = evaluate_completions(
         tasks, {"base": base, "adapter": adapter}, SUBJECT, decoding, PROGRESS, num_too_long=0
     ).results
-    lines = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+    lines = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
     assert lines == [
         ["suite", "figure", "base", "adapter"],
@@ -53,7 +52,7 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     ]
 
 
-def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
+def test_chosen_completions_are_in_the_served_column() -> None:
     """With a fallback that is not the adapter's own; a trial has its row as well."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
     samples = [completion(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]
@@ -61,8 +60,8 @@ def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
     decoding = Decoding(num_samples=2, temperature=0.5, syntax=Syntax.FALLBACK)
     completions = {"base": tuple(samples), "adapter": (*samples, *again)}
     results = evaluate_completions(tasks, completions, SUBJECT, decoding, PROGRESS).results
-    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
-    trial = trial_summary_of(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
+    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
+    trial = format_trial(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
 
     assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
     assert cells[5] == ["", "best-of-2", "-", "-", "1/1"]
@@ -83,7 +82,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     results = evaluate_completions(
         tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
     ).results
-    lines = summary_of(results, Path("report.html")).splitlines()
+    lines = format_summary(results, Path("report.html")).splitlines()
     cells = [_cells(line) for line in lines]
 
     assert cells[:7] == [
@@ -103,7 +102,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
 def test_what_is_served_has_a_column_where_it_was_asked() -> None:
     """Beside the free answers."""
     results = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results
-    cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
+    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
     assert cells[:2] == [
         ["suite", "figure", "base", "adapter", "fallback"],
@@ -120,7 +119,7 @@ def test_a_trial_says_that_it_is_one() -> None:
     ).results
     scores = results.adapter.suites["benchmark"]
     alone = results.adapter.model_copy(update={"overall": scores, "suites": {"benchmark": scores}})
-    lines = trial_summary_of(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()
+    lines = format_trial(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert ["", "run-time errors", "0"] in map(_cells, lines)
@@ -134,7 +133,7 @@ def test_a_trial_does_not_take_what_the_parser_steered_for_the_model() -> None:
     own = [completion(text, to) for text, to in zip((GOOD, BROKEN, BROKEN), tasks, strict=True)]
     again = [completion(GOOD, to).model_copy(update={"constrained": True}) for to in tasks[1:]]
     trial = _trial(tasks, [*own, *again], num_too_long=0)
-    lines = [_cells(line) for line in trial_summary_of(trial, Path("trial.jsonl")).splitlines()]
+    lines = [_cells(line) for line in format_trial(trial, Path("trial.jsonl")).splitlines()]
 
     assert lines[:2] == [["suite", "figure", "model", "as served"], ["benchmark", "parse rate", "1/3", "3/3"]]
     assert ["", "hidden tests", "1/3", "3/3"] in lines

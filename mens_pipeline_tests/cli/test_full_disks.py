@@ -39,13 +39,11 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _state(store: ArtifactStore) -> dict[str, str]:
-    """Every file of the store but locks."""
     files = (path for path in store.root.rglob("*") if path.is_file() and "lock" not in path.name)
     return {str(path.relative_to(store.root)): digest_of(path) for path in files}
 
 
-def _refused(done: CompletedProcess[str]) -> str:
-    """The one line that a command said."""
+def _read_refusal(done: CompletedProcess[str]) -> str:
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("mens: ")]
@@ -60,7 +58,7 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
     assert run_main("gate", "--run-dir", run, folder=tmp_path, variables=variables).returncode == 0
     champion, before = champion_key(store), _state(store)
     with full_after(_LARGE * _KILOBYTE // 2):
-        line = _refused(run_main("promote", "--run-dir", run, folder=tmp_path, variables=variables))
+        line = _read_refusal(run_main("promote", "--run-dir", run, folder=tmp_path, variables=variables))
 
     assert line.endswith(": File too large. Set MENS_STORE_ROOT to a folder that you may write and that has room.")
     assert f"{ADAPTER}/{WEIGHTS}" in line
@@ -74,7 +72,7 @@ def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
     run, store = evaluated_run(tmp_path, "run", "weights"), ArtifactStore(tmp_path / "store")
     before = _state(store)
     with full_after(5 * _KILOBYTE):
-        line = _refused(run_main("gate", "--run-dir", run, folder=tmp_path, variables=_environment(tmp_path)))
+        line = _read_refusal(run_main("gate", "--run-dir", run, folder=tmp_path, variables=_environment(tmp_path)))
 
     assert "File too large" in line
     assert _state(store) == before
@@ -105,7 +103,7 @@ _BY_SQLITE: Final = sqlite3.OperationalError("database or disk is full")
 
 
 @pytest.mark.parametrize("earlier", [_FULL, _BY_SQLITE], ids=["system", "sqlite"])
-def test_a_mistake_in_the_handling_of_a_full_disk_is_no_full_disk(
+def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, earlier: Exception
 ) -> None:
     """A traceback says where it is."""
@@ -115,13 +113,13 @@ def test_a_mistake_in_the_handling_of_a_full_disk_is_no_full_disk(
         run_main(folder=tmp_path)
 
 
-def test_what_sqlite_wraps_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whether it is raised from the cause, or while that is handled."""
     wrapper = sqlite3.OperationalError("the next statement could not begin")
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(_BY_SQLITE, wrapper))
     variables = {"DAGSTER_HOME": str(tmp_path / "home")}
 
-    message = _refused(run_main(folder=tmp_path, variables=variables))
+    message = _read_refusal(run_main(folder=tmp_path, variables=variables))
     assert message.startswith(f"mens: {tmp_path / 'home'}: database or disk is full. Make room there")
     assert "DAGSTER_HOME" in message
 
@@ -132,7 +130,7 @@ def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: sqlite3.connect(missing))
     done = run_main(folder=tmp_path, variables={"DAGSTER_HOME": str(tmp_path / "home")})
 
-    message = _refused(done)
+    message = _read_refusal(done)
     assert message.startswith(f"mens: {tmp_path / 'home'}: unable to open database file. ")
     assert "DAGSTER_HOME" in message
     assert "room" not in message
@@ -156,12 +154,10 @@ def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:
 
 
 def _mount(folder: Path) -> str:
-    """Commands of a shell that let a folder only be read."""
     return f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
 
 
 def _explain_no_mount(folder: Path) -> str | None:
-    """Say why a folder cannot be mounted so in a namespace of its own; None where it can."""
     if shutil.which("unshare") is None:
         return "there is no unshare"
     command = ["unshare", "-m", "sh", "-c", _mount(folder)]
@@ -186,5 +182,5 @@ def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
             ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, check=False
         )
 
-        assert ": Read-only file system. Set MENS_STORE_ROOT" in _refused(done), words
+        assert ": Read-only file system. Set MENS_STORE_ROOT" in _read_refusal(done), words
     assert _state(store) == before

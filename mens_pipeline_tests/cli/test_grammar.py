@@ -4,15 +4,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.language.grammar.export import GRAMMAR_FILE, GrammarFormat, grammar_text
+from mens_pipeline_tests.cli.invoking import invoke
 
 
 def test_the_committed_grammar_is_printed() -> None:
     """Without options it is that of `.vox` files, for llguidance."""
-    result = CliRunner().invoke(app, ["grammar"])
+    result = invoke("grammar")
 
     assert result.exit_code == 0
     assert result.stdout == GRAMMAR_FILE.read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ def test_the_committed_grammar_is_printed() -> None:
 def test_a_grammar_is_written(tmp_path: Path) -> None:
     """In the other notation, for `.vox.ui` files, into a file."""
     file = tmp_path / "vox.gbnf"
-    result = CliRunner().invoke(app, ["grammar", "--format", "gbnf", "--ui", "-o", str(file)])
+    result = invoke("grammar", "--format", "gbnf", "--ui", "-o", file)
     text = grammar_text(GrammarFormat.GBNF, is_ui=True)
 
     assert (result.exit_code, result.stdout) == (0, "")
@@ -31,7 +31,7 @@ def test_a_grammar_is_written(tmp_path: Path) -> None:
 
 def test_an_unknown_format_is_misuse() -> None:
     """The message names those that there are."""
-    result = CliRunner().invoke(app, ["grammar", "--format", "bnf"])
+    result = invoke("grammar", "--format", "bnf")
 
     assert result.exit_code == 2
     assert "'lark', 'gbnf'" in result.stderr

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 
 
 def _leaves(command: TyperGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command that does something, as the words that call it."""
     for name, child in command.commands.items():
         if isinstance(child, TyperGroup):
             yield from _leaves(child, (*path, name))
@@ -33,7 +33,7 @@ _REFERENCE = (PROJECT_ROOT / "docs" / "reference" / "commands.md").read_text(enc
 @pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
 def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]) -> None:
     """What exists is documented."""
-    result = CliRunner().invoke(app, [*command, "--help"])
+    result = invoke(*command, "--help")
 
     assert result.exit_code == 0
     assert "Exit code 0" in result.stdout
@@ -42,14 +42,14 @@ def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]
 
 def test_no_arguments_show_the_commands() -> None:
     """A lone `mens` is a question."""
-    result = CliRunner().invoke(app, [])
+    result = invoke()
 
     assert all(command[0] in result.stdout + result.stderr for command in _COMMANDS)
 
 
 def test_the_version_is_that_of_the_package() -> None:
     """`mens --version` prints it, in a checkout with the commit."""
-    found = CliRunner().invoke(app, ["--version"]).stdout.strip()
+    found = invoke("--version").stdout.strip()
 
     assert re.fullmatch(r"0\.1\.0( \(commit [0-9a-f]{12}\))?", found)
     assert ("commit" in found) == (PROJECT_ROOT / ".git").exists()
@@ -61,7 +61,7 @@ def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeyp
     found = {}
     for commit in ("0123456789abcdef" * 2 + "01234567", "", "main"):
         monkeypatch.setenv("MENS_COMMIT", commit)
-        found[commit[:4]] = CliRunner().invoke(app, ["--version"])
+        found[commit[:4]] = invoke("--version")
 
     assert found["0123"].stdout == "0.1.0 (commit 0123456789ab)\n"
     assert found[""].stdout == "0.1.0\n"
@@ -70,7 +70,7 @@ def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeyp
 
 def test_commands_stand_under_their_use() -> None:
     """In the order of a person's first days, each with its whole first sentence."""
-    shown = CliRunner().invoke(app, ["--help"]).stdout
+    shown = invoke("--help").stdout
 
     assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [
         "Options",
@@ -93,8 +93,8 @@ def test_the_shell_completes_commands_and_options() -> None:
 def test_no_list_of_commands_cuts_a_sentence() -> None:
     """Neither that of `mens` nor that of a group."""
     groups = {path[0] for path in _COMMANDS if len(path) > 1}
-    shown = {name: CliRunner().invoke(app, [name, "--help"]).stdout for name in groups}
-    shown["mens"] = CliRunner().invoke(app, ["--help"]).stdout
+    shown = {name: invoke(name, "--help").stdout for name in groups}
+    shown["mens"] = invoke("--help").stdout
 
     assert {"store", "scratch", "corpus", "telemetry"} <= {*shown}
     assert [name for name, text in shown.items() if re.search(r"\w\.\.\.$", text, re.MULTILINE)] == []

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mens_pipeline.cli.options import REQUIRED, Options, argument, option, switch, take_options, values_of
+from mens_pipeline.cli.options import REQUIRED, Options, argument, option, read_values, switch, take_options
 
 
 class _Options(Options):
@@ -36,7 +36,7 @@ def test_fields_are_options_with_their_names_types_and_defaults() -> None:
 def test_only_what_was_given_sets_fields_of_another_model() -> None:
     """What was left out does not override what stands elsewhere."""
     _, _, [options] = _run("a.vox", "-o", "b", "--rank", "16", "--no-curriculum")
-    assert values_of(options) == {"--rank": ("lora_r", 16), "--curriculum": ("curriculum", False)}
+    assert read_values(options) == {"--rank": ("lora_r", 16), "--curriculum": ("curriculum", False)}
 
 
 @pytest.mark.parametrize(

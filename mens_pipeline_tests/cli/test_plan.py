@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.orchestration.estimate import Dial, Rows, Suite, SuiteSize
-from mens_pipeline.orchestration.forecast import Counts, PlannedStage, Planner, RunPlan
+from mens_pipeline.orchestration.forecast import (
+    Counts,
+    Dial,
+    PlannedStage,
+    Planner,
+    Rows,
+    RunPlan,
+    SuiteCounts,
+    SuiteSize,
+)
 from mens_pipeline_tests.cli.invoking import run_main
 
 
@@ -45,7 +53,7 @@ def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str,
     assert not (tmp_path / "home").exists()
 
 
-_SIZE = Suite((100, 149), 86, 0.4, EvaluationConfig()).take_share(1.0)
+_SIZE = SuiteCounts((100, 149), 86, 0.4, EvaluationConfig()).take_share(1.0)
 _PLAN = RunPlan(
     preset="cpu_night",
     dial=Dial(max_minutes=400.25, max_steps=1_234_567, num_train_epochs=6, suite=_SIZE),
@@ -57,7 +65,7 @@ _PLAN = RunPlan(
 )
 
 
-def test_a_run_is_told_its_plan() -> None:
+def test_a_plan_configures_a_run() -> None:
     """Fields of the recipe, the preset that the minutes chose, the part of the suite."""
     configs = _PLAN.configs({"overrides": {"seed": 2}, "force_train": False})
 
@@ -70,7 +78,7 @@ def test_a_plan_is_shown_with_the_presets(
     tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stages with their sum and its note; a preset that is asked for stands alone, with its GPU."""
-    counts = Counts(Rows(400, 360_000), 850_000, Suite((100, 149), 86, 0.43, EvaluationConfig()))
+    counts = Counts(Rows(400, 360_000), 850_000, SuiteCounts((100, 149), 86, 0.43, EvaluationConfig()))
     monkeypatch.setattr(Planner, "plan", lambda _planner, *, is_kept: (_PLAN, counts) if not is_kept else None)
     said = run_main("plan", folder=tmp_path, variables=places).stdout
     found = json.loads(run_main("plan", "--preset", "h100", "--json", folder=tmp_path, variables=places).stdout)

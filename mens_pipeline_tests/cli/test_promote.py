@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
@@ -29,26 +28,22 @@ from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.cli.invoking import refusal
+from mens_pipeline_tests.cli.invoking import invoke, refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, champion_in, evaluated, trained, training_manifest
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run beside its train set and what was held out of it."""
-
     folder: Path
     train: Path
     heldout: Path
     store: ArtifactStore
 
     def evaluate(self, num_good: int = 40, heldout_sha256: str = HELDOUT) -> None:
-        """Lay an evaluation into the folder as `mens eval-local` does."""
         evaluation = evaluated(self.folder, self.store, num_good, heldout_sha256=heldout_sha256)
         self.lay(evaluation, RESULTS)
 
     def lay(self, artifact: Artifact, document: str) -> None:
-        """Lay an artifact of the store into the folder."""
         shutil.copy(artifact.path / document, self.folder / document)
         remember(self.folder, artifact)
 
@@ -84,10 +79,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
 
 
 def _invoke(command: str, run: _Run, *more: object) -> Result:
-    return CliRunner().invoke(app, [command, "--run-dir", str(run.folder), *map(str, more)])
+    return invoke(command, "--run-dir", run.folder, *more)
 
 
-def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
+def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
     """All that is looked at holds."""
     result = _invoke("promote", run)
 
@@ -132,7 +127,7 @@ def _change_heldout(run: _Run) -> None:
         (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
     ],
 )
-def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
+def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
     """By name; a signed record takes its place, as that of a gate that failed."""
     spoil(run)
     refused = refusal(_invoke("promote", run))
@@ -220,11 +215,11 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
     assert champion_key(run.store) is not None
 
 
-def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Run) -> None:
+def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> None:
     """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
     assert _invoke("promote", run).exit_code == 0
     champion = champion_in(run.store)
-    history = CliRunner().invoke(app, ["promote", "--history"]).stdout
+    history = invoke("promote", "--history").stdout
 
     for text in (history, (champion.path / PAGE).read_text()):
         assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text

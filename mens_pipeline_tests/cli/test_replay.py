@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli import replay as command
+from mens_pipeline import settings
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.replay import RESULTS, ReplayResults
 from mens_pipeline.evaluation.results import INSERTS, InsertScore
@@ -30,7 +30,7 @@ def run(trained: Path, tmp_path: Path, workspace: Repository, monkeypatch: pytes
         monkeypatch.setenv(f"MENS_{name.upper()}_ROOT", str(tmp_path / name))
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(workspace.root))
     (tmp_path / "evaluation.yaml").write_text("infill_tokens: 16\n")
-    monkeypatch.setattr(command, "EVALUATION", tmp_path / "evaluation.yaml")
+    monkeypatch.setattr(settings, "EVALUATION", tmp_path / "evaluation.yaml")
     return taught_run(trained, tmp_path, workspace.first)
 
 
@@ -58,7 +58,7 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("jobs_here")
-def test_a_short_history_cannot_tell(run: Path, workspace: Repository) -> None:
+def test_a_short_history_decides_nothing(run: Path, workspace: Repository) -> None:
     """Few commits, or none at all: that is no error."""
     some = invoke("replay", workspace.root, "--run-dir", run, "--limit", "2", "--device", "cpu")
     none = invoke("replay", "--run-dir", run, "--since", "2030-01-01", "--device", "cpu")
@@ -99,7 +99,7 @@ def test_who_cannot_be_asked_is_refused_in_a_line(run: Path, trained: Path) -> N
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "vcs_sha": None}))
 
-    assert "no adapter was promoted yet. Name a run with --run-dir" in refusal(invoke("replay"))
+    assert "no adapter is promoted. Name a run with --run-dir" in refusal(invoke("replay"))
     untaught = invoke("replay", "--run-dir", trained, "--since", "2026-05-01", "--device", "cpu")
     assert "was not trained to complete at a cursor" in refusal(untaught)
     unnamed = invoke("replay", "--run-dir", run, "--device", "cpu")

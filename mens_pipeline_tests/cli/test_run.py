@@ -70,14 +70,13 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 1
     assert "golden_accepted: 0/0" in result.stdout
-    assert "next        mend what failed" in result.stdout
+    assert "next        correct what failed" in result.stdout
     (line,) = [line for line in result.stderr.splitlines() if " of train_set failed: " in line]
     assert "source_parse_rate" in line
 
 
 @pytest.fixture
 def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the logger of this process as it is: nothing runs here."""
     monkeypatch.setattr("mens_pipeline.cli.run.show_progress", lambda _name: None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from mens_pipeline.cli.run import _minutes, called_as, summary_of
+from mens_pipeline.cli.run import _minutes, find_command, summarize
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
@@ -45,7 +45,7 @@ _CHAMPION = {"champion": "folder", "changed": True}
 
 
 def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
-    return "\n".join(summary_of(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
+    return "\n".join(summarize(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
@@ -123,11 +123,11 @@ def test_a_time_is_read(text: str, minutes: float) -> None:
 @pytest.mark.parametrize("text", ["", "10", "m", "0m", "-1m", "1e3m", "ten minutes"])
 def test_what_is_no_time_is_misuse(text: str) -> None:
     """The message says what one looks like."""
-    with pytest.raises(typer.BadParameter, match=r"no time\. Write one such as 90s, 10m or 1h"):
+    with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
         _minutes(text)
 
 
-def test_a_verdict_that_cannot_tell_says_so() -> None:
+def test_an_undecided_verdict_is_shown() -> None:
     """It does not promote, and its reasons are shown as well."""
     text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
 
@@ -161,7 +161,7 @@ def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None
     """Wherever it failed; checks and errors stand above."""
     text = _lines(is_good=False, **figures)
 
-    assert text.endswith("next        mend what failed, and run the same again: what is done is reused")
+    assert text.endswith("next        correct what failed, and run the same again: finished steps are reused")
 
 
 def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
@@ -188,7 +188,7 @@ def test_advice_can_be_typed_as_it_stands(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
 
-    assert called_as() == shown
+    assert find_command() == shown
 
 
 def test_a_recipe_is_named_where_one_was_chosen() -> None:

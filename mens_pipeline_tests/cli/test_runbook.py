@@ -96,7 +96,6 @@ _BENCH_TASKS = 3
 
 
 def _argv(line: str) -> tuple[list[str], dict[str, str]]:
-    """A line as a command of ours, and the variables before it."""
     words = shlex.split(line)
     variables = dict(word.split("=", 1) for word in words if words.index(word) < words.index("vox"))
     words = words[words.index("vox") + 1 :]
@@ -111,7 +110,6 @@ def _run(line: str, folder: Path, environment: Mapping[str, str]) -> "subprocess
 
 
 def _write_workspace(folder: Path, programs: str) -> None:
-    """The seed data in the folders of upstream, golden programs of one folder, and a benchmark of a few tasks."""
     data = PROJECT_ROOT / "data"
     shutil.copytree(data / "golden" / programs, folder / "examples" / "golden")
     shutil.copytree(data / "docs", folder / "docs" / "src")
@@ -245,7 +243,7 @@ def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: s
 
 
 @pytest.mark.seed_row(21)
-def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) -> None:
+def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> None:
     """The documents stand in the folder of the run."""
     report = json.loads((workspace / "target" / "dogfood" / "run" / "eval_local_report.json").read_text())
 

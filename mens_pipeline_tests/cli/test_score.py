@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.cli.invoking import invoke
 
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox"
 _TASKS = load_benchmark(_BENCH).tasks
@@ -18,14 +18,14 @@ _TASKS = load_benchmark(_BENCH).tasks
 def _score(folder: Path, *rows: dict[str, Any]) -> Result:
     path = folder / "completions.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return CliRunner().invoke(app, ["score", str(path), "--bench", str(_BENCH)])
+    return invoke("score", path, "--bench", _BENCH)
 
 
 def _reply(place: int, text: str) -> dict[str, Any]:
     return {"task": _TASKS[place].id, "text": text, "stopped": True}
 
 
-def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> None:
+def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> None:
     """Several to a task are its samples; each has what is against it."""
     right, wrong, none = _TASKS[0].solution, _TASKS[0].wrong[0], "I cannot do that."
 
@@ -51,7 +51,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
         ([], "found no completion"),
     ],
 )
-def test_what_is_no_answer_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+def test_other_rows_than_completions_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
     """Unknown tasks, rows without a field and empty files are refused with their place."""
     result = _score(tmp_path, *rows)
 
@@ -63,7 +63,7 @@ def test_a_benchmark_is_written_for_a_framework(tmp_path: Path) -> None:
     """The command says where it is."""
     folder = tmp_path / "tasks"
 
-    result = CliRunner().invoke(app, ["export-tasks", "--to", "inspect", str(folder), "--bench", str(_BENCH)])
+    result = invoke("export-tasks", "--to", "inspect", folder, "--bench", _BENCH)
 
     assert result.exit_code == 0, result.exception
     assert result.stdout.strip() == str(folder)

@@ -43,7 +43,7 @@ def test_a_train_set_becomes_a_model(
     assert "step 3/3  loss " in first.stderr
     assert first.stdout.startswith("3 steps, ")
     assert first.stdout.endswith(f"model in {tmp_path / 'run' / 'model'}\n")
-    assert "this very run is complete; nothing is trained again" in again.stderr
+    assert "this run is complete; nothing is trained again" in again.stderr
     assert json.loads(again.stdout) == manifest
     assert (manifest["lane"], manifest["vox_backend"], manifest["result"]["device"]) == ("scratch", "cpu", "cpu")
     assert merged.stdout.startswith(f"mean of 2 models in {tmp_path / 'mean'}, SHA-256 ")
@@ -81,7 +81,7 @@ def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: 
     assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in refusal(result)
 
 
-def test_mistakes_are_named(data: Path, tmp_path: Path) -> None:
+def test_errors_are_named(data: Path, tmp_path: Path) -> None:
     """A recipe that does not hold together, a missing train set or model, too few rows."""
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")

@@ -33,7 +33,6 @@ _SECRET = "0123456789abcdef0123"  # noqa: S105 - of a server that lives as long 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the command changes of its environment is as it was before the test."""
     for name in set(os.environ) - set(training_environment()):
         monkeypatch.delenv(name)
     for name, value in training_environment().items():
@@ -49,11 +48,11 @@ def _message(*arguments: str | Path, **environment: str | None) -> str:
 def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
     """A run that would fill the same memory is refused, and told by whom; CPUs are shared."""
     gpu, cores = Device("cuda", "a GPU", 16.0, has_bfloat16=True), Device("cpu", "cores", None, has_bfloat16=True)
-    with serve_module._holding(gpu, tmp_path, 8080):  # noqa: SLF001 - what is tested
+    with serve_module._hold(gpu, tmp_path, 8080):  # noqa: SLF001 - what is tested
         message = rf"process {os.getpid()} \(mens serve, port 8080\) holds this device\. Wait for it to end"
         with pytest.raises(RefusedError, match=message), exclusive(tmp_path / "cuda.lock", 0):
             pass
-        with serve_module._holding(cores, tmp_path, 8080), serve_module._holding(cores, tmp_path, 8081):  # noqa: SLF001
+        with serve_module._hold(cores, tmp_path, 8080), serve_module._hold(cores, tmp_path, 8081):  # noqa: SLF001
             assert not (tmp_path / "cpu.lock").exists()
     with exclusive(tmp_path / "cuda.lock", 0):
         pass
@@ -89,11 +88,11 @@ def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_model_is_served() -> None:
     """Not two."""
-    assert "--run-dir and --model: one model is served" in _message("--run-dir", "a", "--model", "b")
-    assert "--model and --candidate: one model is served" in _message("--model", "a", "--candidate")
+    assert "--run-dir and --model: only one model is served" in _message("--run-dir", "a", "--model", "b")
+    assert "--model and --candidate: only one model is served" in _message("--model", "a", "--candidate")
 
 
-def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
+def test_best_of_is_bounded_by_concurrency() -> None:
     """The message says which options belong together."""
     message = _message("--best-of", "5")
 
@@ -143,8 +142,6 @@ def test_missing_libraries_are_named_with_what_installs_them() -> None:
 
 
 class _Served:
-    """A server in a process of its own."""
-
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.lines: list[str] = []
@@ -161,13 +158,11 @@ class _Served:
         self._is_ready.set()
 
     def url(self) -> str:
-        """Where it listens, once it is ready."""
         assert self._is_ready.wait(180)
         assert self.process.poll() is None, self.lines
         return self.lines[-1].split()[-1].removesuffix("/v1")
 
     def end(self, number: int = 0) -> int:
-        """Its exit code after a signal, or when it ends by itself."""
         if number:
             self.process.send_signal(number)
         code = self.process.wait(60)
@@ -176,7 +171,7 @@ class _Served:
 
 
 @contextmanager
-def _serving(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
+def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
     command = [sys.executable, "-m", "mens_pipeline.cli", "serve", "--port", "0", *map(str, arguments)]
     variables = {**training_environment(), **environment}
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
@@ -188,12 +183,12 @@ def _serving(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
 
 
 @pytest.mark.slow
-def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
+def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
     """An answer in the making comes to its end, nobody new is let in, and the log is free of noise and secrets."""
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
     ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True, "decoding": "free"}
-    with _serving("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
+    with _serve("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
         url = served.url()
         headers = {"Authorization": f"Bearer {_SECRET}"}
         with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as completion:
@@ -214,7 +209,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     """Nobody asks; it ends at once, without a word."""
-    with _serving("--model", write_endless(tmp_path / "endless")) as served:
+    with _serve("--model", write_endless(tmp_path / "endless")) as served:
         served.url()
         code = served.end(signal.SIGINT)
 
@@ -227,7 +222,7 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
     (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1_000])
-    with _serving("--model", model) as served:
+    with _serve("--model", model) as served:
         code = served.process.wait(120)
         served.end()
 
@@ -251,7 +246,7 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     ]
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    with _serving("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
+    with _serve("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
         with Running(served.url(), adapter_model(Adapter.open(run), CPU)).openai() as client:
             whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
             stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke
 
 _OLD = 1_000_000_000
 
@@ -29,7 +29,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Artifact]
 
 
 def _prune(*options: str) -> Result:
-    return CliRunner().invoke(app, ["store", "prune", *options])
+    return invoke("store", "prune", *options)
 
 
 def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None:

@@ -5,10 +5,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline_tests.cli.invoking import invoke
 
 _ROWS = [
     ("Write f", "fn f() { }", 5),
@@ -31,7 +32,7 @@ def url(tmp_path: Path) -> str:
 
 
 def _invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["telemetry", "import", *map(str, arguments)])
+    return invoke("telemetry", "import", *arguments)
 
 
 def test_import_writes_pairs_and_prints_the_account(url: str, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_options_are_checked(url: str, tmp_path: Path) -> None:
     assert "telemetry: table: String should have at least 1 character" in str(unnamed.exception)
 
 
-def test_a_mistake_exits_2_with_one_line_and_no_password(
+def test_an_error_exits_2_with_one_line_and_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Through the entry point, without a traceback."""

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import main
 from mens_pipeline.language.interpreter import Sandbox
+from mens_pipeline_tests.cli.invoking import invoke
 
 _GOOD = "fn double(n: int) to int { return n * 2 }\n@test fn doubles() { assert(double(2) is 4) }\n"
 _BAD = """fn half(n: int) to int { return n / 2 }
@@ -23,7 +24,7 @@ _BAD = """fn half(n: int) to int { return n / 2 }
 
 
 def _test(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["test", *map(str, arguments)])
+    return invoke("test", *arguments)
 
 
 def _write(folder: Path, name: str, source: str | bytes) -> Path:
@@ -124,7 +125,7 @@ def test_the_seed_changes_the_arguments(tmp_path: Path) -> None:
     assert first == again != other
 
 
-def test_scripts_are_read_as_told(tmp_path: Path) -> None:
+def test_scripts_are_read_in_the_given_mode(tmp_path: Path) -> None:
     """`--mode` is that of `mens check`."""
     path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
 
@@ -156,7 +157,7 @@ def test_misuse_exits_2_with_advice(
     assert advice in capsys.readouterr().err
 
 
-def test_what_the_system_does_not_keep_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start, with the reason; where everything is kept out, there is nothing to say."""
     kept = {"files": "", "system calls": "Invalid argument"}
     monkeypatch.setattr(Sandbox, "kept_out", lambda _sandbox: kept)

@@ -12,6 +12,7 @@ from mens_pipeline.cli.train import _summary
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.training.runs import pairs
 
@@ -24,7 +25,7 @@ from mens_pipeline_tests.training.runs import pairs
             "training is local. Run: mens train --backend qlora --data-dir D --output-dir O --preset auto",
         ),
         (("--provider", "together"), "no remote service trains. Train here: mens train --data-dir D --output-dir O"),
-        (("--native",), "is made from scratch. Run: mens training native --data-dir D --output-dir O"),
+        (("--native",), "trains a model from scratch. Run: mens training native --data-dir D --output-dir O"),
         (("--backend", "lora"), "is not offered. Write --backend qlora, or leave it out"),
         (("--tokenizer", "vox"), "The scratch lane has the other one: mens scratch train"),
         (("--qlora-lm-head-only",), "All targeted layers are always trained"),
@@ -33,7 +34,7 @@ from mens_pipeline_tests.training.runs import pairs
 )
 def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: str) -> None:
     """Each ends before anything is looked at, with the command to write in its place."""
-    result = CliRunner().invoke(app, ["train", "--data-dir", "D", "--output-dir", "O", *options])
+    result = invoke("train", "--data-dir", "D", "--output-dir", "O", *options)
 
     assert isinstance(result.exception, RefusedError)
     assert message in str(result.exception)
@@ -69,7 +70,7 @@ def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_mistake_names_the_flag_that_made_it(tiny_base: Path, tmp_path: Path) -> None:
+def test_an_error_names_its_flag(tiny_base: Path, tmp_path: Path) -> None:
     """As it was typed; a field that was set by its name, too."""
     result = _dry_run(tiny_base, tmp_path, "--rank", "0", "--set", "max_grad_norm=-1")
 
@@ -78,7 +79,7 @@ def test_a_mistake_names_the_flag_that_made_it(tiny_base: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
+def test_rows_that_are_too_long_are_reported_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
     """How many, their share of the tokens, and what set the limit."""
     result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
 

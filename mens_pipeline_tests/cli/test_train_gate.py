@@ -110,7 +110,7 @@ def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, worksp
     assert (trained.returncode, missing.returncode) == (1, 1)
     assert "4 prompts and 4 answers of 4 held-out pairs stand in 4 rows of " in trained.stderr
     assert (
-        "heldout.jsonl: not there, so that nothing can be evaluated afterwards. Leave --fast-corpus out"
+        "heldout.jsonl: missing, so the adapter could not be evaluated afterwards. Leave --fast-corpus out"
         in missing.stderr
     )
     assert not (dogfood / "run" / "adapter").exists()

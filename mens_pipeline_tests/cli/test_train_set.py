@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.train_set import train_set_in
+from mens_pipeline.cli.train_set import find_train_set
 from mens_pipeline.corpus.schema.records import Lane, read_pairs
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -23,9 +23,8 @@ def _write(folder: Path, number: int) -> None:
 
 
 def _chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
-    """The train set, and whether it was made just now."""
-    path = train_set_in(folder, load_settings())
-    return path.name, "what evaluates is held out first; --fast-corpus trains on all of it" in capsys.readouterr().err
+    path = find_train_set(folder, load_settings())
+    return path.name, "source files are held out first; --fast-corpus trains on all of it" in capsys.readouterr().err
 
 
 @pytest.mark.slow

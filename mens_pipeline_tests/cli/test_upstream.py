@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.cli.upstream import TABLE, advice_on, choices_of
+from mens_pipeline.cli.upstream import TABLE, advice_on, list_choices
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.yaml_file import load_yaml
@@ -88,7 +88,7 @@ def test_options_that_are_refused_are_not_there() -> None:
         command: Any = typer.main.get_command(app)
         for word in place:
             command = command.commands[word]
-        known = {name: choices_of(one) for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        known = {name: list_choices(one) for one in command.params for name in (*one.opts, *one.secondary_opts)}
         assert option not in known or _OFFERED[option] not in known[option] != (), (place, option)
 
 
@@ -137,7 +137,7 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
     assert "no source gives any row" in str(invoke(*words, "--allow-missing-sources").exception)
 
 
-def test_the_model_of_a_judgement_may_be_called_so(tmp_path: Path) -> None:
+def test_run_dir_may_be_called_model(tmp_path: Path) -> None:
     """`--model` is `--run-dir`."""
     result = invoke("eval-local", "--model", str(tmp_path))
 

@@ -30,8 +30,7 @@ def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
         yield found
 
 
-def _training(server: Server, folder: Path) -> str:
-    """A run that trains and has written a checkpoint."""
+def _start_training(server: Server, folder: Path) -> str:
     before = _checkpoint(folder)
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
     _until(
@@ -59,14 +58,14 @@ def test_nothing_trains_on_without_its_run_or_its_server(server: Server, tmp_pat
 
     The run is cancelled, the process gone, and what it learned is kept: the next run goes on from it.
     """
-    run = _training(server, tmp_path)
+    run = _start_training(server, tmp_path)
     server.terminate(run)
 
     assert server.wait(run, 120) == "CANCELED"
     _until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None
 
-    _training(server, tmp_path)
+    _start_training(server, tmp_path)
     os.killpg(server.process.pid, signal.SIGKILL)
 
     _until(lambda: not job_processes(tmp_path), 60, lambda: f"still there: {job_processes(tmp_path)}")

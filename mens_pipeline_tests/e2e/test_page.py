@@ -37,7 +37,6 @@ def page() -> Iterator[Page]:
 
 
 def _wait_for_texts(page: Page, *texts: str) -> None:
-    """Wait until each text stands somewhere by itself."""
     for text in texts:
         shown = f"[...document.querySelectorAll('*')].some(one => one.innerText?.trim() === {json.dumps(text)})"
         page.wait_for(shown, _PATIENCE)
@@ -79,7 +78,6 @@ def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page:
 
 
 def _launch_by(server: Server, page: Page, button: str) -> str:
-    """Press a button until there is a run, as a person does where the page does not react yet, and return its id."""
     found = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() === {json.dumps(button)})"
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:

@@ -25,7 +25,6 @@ pytestmark = [
 
 
 def _run(*command: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command that sees nothing of this checkout: neither PYTHONPATH nor a variable of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MENS_", "VOX_"))}
     kept.pop("DAGSTER_HOME", None)
     words = [str(word) for word in command]

@@ -36,7 +36,7 @@ def ran(folder: Path) -> "CompletedProcess[str]":
 
 
 @pytest.mark.seed_row(77)
-def test_random_weights_are_trained_judged_and_refused(folder: Path, ran: "CompletedProcess[str]") -> None:
+def test_random_weights_are_trained_evaluated_and_refused(folder: Path, ran: "CompletedProcess[str]") -> None:
     """Every stage is real; the gate says no, and nothing is promoted."""
     assert ran.returncode == 1, ran.stderr[-3000:]
     assert "warning  benchmark_gate/gate_passed" in ran.stdout

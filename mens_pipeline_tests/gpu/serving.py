@@ -53,7 +53,6 @@ def main() -> None:
 
 
 def _hole(program: str) -> tuple[str, str]:
-    """Cut the middle line of a program after its first word: what stands before the cursor, and after the line."""
     lines = program.splitlines(keepends=True)
     number = len(lines) // 2
     words = re.match(r"\s*\S*", lines[number])
@@ -94,7 +93,6 @@ def serving(run: Path, device: str) -> Iterator[httpx2.Client]:
 
 
 def _ask(client: httpx2.Client, path: str, **fields: Any) -> tuple[int, bool]:
-    """Ask once; return the tokens that were written, and whether a text came of them."""
     reply = client.post(path, json={"model": "mens", "max_tokens": _TOKENS, "temperature": 0, **fields})
     reply.raise_for_status()
     warning = reply.headers.get("X-Mens-Warning", "")

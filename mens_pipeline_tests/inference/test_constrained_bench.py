@@ -49,7 +49,7 @@ def test_what_is_not_accepted_is_counted_and_kept() -> None:
     )
     good = made.model_copy(update={"accepted": True, "forced": True})
 
-    assert bench.table_of([made, good], 2.4).splitlines() == [
+    assert bench.build_table([made, good], 2.4).splitlines() == [
         "source heldout: 1/2 accepted",
         "budget 64: 1/2 accepted",
         "1/2 accepted, 1 ended by the shortest way, 2 s",
@@ -58,7 +58,7 @@ def test_what_is_not_accepted_is_counted_and_kept() -> None:
 
 def test_requests_of_all_kinds_take_turns(heldout: Path) -> None:
     """However few are asked."""
-    asked = bench.requests_of(heldout, bench.BENCHMARKS)
+    asked = bench.read_requests(heldout, bench.BENCHMARKS)
 
     assert len(asked) > 250
     assert {task.id.partition("/")[0] for task in asked[:4]} == {"heldout", "benchmark"}

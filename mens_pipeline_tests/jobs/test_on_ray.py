@@ -38,7 +38,7 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import do_alone
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, resources_of
+from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, hand_over
 from mens_pipeline_tests.training.runs import FAST, pairs, prepare_fast, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
@@ -139,7 +139,7 @@ def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProc
     return dg.materialize(
         [dg.AssetSpec("mixed_train_set"), qlora_adapter],
         instance=instance,
-        resources=resources_of(folder / "store", trainer=Trainer(launcher="ray", report_seconds=0.0)),
+        resources=build_resources(folder / "store", trainer=Trainer(launcher="ray", report_seconds=0.0)),
         run_config=dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides}}}),
         raise_on_error=False,
     )

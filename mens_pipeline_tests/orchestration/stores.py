@@ -12,7 +12,6 @@ from mens_pipeline.orchestration.resources import (
     ArtifactHandover,
     ArtifactStoreResource,
     Compute,
-    paths_in,
     reference,
 )
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -25,13 +24,13 @@ def store_with(
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
 
 
-def resources_of(root: Path, **others: object) -> dict[str, Any]:
+def build_resources(root: Path, **others: object) -> dict[str, Any]:
     """Return the resources of assets, and others beside: store, IO manager and CPU."""
     store = ArtifactStoreResource(root=str(root))
     return {"store": store, "io_manager": ArtifactHandover(), "compute": Compute(device="cpu"), **others}
 
 
-def failure_of(result: dg.ExecuteInProcessResult, step: str | None = None) -> str:
+def read_failure(result: dg.ExecuteInProcessResult, step: str | None = None) -> str:
     """Why a step failed, the only one of the run if none is named."""
     (failure,) = [event for event in result.get_step_failure_events() if step in {None, event.step_key}]
     return str(failure.step_failure_data.error)
@@ -60,11 +59,6 @@ def latest_in(store: ArtifactStore, kind: str) -> Artifact:
 def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
     """Tell an instance of an artifact, as if its asset had been materialised."""
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
-
-
-def files_of(made: dg.AssetMaterialization) -> dict[str, str]:
-    """Return the paths of the files that a materialisation names."""
-    return paths_in(made)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:

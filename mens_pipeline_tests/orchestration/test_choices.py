@@ -13,8 +13,8 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.orchestration import choices
+from mens_pipeline.orchestration.asset import version_with_config
 from mens_pipeline.orchestration.choices import TrainConfig, resolve_choices
-from mens_pipeline.orchestration.metadata import version_with_config
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
 
 
@@ -32,7 +32,6 @@ def test_another_configuration_is_another_version(tmp_path: Path) -> None:
 
 
 def _accept(overrides: dict[str, Any]) -> None:
-    """Refuse, as the launchpad does, what a run may not be given."""
     dg.validate_run_config(
         defs().resolve_job_def("whole_graph"), {"ops": {"qlora_adapter": {"config": {"overrides": overrides}}}}
     )

@@ -22,16 +22,16 @@ from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.orchestration.choices import TrainConfig, training_of
 from mens_pipeline.orchestration.defs.evaluation import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.headless import progress_logger
-from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.instance import open_instance, progress_logger
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, failure_of, latest_in, resources_of
+from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, latest_in, read_failure
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> prompts of forty that its adapter answers well."""
@@ -106,7 +106,7 @@ def _run(
     return dg.materialize(
         [qlora_adapter, eval_results, benchmark_gate, gate_checks, promoted_adapter, recipe_scores],
         instance=instance,
-        resources=resources_of(home.parent / "store"),
+        resources=build_resources(home.parent / "store"),
         selection=["qlora_adapter", "eval_results", "benchmark_gate", last],
         partition_key=partition,
         run_config={"ops": {name: {"config": config} for name, config in ops.items()}},
@@ -160,7 +160,6 @@ def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.Dagste
 
 
 def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    """The job as it is launched, of all recipes unless it is told of which."""
     run_config = {"ops": {"promoted_adapter": {"config": config}}} if config else None
     job = defs().resolve_job_def("promote_best")
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)
@@ -196,13 +195,13 @@ def test_the_best_that_passes_is_promoted(
 
 
 @pytest.mark.slow
-def test_what_was_judged_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
     """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
     assert _promote_best(instance, best_of=[runs["code_base"]]).success
     result = _promote_best(instance, best_of=["wide"])
 
-    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in failure_of(result)
+    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in read_failure(result)
     _run(home, instance, qlora_adapter={"recipe": "wide"})
     assert _promote_best(instance, best_of=["wide"]).success
     champion = champion_in(ArtifactStore(home.parent / "store"))
@@ -214,7 +213,7 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
     """The run fails, and its first line says why of each."""
     for name in ("default", "short"):
         _run(home, instance, partition=name)
-    error = failure_of(_promote_best(instance))
+    error = read_failure(_promote_best(instance))
 
     assert "no recipe of 5 may be promoted. default: The gate failed: parse_rate: " in error
     assert "wide: no run of this recipe" in error
@@ -246,7 +245,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assets=[qlora_adapter, eval_results, benchmark_gate, promoted_adapter],
             asset_checks=[gate_checks],
             jobs=[dg.define_asset_job(*job) for job in jobs.items()],
-            resources=resources_of(home.parent / "store"),
+            resources=build_resources(home.parent / "store"),
             loggers={"progress": progress_logger},
         ),
     )
@@ -257,7 +256,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     """Each in a run of its own that promotes nothing; then the best of those of this command."""
     recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
-    result = CliRunner().invoke(app, ["run", *recipes, "--json"])
+    result = invoke("run", *recipes, "--json")
     *scored, best = json.loads(result.stdout)
     champion = champion_in(ArtifactStore(home.parent / "store"))
 
@@ -279,7 +278,7 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
 def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
     """Where no recipe passes, and where it is told so: then one that passes is enough."""
     *recipes, switch = names
-    result = CliRunner().invoke(app, ["run", *(f"--recipe={name}" for name in recipes), switch, "--json"])
+    result = invoke("run", *(f"--recipe={name}" for name in recipes), switch, "--json")
 
     assert result.exit_code == code, result.output
     assert len(json.loads(result.stdout)) == runs
@@ -316,7 +315,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     shutil.copy(evaluation.path / RESULTS, run / RESULTS)
     remember(run, evaluation)
     events = instance.event_log_storage.get_maximum_record_id()
-    scored = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
+    scored = invoke("gate", "--run-dir", run)
     after = instance.event_log_storage.get_maximum_record_id()
     promoted = _promote_best(instance, best_of=[])
     champion = champion_in(store)
@@ -330,17 +329,17 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 
 def test_recipes_are_to_be_trained() -> None:
     """Several without training are a mistake, told before anything is made."""
-    result = CliRunner().invoke(app, ["run", "--recipe=default", "--recipe=wide", "--no-train"])
+    result = invoke("run", "--recipe=default", "--recipe=wide", "--no-train")
 
     assert result.exit_code == 2
-    assert "recipes say how to train" in result.output
+    assert "--no-train trains no recipe" in result.output
 
 
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
     """Its partition and its configuration must not name different ones."""
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
 
-    assert "of the partition wide, and its configuration names the recipe short" in failure_of(result)
+    assert "of the partition wide, and its configuration names the recipe short" in read_failure(result)
 
 
 def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -349,7 +348,7 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
         _run(home, instance, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"
     command = ["compare", "default", "wide", "-o", str(page)]
-    details, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
+    details, data = CliRunner().invoke(app, command), invoke(*command, "--json")
     (row,) = [row for row in json.loads(data.stdout)["rows"] if row["label"] == "parse rate"]
     (line,) = [line for line in details.stdout.splitlines() if line.startswith("heldout  parse rate ")]
 
@@ -369,7 +368,7 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
 def test_a_recipe_that_was_never_run_is_named(home: Path, instance: dg.DagsterInstance) -> None:
     """With those that were, and the command that trains it."""
     run = _run(home, instance, qlora_adapter={"recipe": "wide", "preset": "tiny"})
-    result = CliRunner().invoke(app, ["compare", run.run_id, "short"])
+    result = invoke("compare", run.run_id, "short")
 
     assert result.exit_code == 1
     assert "short: no run of this recipe" in str(result.exception)

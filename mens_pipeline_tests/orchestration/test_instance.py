@@ -14,8 +14,8 @@ import yaml
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.defs.jobs import chosen_executor
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import find_executor
 from mens_pipeline.settings import PROJECT_ROOT
 
 _POSTGRES = PROJECT_ROOT / "config" / "dagster-postgres.yaml"
@@ -66,7 +66,7 @@ def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name:
     monkeypatch.setenv("MENS_EXECUTOR", name)
 
     with pytest.raises(ConfigurationError, match=rf"^MENS_EXECUTOR={name}: {problem}"):
-        chosen_executor(dg.in_process_executor)
+        find_executor(dg.in_process_executor)
 
 
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
@@ -92,7 +92,7 @@ def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) 
     assert instance.run_monitoring_max_runtime_seconds == 12 * 60 * 60
 
 
-def test_ticks_are_forgotten_and_nobody_is_told(instance: dg.DagsterInstance) -> None:
+def test_ticks_are_forgotten_without_an_alert(instance: dg.DagsterInstance) -> None:
     """Most ticks of a sensor say that nothing has changed; telemetry is off."""
     retention = instance.get_settings("retention")
 
@@ -170,14 +170,14 @@ def moved(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clone_that_was_moved_is_linked_anew(moved: Path) -> None:
+def test_a_moved_clone_is_linked_again(moved: Path) -> None:
     """By `mens run`, and by `make ui`."""
     with open_instance(moved) as instance:
         assert instance.run_monitoring_enabled
     assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
-def test_make_links_a_moved_clone_anew(moved: Path) -> None:
+def test_make_links_a_moved_clone_again(moved: Path) -> None:
     """The rule that `make ui` rests on."""
     command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
     subprocess.run(command, check=True)

@@ -134,7 +134,6 @@ def test_what_is_no_ray_job_is_refused_before_anything_starts(template: Path, ol
 
 @contextmanager
 def _kubernetes(folder: Path) -> Iterator[list[tuple[str, Any]]]:
-    """A server that takes what is asked of it, keeps it, and says that KubeRay found the RayJob invalid."""
     asked: list[tuple[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):

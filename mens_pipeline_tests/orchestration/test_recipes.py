@@ -13,12 +13,11 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, scor
 
 
 def _candidate(name: str, completions: Sequence[str], second: Sequence[str | None] = ()) -> Candidate:
-    """An adapter that gave these answers, the last of them to a task of a benchmark."""
     scored = scored_completions(evaluation([BROKEN] * len(completions), completions, second=second))
     return Candidate(name, f"sha256 of {name}", ArtifactRef(Kind.BENCHMARK_GATE, name), scored)
 
 
-def _told(candidates: Sequence[Candidate], in_use: str | None = None) -> list[tuple[str, str, str]]:
+def _list_places(candidates: Sequence[Candidate], in_use: str | None = None) -> list[tuple[str, str, str]]:
     return [(p.candidate.name, p.rate.partition(" ")[0], p.behind) for p in rank(candidates, in_use)]
 
 
@@ -26,7 +25,7 @@ def test_the_one_that_passes_most_comes_first() -> None:
     """By its first answers, as the gate judges: what the parser mends of the second tries does not count."""
     mended = _candidate("mended", [GOOD, BROKEN, BROKEN], second=[None, GOOD, GOOD])
 
-    assert _told([_candidate("two", [GOOD, GOOD, BROKEN]), mended, _candidate("three", [GOOD] * 3)]) == [
+    assert _list_places([_candidate("two", [GOOD, GOOD, BROKEN]), mended, _candidate("three", [GOOD] * 3)]) == [
         ("three", "3/3", ""),
         ("two", "2/3", "-33.3 points (p = 1.000)"),
         ("mended", "1/3", "-66.7 points (p = 0.500)"),
@@ -40,7 +39,7 @@ def test_of_equal_ones_the_adapter_in_use_stays(in_use: str | None, first: str) 
         _candidate(name, completions) for name, completions in {"b": [GOOD, BROKEN], "a": [BROKEN, GOOD]}.items()
     ]
 
-    assert _told(candidates, in_use)[0][0] == first
+    assert _list_places(candidates, in_use)[0][0] == first
 
 
 def test_requests_that_all_were_asked_count() -> None:
@@ -49,10 +48,10 @@ def test_requests_that_all_were_asked_count() -> None:
     synthetic = [completion.model_copy(update={"suite": Suite.UNKNOWN_TASK}) for completion in long.completions]
     longer = Candidate("long", long.adapter_sha256, long.gate, (*long.completions, *synthetic))
 
-    assert _told([longer, short]) == [("short", "1/1", ""), ("long", "0/1", "-100.0 points (p = 1.000)")]
+    assert _list_places([longer, short]) == [("short", "1/1", ""), ("long", "0/1", "-100.0 points (p = 1.000)")]
 
 
-def test_adapters_of_different_exams_are_not_ranked() -> None:
+def test_adapters_of_different_eval_suites_are_not_ranked() -> None:
     """There is nothing to compare them by."""
     one = _candidate("one", [GOOD, GOOD])
     other = [completion.model_copy(update={"prompt": f"Another {completion.prompt}"}) for completion in one.completions]
@@ -63,4 +62,4 @@ def test_adapters_of_different_exams_are_not_ranked() -> None:
 
 def test_one_alone_is_the_best() -> None:
     """Where nothing else passed."""
-    assert _told([_candidate("one", [BROKEN, GOOD])]) == [("one", "1/2", "")]
+    assert _list_places([_candidate("one", [BROKEN, GOOD])]) == [("one", "1/2", "")]

@@ -13,7 +13,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, artifact_of
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, read_artifact
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
@@ -37,7 +37,6 @@ class _Turns:
         self.order: list[str] = []
 
     def next(self, *, is_last: bool = False) -> None:
-        """Give the turn to somebody, and wait for it to come back."""
         name = current_thread().name
         with self._condition:
             if is_last:
@@ -52,7 +51,6 @@ class _Turns:
             self._condition.notify_all()
 
     def wait(self) -> None:
-        """Wait for the first turn."""
         with self._condition:
             self._condition.wait_for(lambda: self._turn == current_thread().name)
 
@@ -125,7 +123,6 @@ def _run(
 
 
 def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> list[str]:
-    """Let runs take turns, and return whose turn it was at every point."""
     turns = _Turns(list(runs), seed)
 
     def go(run: Callable[[_Turns], object]) -> None:
@@ -145,12 +142,11 @@ def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> lis
 
 
 def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[ArtifactRef, str]]:
-    """Every verdict as it was handed over, with the recipe of its run, the newest first."""
     for record in instance.fetch_materializations(dg.AssetKey("benchmark_gate"), limit=limit).records:
         run = instance.get_run_by_id(record.run_id)
         assert run is not None
         assert record.asset_materialization is not None
-        yield artifact_of(record.asset_materialization), run.tags["recipe"]
+        yield read_artifact(record.asset_materialization), run.tags["recipe"]
 
 
 @pytest.mark.nightly

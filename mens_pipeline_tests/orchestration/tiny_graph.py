@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, progress_logger, run_graph
+from mens_pipeline.orchestration.instance import PROGRESS_LOGGER, progress_logger, run_graph
 from mens_pipeline.settings import load_settings
 
 

@@ -16,7 +16,7 @@ from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.serving.talkative import write_talkative
 from mens_pipeline_tests.soak.figures import Budget, Figure
-from mens_pipeline_tests.soak.noise import mutated
+from mens_pipeline_tests.soak.noise import mutate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def _left(server: Running, dice: random.Random) -> str:
 def _malformed(server: Running, dice: random.Random) -> str:
     path = dice.choice(("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/check", "/api/show"))
     with server.http() as client:
-        completion = client.post(path, content=mutated(json.dumps(_request(dice)).encode(), dice))
+        completion = client.post(path, content=mutate(json.dumps(_request(dice)).encode(), dice))
     return f"changed requests answered with {completion.status_code}"
 
 

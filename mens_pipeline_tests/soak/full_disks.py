@@ -71,7 +71,6 @@ def full_disks(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def _lay(folder: Path, place: Path) -> dict[str, Command]:
-    """Lay out what commands rest on, on the disk and beside it, and return them by their names."""
     place.mkdir()
     for name in ("records.jsonl", "pairs.jsonl"):
         (place / name).write_text("")
@@ -92,7 +91,7 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
         "MENS_SOURCE_ROOT": str(small_workspace(folder / "workspace")),
         "MENS_CONFIG_ROOT": str(small_config(folder / "config")),
     }
-    code, said = Command(["gate", "--run-dir", str(place / "judged")], variables).ended()
+    code, said = Command(["gate", "--run-dir", str(place / "judged")], variables).run()
     if code:
         raise RuntimeError(said)
     options = ["--device", "cpu", *(f"--set={name}={value}" for name, value in FAST.items())]
@@ -136,14 +135,13 @@ def _point(command: Command, place: Path, before: Path, left: int | None, *, is_
     return completion
 
 
-def _used(place: Path, *, is_real: bool) -> int:
+def _measure(place: Path, *, is_real: bool) -> int:
     if is_real:
         return shutil.disk_usage(place).used
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
 def _fill(place: Path, left: int) -> None:
-    """Let somebody else's file take all of a disk but some blocks."""
     with (place / _BALLAST).open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(place).free - left // _BLOCK * _BLOCK)
 
@@ -156,15 +154,15 @@ def main() -> None:
     if is_real:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_ROOM}", "none", str(place)], check=True)
     shutil.copytree(before, place, dirs_exist_ok=True)
-    used = _used(place, is_real=is_real)
+    used = _measure(place, is_real=is_real)
     if left != "None" and is_real:
         _fill(place, int(left))
     elif left != "None":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(left), resource.RLIM_INFINITY))
-    code, said = Command(sys.argv[6:], {}).ended()
+    code, said = Command(sys.argv[6:], {}).run()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     (place / _BALLAST).unlink(missing_ok=True)
-    grown = _used(place, is_real=is_real) - used
+    grown = _measure(place, is_real=is_real) - used
     found.write_text(json.dumps({"code": code, "said": said, "files": digests(place), "grown": grown}))
 
 

@@ -31,17 +31,17 @@ def front_end(budget: Budget, _folder: Path) -> list[Figure]:
         if verdict.ok == bool(verdict.errors):
             raise AssertionError("a verdict that is not what its errors say")
 
-    return [_fuzzed("changed programs to the front end", [("", judge, whole)], budget)]
+    return [_fuzz("changed programs to the front end", [("", judge, whole)], budget)]
 
 
 def files(budget: Budget, folder: Path) -> list[Figure]:
     """Read changed files of every format."""
     found = readers(folder)
-    kinds = [(f"{name}: ", _laid(path, read), [path.read_bytes()]) for name, (path, read) in found.items()]
-    return [_fuzzed(f"changed files to {len(found)} readers", kinds, budget)]
+    kinds = [(f"{name}: ", _write_and_read(path, read), [path.read_bytes()]) for name, (path, read) in found.items()]
+    return [_fuzz(f"changed files to {len(found)} readers", kinds, budget)]
 
 
-def _laid(path: Path, read: Callable[[Path], object]) -> Judge:
+def _write_and_read(path: Path, read: Callable[[Path], object]) -> Judge:
     def judge(content: bytes) -> None:
         path.write_bytes(content)
         try:
@@ -52,8 +52,7 @@ def _laid(path: Path, read: Callable[[Path], object]) -> Judge:
     return judge
 
 
-def _fuzzed(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: Budget) -> Figure:
-    """Give each judge its share of noise; an exception that is no refusal is wrong."""
+def _fuzz(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: Budget) -> Figure:
     dice, wrong, slowest = random.Random(0), dict[str, None](), (0.0, "")
     before = _peak_megabytes()
     budget.begin()
@@ -64,14 +63,13 @@ def _fuzzed(what: str, kinds: Sequence[tuple[str, Judge, list[bytes]]], budget: 
         try:
             judge(content)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-            wrong.setdefault(f"{name}{type(error).__name__} in {_place_of(error)}")
+            wrong.setdefault(f"{name}{type(error).__name__} in {_find_place(error)}")
         slowest = max(slowest, (time.process_time() - begun, f", {name.removesuffix(': ')}" if name else ""))
     value = f"{budget.done:,} in {budget.spent:.0f} s; slowest {slowest[0]:.2f} s{slowest[1]}; "
     return Figure(what, f"{value}peak memory {_peak_megabytes()} MB, {before} MB of it before", tuple(wrong))
 
 
-def _place_of(error: Exception) -> str:
-    """Return the last line of ours that an exception came through."""
+def _find_place(error: Exception) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "mens_pipeline" in frame.filename]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
 

@@ -53,7 +53,7 @@ def training(budget: Budget, folder: Path) -> list[Figure]:
         weights = {name: digest for name, digest in kept.items() if name.startswith(ADAPTER)}
         return {**dict.fromkeys(kept, ""), **weights}
 
-    return [_killed("kill -9 of `mens train`", budget, folder, command, outcome)]
+    return [_compare_killed("kill -9 of `mens train`", budget, folder, command, outcome)]
 
 
 def graph(budget: Budget, folder: Path) -> list[Figure]:
@@ -73,7 +73,7 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
         found = {name: digest for name, digest in digests(store).items() if _is_of_an_artifact(name)}
         return {**found, **{path.name: "a draft" for path in store.glob("*/.draft-*")}}
 
-    return [_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
+    return [_compare_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
 
 
 def merging(budget: Budget, folder: Path) -> list[Figure]:
@@ -97,7 +97,7 @@ def merging(budget: Budget, folder: Path) -> list[Figure]:
         }
         return {name: digest for name, digest in found.items() if name.endswith(".safetensors") or ".draft-" in name}
 
-    return [_killed("kill -9 of `mens merge`", budget, folder, command, outcome)]
+    return [_compare_killed("kill -9 of `mens merge`", budget, folder, command, outcome)]
 
 
 def serving(budget: Budget, folder: Path) -> list[Figure]:
@@ -109,7 +109,7 @@ def serving(budget: Budget, folder: Path) -> list[Figure]:
     budget.begin()
     while budget.goes_on():
         number = budget.done
-        kills += seconds > 0 and command.killed_after(dice.uniform(0, seconds), with_children=dice.random() < 0.5)
+        kills += seconds > 0 and command.kill_after(dice.uniform(0, seconds), with_children=dice.random() < 0.5)
         begun, process = time.monotonic(), command.start()
         assert process.stdout is not None
         url = next((found[1] for line in process.stdout if (found := _READY.search(line))), "")
@@ -130,7 +130,6 @@ def serving(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def _status(url: str) -> int:
-    """Ask a server for a completion; 0 where it is killed meanwhile."""
     request = {"messages": [{"role": "user", "content": "Write a function f."}], "max_tokens": 200}
     try:
         return httpx2.post(f"{url}/v1/chat/completions", json=request, timeout=60).status_code
@@ -154,19 +153,18 @@ def small_config(folder: Path) -> Path:
     return folder
 
 
-def _killed(
+def _compare_killed(
     what: str,
     budget: Budget,
     folder: Path,
     command: Callable[[Path], Command],
     outcome: Callable[[Path], Outcome],
 ) -> Figure:
-    """Compare the end of runs that were killed with that of one that was not."""
     dice, wrong, num_runs = random.Random(1), list[str](), 0
     whole = folder / "whole"
     whole.mkdir()
     begun = time.monotonic()
-    code, said = command(whole).ended()
+    code, said = command(whole).run()
     seconds, expected = time.monotonic() - begun, outcome(whole)
     if code != 0:
         return Figure(what, "not begun: it fails without a kill", (said[-300:],))
@@ -176,11 +174,11 @@ def _killed(
         place = folder / f"run-{num_runs}"
         place.mkdir()
         at = [dice.uniform(0, 1.05 * seconds) for _ in range(dice.randint(1, _MOST_IN_A_RUN))]
-        landed = sum(command(place).killed_after(after, with_children=dice.random() < 0.5) for after in at)
+        landed = sum(command(place).kill_after(after, with_children=dice.random() < 0.5) for after in at)
         kills += landed
         budget.done += max(0, landed - 1)
         left = processes_about(place)
-        code, said = command(place).ended()
+        code, said = command(place).run()
         found = outcome(place)
         num_runs += 1
         details = f"run {num_runs}, killed after {', '.join(f'{after:.1f}' for after in at)} s"

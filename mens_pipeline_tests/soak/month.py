@@ -131,7 +131,6 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
 
 
 def _run(machine: Machine, night: Night, arguments: Sequence[str]) -> tuple[int, str, resource.struct_rusage]:
-    """Run Python on the machine to its end, or to that which the night has for it; exit code, output, what it used."""
     log, clock = machine.folder / "log", machine.folder / "clock"
     clock.write_bytes(bytes(8))
     is_bounded = night.is_full and not machine.is_mounted
@@ -161,7 +160,6 @@ def _bound_files() -> None:
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", log: Path, words: str) -> bool:
-    """Wait until a process says words; False where it ends before."""
     deadline = time.monotonic() + _LIMIT_SECONDS
     while words not in log.read_text(encoding="utf-8", errors="replace"):
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) or time.monotonic() > deadline:
@@ -195,7 +193,6 @@ def _variables(machine: Machine, clock: Path | None) -> dict[str, str]:
 
 
 def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
-    """Return how a run ended, and the line that says why; `is_other` says whether another adapter is in use since."""
     if code == 0:
         reused = re.search(r"^reused +(.*)$", said, re.MULTILINE)
         return ("promoted" if is_other else "unchanged"), f"{reused[1]} reused" if reused else "all made"
@@ -217,7 +214,6 @@ def _size(folder: Path) -> int:
 
 
 def _grow_older(disk: Path) -> None:
-    """Let a day pass for what retention goes by: files of the store, and runs of Dagster."""
     for path in (disk / "store").rglob("*"):
         if path.is_file():
             status = path.stat()
@@ -227,7 +223,6 @@ def _grow_older(disk: Path) -> None:
 
 
 def _maintain() -> None:
-    """Do what the weekly schedule of a machine does, which must be on from the start in production."""
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - of the machine that this process is
     from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
 

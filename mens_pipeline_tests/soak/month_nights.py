@@ -174,7 +174,6 @@ def _rename(machine: Machine, before: str, after: str) -> None:
 
 
 def _fill(machine: Machine, left: int) -> None:
-    """Add programs, and let somebody else's file take all of the disk but so many bytes."""
     _add(machine)
     if machine.is_mounted:
         with (machine.disk / "of-somebody-else").open("wb") as file:

@@ -26,7 +26,7 @@ _ODD: Final = (
 _MOST_CHANGES: Final = 4
 
 
-def mutated(content: bytes, dice: random.Random) -> bytes:
+def mutate(content: bytes, dice: random.Random) -> bytes:
     """Change a document at a few places."""
     changed = bytearray(content)
     for _ in range(dice.randint(1, _MOST_CHANGES)):
@@ -53,4 +53,4 @@ def noise(whole: Sequence[bytes], dice: random.Random) -> bytes:
     """Return a document that is hardly one any more, and at times never was one."""
     if dice.random() < 0.05:
         return dice.randbytes(dice.randrange(300))
-    return mutated(dice.choice(whole), dice)
+    return mutate(dice.choice(whole), dice)

@@ -39,7 +39,7 @@ class Command:
             command, env=environment, cwd="/", stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
 
-    def ended(self) -> tuple[int, str]:
+    def run(self) -> tuple[int, str]:
         """Run it to its end.
 
         Returns:
@@ -49,7 +49,7 @@ class Command:
         said, _ = process.communicate(timeout=_LIMIT_SECONDS)
         return process.returncode, said
 
-    def killed_after(self, seconds: float, *, with_children: bool) -> bool:
+    def kill_after(self, seconds: float, *, with_children: bool) -> bool:
         """Start it and kill it.
 
         Args:

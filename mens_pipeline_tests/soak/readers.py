@@ -72,10 +72,10 @@ def _of_data(folder: Path) -> Readers:
         "retention.yaml": (RETENTION, load_retention),
     }
     return {
-        "rows": (rows, _validated),
+        "rows": (rows, _validate),
         "pairs": (Path(shutil.copy(rows, folder / "pairs.jsonl")), lambda path: list(read_pairs(path))),
         "roots of a workspace": (roots, lambda path: find_source_roots(path.parent)),
-        "telemetry database": (database, _imported),
+        "telemetry database": (database, _import),
         "benchmark": (next(iter(sorted(bench.glob("manifest.*")))), lambda path: load_benchmark(path.parent)),
         **{name: (Path(shutil.copy(path, folder / name)), read) for name, (path, read) in configured.items()},
     }
@@ -135,12 +135,12 @@ def _of_promotion(folder: Path) -> Readers:
     }
 
 
-def _validated(path: Path) -> None:
+def _validate(path: Path) -> None:
     report = ValidationReport(recheck=True)
     with open_rows(path, MAX_LINE_BYTES) as lines:
         list(validate_rows(lines, report, lambda _row: None, Repetition(None)))
 
 
-def _imported(path: Path) -> None:
+def _import(path: Path) -> None:
     query = TelemetryQuery(url=SecretStr(f"sqlite:///{path}"))
     list(telemetry_pairs(read_telemetry(query), TelemetryAccount(), query.table))

@@ -25,10 +25,10 @@ import dagster as dg
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.orchestration.asset import stop_if_canceled
 from mens_pipeline.orchestration.defs import promotion
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import CHAMPION, champion_key
 from mens_pipeline.storage.kinds import Kind
@@ -60,9 +60,9 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
         (folder / "log").open("wb") as log,
         subprocess.Popen(command, stderr=log, env=variables, **pipes) as process,
     ):
-        lines = _lines_of(process)
+        lines = _read_lines(process)
         for number in range(_FIRST_UNTOUCHED):
-            status, seconds, promoted = _ended(process, lines, number)
+            status, seconds, promoted = _run_to_end(process, lines, number)
             usual = seconds
             wrong += (
                 [] if promoted and status == "SUCCESS" else [f"run {number}, left alone: {status}, nothing promoted"]
@@ -71,7 +71,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
         while budget.goes_on():
             number += 1
             stopped = _Stop(folder, process.pid, dice.uniform(0.02, 1.0) * usual)
-            status, _, promoted = _ended(process, lines, number, stopped)
+            status, _, promoted = _run_to_end(process, lines, number, stopped)
             said = f"run {number}, stopped after {stopped.after:.2f} of {usual:.2f} s"
             num_ended += not stopped.at
             num_stopped += status == "CANCELED"
@@ -91,8 +91,6 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
 
 
 class _Stop:
-    """The button of the page, pressed some seconds after a run has begun; `at` is when, 0 where the run had ended."""
-
     def __init__(self, folder: Path, pid: int, after: float) -> None:
         self._home, self._pid, self.after, self.at = folder / "home", pid, after, 0.0
 
@@ -107,18 +105,14 @@ class _Stop:
             os.kill(self._pid, signal.SIGINT)
 
 
-def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
+def _read_lines(process: "subprocess.Popen[str]") -> Iterator[str]:
     assert process.stdout is not None
     return iter(process.stdout.readline, "")
 
 
-def _ended(
+def _run_to_end(
     process: "subprocess.Popen[str]", lines: Iterator[str], number: int, stop: _Stop | None = None
 ) -> tuple[str, float, float]:
-    """Let the process make a run; its status, the seconds it took, and when it promoted, 0.0 where it did not.
-
-    The change itself may take long under load: the moment is the last at which the run asked whether it is over.
-    """
     run_id = str(uuid4())
     assert process.stdin is not None
     process.stdin.write(f"{number} {run_id}\n")
@@ -131,7 +125,6 @@ def _ended(
 
 
 def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
-    """Judge and promote an adapter that is good, in a store of its own."""
     root = folder / f"store-{number}"
     store = ArtifactStore(root)
     artifact_in(root, Kind.HELDOUT_SPLIT, {"train": {}}, lambda path: (path / HELDOUT).write_text("held-out pairs\n"))

@@ -1,4 +1,4 @@
-"""Alerts, in the log and to a webhook, on failed runs, refused adapters and a stale champion."""
+"""Alerts to log and webhook: failed runs, refused adapters, a stale champion."""
 
 import json
 import logging
@@ -12,23 +12,22 @@ from typing import Final
 import dagster as dg
 from pydantic import SecretStr
 
+from mens_pipeline.orchestration.asset import read_reasons
 from mens_pipeline.orchestration.choices import config_of
-from mens_pipeline.orchestration.defs.jobs import whole_graph
+from mens_pipeline.orchestration.defs.automation import whole_graph
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
-from mens_pipeline.orchestration.metadata import reasons_of
 from mens_pipeline.settings import load_settings
 
 _BEGIN_HOUR: Final = 4
 _DEADLINE_HOUR: Final = 8
-"""Of the freshness policy of `promoted_adapter`, UTC."""
+"""Hours (UTC) of the freshness policy of `promoted_adapter`."""
 
-_SECONDS: Final = 10.0
-"""To wait for the webhook."""
+_TIMEOUT_SECONDS: Final = 10.0
 
 
 @dg.definitions
 def alerts() -> dg.Definitions:
-    """Define the sensors of runs that ended; on from the start in production."""
+    """Define the sensors of ended runs, which start running in production."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(sensors=[_failed_sensor(status), _unpromoted_sensor(status), _stale_sensor(status)])
@@ -38,11 +37,11 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     @dg.run_failure_sensor(
         name="run_failed",
         default_status=status,
-        description="Tells of a run that failed, in one line: job, step, reason.",
+        description="Reports a failed run in one line: job, step, reason.",
     )
     def alert_failure(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        reasons = list(reasons_of(context.get_step_failure_events())) or [
+        reasons = list(read_reasons(context.get_step_failure_events())) or [
             context.failure_event.message or "no reason was given"
         ]
         line = f"run {run.run_id} of {run.job_name} failed: {'; '.join(reasons)}"
@@ -57,7 +56,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run_status=dg.DagsterRunStatus.SUCCESS,
         monitored_jobs=[whole_graph],
         default_status=status,
-        description="Warns of a run of the whole graph that ended well, and promoted nothing.",
+        description="Warns if a run of the whole graph succeeded but promoted nothing.",
     )
     def alert_refusal(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
@@ -80,7 +79,7 @@ def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         name="adapter_stale",
         minimum_interval_seconds=600,
         default_status=status,
-        description="Tells once a day from 08:00 UTC on if no run since 04:00 promoted or confirmed an adapter.",
+        description="Reports once a day, from 08:00 UTC, that no run since 04:00 promoted or confirmed an adapter.",
     )
     def stale(context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.SensorResult:
         now = _now()
@@ -105,14 +104,13 @@ def _now() -> datetime:
 
 
 def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[str, str]) -> None:
-    """Log a line and post it to the webhook; that it could not be posted is logged as well."""
     log.log(level, "%s", line)
     if problem := post_to_webhook(load_settings().alert_url, event, line, facts):
         log.warning("nobody was told: %s", problem)
 
 
 def _reasons(context: dg.RunStatusSensorContext) -> str:
-    """Return what the run said on the page of the adapter in use."""
+    """Return the reasons in the last observation of `promoted_adapter`."""
     events = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
     seen = (entry.asset_observation for entry in events)
     details = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]
@@ -120,7 +118,7 @@ def _reasons(context: dg.RunStatusSensorContext) -> str:
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:
-    """Whether the run has an event of the adapter in use; its selection does not tell, which may be none or empty."""
+    """Whether the run has an event of `promoted_adapter`; its selection may be empty and does not tell."""
     events = (
         entry.dagster_event for entry in context.instance.all_logs(context.dagster_run.run_id, of_type=event_type)
     )
@@ -128,15 +126,15 @@ def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) ->
 
 
 def post_to_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
-    """Post a message where there is an address. Return why it failed, if it did, without the address."""
+    """Post a message if there is an address, and return why it failed, without the secret address."""
     if url is None:
         return None
     body = json.dumps({"text": text, "event": event, **facts}).encode()
-    request = urllib.request.Request(  # noqa: S310 - the settings take http and https alone
+    request = urllib.request.Request(  # noqa: S310 - the settings accept only http and https
         url.get_secret_value(), data=body, headers={"Content-Type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - likewise
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):  # noqa: S310 - likewise
             return None
     except urllib.error.HTTPError as error:
         return f"MENS_ALERT_URL answered {error.code}"

@@ -1,4 +1,4 @@
-"""The nightly schedule, and sensors that start a run when programs, pages, the grammar or the champion have changed."""
+"""Jobs, the nightly schedule, and sensors that run jobs when programs, pages, the grammar or the champion change."""
 
 import time
 from typing import Final
@@ -12,12 +12,58 @@ from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, ROOTS_FILE, VOX_
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
-from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace, find_executor
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import PIPELINE_CONFIG, RECIPES, load_settings
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.validation import Strict
+from mens_pipeline.training.presets import load_recipes
+
+_DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
+"""Assets after a promotion: as large as the base, and needed only by those who serve it elsewhere."""
+
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
+
+_ONE_PROCESS: Final = find_executor(dg.in_process_executor)
+"""Runs steps one after another in the process of the run: starting a process for each would take most of the time of
+an unchanged graph. Steps that load a model start a process of their own anyway."""
+
+whole_graph = dg.define_asset_job(
+    "whole_graph",
+    selection=dg.AssetSelection.all() - _ASIDE,
+    executor_def=_ONE_PROCESS,
+    description="Everything from the sources to the adapter in use, with all checks.",
+)
+
+deliver = dg.define_asset_job(
+    "deliver",
+    selection=_DELIVERED,
+    description="Merges the adapter in use, proves that the result is the model that was evaluated, and delivers it.",
+)
+
+train_set = dg.define_asset_job(
+    "train_set",
+    selection=dg.AssetSelection.groups("sources", "corpus"),
+    executor_def=_ONE_PROCESS,
+    description="From the sources to the train set, with all checks; nothing is trained.",
+)
+
+experiments = dg.define_asset_job(
+    "experiments",
+    selection=dg.AssetSelection.assets(
+        "base_model", "qlora_adapter", "eval_results", "benchmark_gate", "recipe_scores"
+    ),
+    description="Trains and evaluates recipes of config/recipes.yaml, a partition each, on the latest train set. "
+    "Promotes nothing.",
+)
+
+promote_best = dg.define_asset_job(
+    "promote_best",
+    selection=dg.AssetSelection.assets("promoted_adapter"),
+    executor_def=_ONE_PROCESS,
+    config={"ops": {"promoted_adapter": {"config": {"best_of": list(load_recipes(RECIPES))}}}},
+    description="Promotes the best recipe that was evaluated and passed, as after `experiments`; trains nothing.",
+)
 
 _EVERY_SECONDS: Final = 60
 _SOURCES: Final = "sources_changed"
@@ -25,40 +71,40 @@ _SUFFIXES: Final = (*VOX_SUFFIXES, ROOTS_FILE, *PAGE_SUFFIXES)
 _GRAMMAR: Final = "grammar_changed"
 
 
-class Cursor(Strict):
-    """The cursor of a sensor that watches one fingerprint."""
+class SensorCursor(Strict):
+    """Cursor of a sensor that watches a fingerprint."""
 
-    n: int = Field(ge=0, description="Goes up with every change; begins with the second of the first look.")
-    fingerprint: str = Field(description="What was seen last.")
-    num_files: int = Field(default=0, ge=0, description="How many files there were then.")
-    gone: str = Field(default="", description="What was seen when files were gone; seen once more, it is a change.")
+    n: int = Field(ge=0, description="Rises with every change; starts with the Unix time of the first look.")
+    fingerprint: str = Field(description="The last fingerprint seen.")
+    num_files: int = Field(default=0, ge=0, description="Number of files at that time.")
+    gone: str = Field(default="", description="Fingerprint seen after files vanished; a second sighting is a change.")
 
-    def advance(self, fingerprint: str, num_files: int = 0) -> "Cursor":
+    def advance(self, fingerprint: str, num_files: int = 0) -> "SensorCursor":
         """Return the cursor after a change."""
-        return Cursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
+        return SensorCursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
     def run_key(self, sensor: str) -> str:
         """Return the key that keeps Dagster from starting the same run twice.
 
-        It holds the counter, because Dagster never runs a key again: after A, B, A the last A is another key. The
-        counter begins with a time, so that a cursor which was reset does not meet its old keys.
+        Dagster never runs a key again, so the key contains the counter: after A, B, A the last A must run. The counter
+        starts with a time, so a cursor that was reset does not reuse old keys.
         """
         return f"{sensor}-{self.n}-{self.fingerprint[:16]}"
 
 
-def read_cursor(text: str | None) -> Cursor | None:
-    """Parse the cursor as Dagster kept it; None before the first look, and where a person put something else there."""
+def read_cursor(text: str | None) -> SensorCursor | None:
+    """Parse a stored cursor; None before the first look, or if a person put something else there."""
     if text is None:
         return None
     try:
-        return Cursor.model_validate_json(text)
+        return SensorCursor.model_validate_json(text)
     except ValidationError:
         return None
 
 
 @dg.definitions
 def automation() -> dg.Definitions:
-    """Define schedule and sensors; in production all but the champion's are on from the start, else they wait."""
+    """Define jobs, schedule and sensors; all but the champion sensor start running in production."""
     is_production = load_settings().environment == "prod"
     nightly = dg.ScheduleDefinition(
         name="nightly",
@@ -68,16 +114,18 @@ def automation() -> dg.Definitions:
         run_config=dg.RunConfig(ops={"extracted_corpus": ExtractionConfig(full=True)}),
         tags={"mens/job": "nightly"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Every file is extracted again; what then has not changed is not made again.",
+        description="Extracts every file again, and makes again only what has changed.",
     )
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
-        schedules=[nightly], sensors=[_sources_sensor(status), _grammar_sensor(status), _champion_sensor()]
+        jobs=[whole_graph, deliver, train_set, experiments, promote_best],
+        schedules=[nightly],
+        sensors=[_sources_sensor(status), _grammar_sensor(status), _champion_sensor()],
     )
 
 
 def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
-    """Build a sensor of programs and pages: one, so that a change of both starts one run."""
+    """Build one sensor for programs and pages, so that a change of both starts one run."""
 
     @dg.sensor(
         name=_SOURCES,
@@ -95,7 +143,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         except RefusedError as error:
             advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")
-        now = time.time()  # after the look: what was touched meanwhile is not of a time to come
+        now = time.time()  # after the look, so that no file it saw was touched later than this
         before = read_cursor(context.cursor)
         if before is not None and before.fingerprint == seen.fingerprint:
             return dg.SkipReason(f"no change: {seen.num_files} watched files are as they were")
@@ -105,25 +153,24 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
                 f"sources are being written: one was touched in the last {seconds}, waiting for the rest"
             )
         if before is None:
-            # Switching a sensor on means: from now on. It must not take the device at once; the nightly run comes too.
+            # A sensor that is switched on watches from now on. It must not take the device at once: the nightly run
+            # comes too.
             return _skip_run(
-                Cursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
+                SensorCursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
                 f"first look: {seen.num_files} watched files recorded. The next change starts a run; for one now, "
                 "launch it",
             )
         is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0
         if is_fewer and before.gone != seen.fingerprint:
-            # Nothing that is left tells when a file went: half a checkout may be on its way.
+            # The remaining files do not tell when others vanished: half a checkout may be on its way.
             waiting = before.model_copy(update={"gone": seen.fingerprint})
             return _skip_run(waiting, "files are gone; if the next look finds the same, it is a change")
-        return _run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))
+        return _request_run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))
 
     return watch_sources
 
 
 def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
-    """Build a sensor of the grammar that the code server has loaded."""
-
     @dg.sensor(
         name=_GRAMMAR,
         job=whole_graph,
@@ -137,28 +184,25 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         now, fingerprint = time.time(), grammar_fingerprint()
         before = read_cursor(context.cursor)
         if before is None:
-            # Unlike files, the grammar that the latest corpus was made with is on record: a change that came while the
-            # sensor was off is not missed.
+            # The latest corpus records its grammar, so a change made while the sensor was off is not missed.
             corpus = store.open().latest(Kind.EXTRACTED_CORPUS)
             if corpus is None:
                 return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
-            before = Cursor(n=int(now), fingerprint=CorpusDetails.of(corpus).grammar)
+            before = SensorCursor(n=int(now), fingerprint=CorpusDetails.of(corpus).grammar)
         if before.fingerprint == fingerprint:
             return _skip_run(before, f"no change: the grammar is still {fingerprint[:12]}")
-        return _run(_GRAMMAR, before.advance(fingerprint), ExtractionConfig(full=True))
+        return _request_run(_GRAMMAR, before.advance(fingerprint), ExtractionConfig(full=True))
 
     return watch_grammar
 
 
 def _champion_sensor() -> dg.SensorDefinition:
-    """Build the sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
-
     @dg.sensor(
         name="champion_changed",
         job=deliver,
         minimum_interval_seconds=_EVERY_SECONDS,
-        default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Merges a new champion and hands it on. Off until a person switches it on.",
+        default_status=dg.DefaultSensorStatus.STOPPED,  # a merged model is as large as its base
+        description="Merges and delivers a new champion. Off until a person switches it on.",
     )
     def watch_champion(
         context: dg.SensorEvaluationContext, store: ArtifactStoreResource
@@ -174,11 +218,11 @@ def _champion_sensor() -> dg.SensorDefinition:
     return watch_champion
 
 
-def _skip_run(cursor: Cursor, reason: str) -> dg.SensorResult:
+def _skip_run(cursor: SensorCursor, reason: str) -> dg.SensorResult:
     return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=cursor.model_dump_json())
 
 
-def _run(name: str, cursor: Cursor, extraction: ExtractionConfig | None = None) -> dg.SensorResult:
+def _request_run(name: str, cursor: SensorCursor, extraction: ExtractionConfig | None = None) -> dg.SensorResult:
     request = dg.RunRequest(
         run_key=cursor.run_key(name),
         run_config=dg.RunConfig(ops={"extracted_corpus": extraction}) if extraction is not None else {},

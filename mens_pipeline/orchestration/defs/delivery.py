@@ -1,4 +1,4 @@
-"""From the adapter in use to a model that anybody can serve; after promotion, in a job of its own."""
+"""The delivered model: the champion merged into its base, and its hand-off to a serving system."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,10 +26,11 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
+from mens_pipeline.orchestration.asset import declare_asset
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
-from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, table
+from mens_pipeline.orchestration.launchers import JobLauncher
+from mens_pipeline.orchestration.metadata import fold_paths, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.kinds import Kind
@@ -41,21 +42,22 @@ class MergeConfig(dg.Config):
     """Run configuration of `merged_model`."""
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
-        default="as_judged", description="Of the weights; what the adapter was evaluated in keeps every token."
+        default="as_judged",
+        description="Type of the weights; the one that the adapter was evaluated in keeps every token.",
     )
     gguf: Literal["none", "f32", "f16", "q8_0"] = Field(
-        default="none", description="Write it for llama.cpp and Ollama as well."
+        default="none", description="Also write a GGUF file, for llama.cpp and Ollama."
     )
-    num_prompts: int = Field(default=NUM_PROMPTS, ge=1, description="Held-out prompts that are compared.")
+    num_prompts: int = Field(default=NUM_PROMPTS, ge=1, description="Number of held-out prompts to compare.")
 
 
 class HandoffConfig(dg.Config):
     """Run configuration of `pushed_adapter`."""
 
     publish: bool | None = Field(
-        default=None, description="Send the adapter to the Hub; left out, exactly when MENS_HUB_REPO is set."
+        default=None, description="Send the adapter to the Hub; by default if MENS_HUB_REPO is set."
     )
-    revision: str = Field(default=MAIN, description="The branch there.")
+    revision: str = Field(default=MAIN, description="Branch on the Hub.")
 
 
 @declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], on_gpu=True)
@@ -63,12 +65,12 @@ def merged_model(
     context: dg.AssetExecutionContext,
     config: MergeConfig,
     compute: Compute,
-    merger: Generator,
+    merger: JobLauncher,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Merge the adapter in use into the four-bit weights it was evaluated on, restored; write it as GGUF if asked for.
+    """Merge the champion into its base, dequantized from the four bits it was evaluated in; write GGUF on request.
 
-    The folder is loaded as any program would, and compared with what was evaluated on held-out prompts.
+    The result is loaded like any model and compared with the evaluated model on held-out prompts.
     """
     settings, opened = load_settings(), store.open()
     source = merge_source(None, opened)
@@ -105,7 +107,7 @@ def merged_model(
 
 @dg.asset_check(asset=merged_model, blocking=True)
 def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the merged folder writes the evaluated model's tokens (99.9 %), at its parse rate (0.2 points)."""
+    """Check that the merged model writes the tokens of the evaluated one (99.9 %) at its parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(Kind.MERGED_MODEL)).path)
     return dg.AssetCheckResult(
         passed=report.passed,
@@ -122,45 +124,39 @@ def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreRes
 def serving_handoff(
     config: HandoffConfig, merged_model: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Describe the model for a serving system: files with their hashes, template, stop tokens, verdict; card besides.
+    """Describe the model for a serving system: files with hashes, template, stop tokens, verdict, card.
 
-    Refused when the merged model is not what was evaluated, also when it is materialised alone. Publishes the adapter
-    on the Hub where that is asked for.
+    Refuses a merged model that differs from the evaluated one. Publishes the adapter on the Hub on request.
     """
     settings, opened = load_settings(), store.open()
     merged = store.artifact(merged_model.of(Kind.MERGED_MODEL))
     gguf = store.artifact(merged_model) if merged_model.kind == Kind.GGUF_MODEL else None
     source = merge_source(None, opened)
     if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
-        raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
+        raise dg.Failure("Another adapter is in use now. Materialise merged_model first.", allow_retries=False)
     delivery = Delivery(source=source, merged=merged, gguf=gguf, data_licence=settings.data_licence)
     handoff, reused = build_serving_handoff(delivery, opened)
-    commit = _publish(config, settings, source)
+    with TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = _plan_push(config, settings, source, Path(staging))
+        commit = push(plan, settings.hub_token).commit if plan is not None else "not published"
     metadata: dict[str, Any] = {
         "reused": reused,
         "handoff": dg.MetadataValue.path(handoff.file(HANDOFF)),
         "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
-        "commit": commit or "not published",
+        "commit": commit,
     }
     return hand_over(handoff, merged_model, metadata=metadata)
 
 
 @dg.asset_check(asset=serving_handoff)
 def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Every file that the hand-off names is there, with the hash that it names."""
+    """Check that every file of the hand-off exists and has the listed hash."""
     changed = changed_files(store.artifact(serving_handoff).file(HANDOFF))
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
 
 
-def _publish(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
-    """Publish the adapter on the Hub and return the commit; None when it was not asked for."""
-    with TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = _plan_push(config, settings, source, Path(staging))
-        return push(plan, settings.hub_token).commit if plan is not None else None
-
-
 def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Settings, source: MergeSource) -> None:
-    """Check, before anything is merged, that the target of what the same run would publish, and a token, are set."""
+    """Check target and token of a publication in the same run before the merge, which takes minutes."""
     if not any(node.name == serving_handoff.op.name for node in context.job_def.nodes):
         return
     config = HandoffConfig(**config_of(context.run, serving_handoff.op.name))
@@ -171,7 +167,6 @@ def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Set
 
 
 def _plan_push(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
-    """Return what would be sent; None when that was not asked for."""
     wanted = config.publish if config.publish is not None else settings.hub_repo is not None
     if not wanted:
         return None

@@ -18,10 +18,11 @@ from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.suite import build_suite
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
 from mens_pipeline.orchestration.defs.train_set import heldout_split
-from mens_pipeline.orchestration.estimate import SuiteSize
-from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
+from mens_pipeline.orchestration.forecast import SuiteSize
+from mens_pipeline.orchestration.launchers import JobLauncher
+from mens_pipeline.orchestration.metadata import fold_paths, identify, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
 from mens_pipeline.promotion.receipt import PAGE, receipt_in
 from mens_pipeline.promotion.referee import StoreReferee
@@ -64,7 +65,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     config: EvalConfig,
     qlora_adapter: ArtifactRef,
     compute: Compute,
-    generator: Generator,
+    generator: JobLauncher,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
     """Completions of base and adapter to held-out prompts and the benchmark, each judged by the front end.

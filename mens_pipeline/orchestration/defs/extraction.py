@@ -1,4 +1,4 @@
-"""The workspace as it is read and the corpus that is extracted from it, each with its checks."""
+"""The snapshot of the workspace and the corpus extracted from it, with their checks."""
 
 import json
 from collections import Counter
@@ -25,8 +25,10 @@ from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import choices_of
-from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import (
     ArtifactStoreResource,
     Compute,
@@ -52,11 +54,10 @@ def workspace_snapshot(
     compute: Compute,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Pin by hash what is read: programs, pages, commit, and the newest rows of the telemetry table if there is one.
+    """Pin the inputs by hash: programs, pages, commit, and the newest telemetry rows if there is a table.
 
-    The corpus is extracted from exactly this, or not at all. What has not changed is not parsed again. In a run that
-    trains, its choices are resolved first: a mistake in them shows before anything is made. A disk that is nearly full
-    is a warning.
+    The corpus is extracted from exactly these inputs. Unchanged files are not parsed again. A run that trains resolves
+    its choices here, so that a mistake shows before anything is made. Warns if a disk is nearly full.
     """
     if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
         choices_of(context, compute.resolve())
@@ -90,7 +91,7 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
 
 
 def is_accepted(report: WorkspaceReport) -> bool:
-    """Whether enough golden programs of a workspace parse."""
+    """Return whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 
@@ -100,7 +101,7 @@ def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.Metadata
         {"file": file.path, "line": file.line, "code": file.code, "message": file.message}
         for file in report.rejected[:_MOST_ROWS]
     ]
-    # The page of a check shows its metadata by the alphabet.
+    # The UI sorts the metadata of a check by name.
     return {
         **({"broken_files": table(rejected)} if rejected else {}),
         "golden_accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
@@ -112,7 +113,7 @@ def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.Metadata
 class ExtractionConfig(dg.Config):
     """Run configuration of the extraction."""
 
-    full: bool = Field(default=False, description="Extract every file, whatever the latest corpus knows of it.")
+    full: bool = Field(default=False, description="Extract every file again, even unchanged ones.")
 
 
 @declare_asset("corpus", "json", version=version_with_config(STAGE, PIPELINE_CONFIG), rows=ExtractedRecord)
@@ -124,16 +125,14 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     telemetry: Telemetry,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Cut records of Vox code and prose from the workspace, each with its source, span, hash and verdict.
+    """Extract records of Vox code and prose, each with its source, span, hash and verdict.
 
-    Where a telemetry database is named, its rows stand beside them as redacted pairs.
-
-    Whatever does not train is counted with its reason. An unchanged workspace is not extracted again, unless the run
-    asks for a full extraction, which must then give the same bytes.
+    Rows of a telemetry database become redacted pairs. Everything dropped is counted with a reason. An unchanged
+    workspace is not extracted again; a full extraction must give the same bytes.
     """
     snapshot = store.artifact(workspace_snapshot)
-    if not is_accepted(source_report_in(snapshot)):  # where the corpus is materialised alone, after a refusal
-        raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Mend the programs.")
+    if not is_accepted(source_report_in(snapshot)):  # if it is materialised alone after a refusal
+        raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Correct the programs.")
     policy = load_pipeline_config(PIPELINE_CONFIG)
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
@@ -146,7 +145,9 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         pinned=snapshot.inputs,
     )
     if reused.differs:
-        context.log.warning("a full extraction gave other bytes than before of the same inputs; they took their place")
+        context.log.warning(
+            "a full extraction of the same inputs gave other bytes than before; they replace the old ones"
+        )
     details = CorpusDetails.of(corpus)
     units = details.units
     reasons = ((unit, reason, count) for unit, c in units.items() for reason, count in c.dropped.items())
@@ -171,7 +172,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
+    """Check that all programs, pages, sections and blocks seen are either kept or dropped with a reason."""
     units = CorpusDetails.of(store.artifact(extracted_corpus)).units
     missing = {unit: count_lost(c.seen, c.kept, c.dropped) for unit, c in units.items()}
     return dg.AssetCheckResult(
@@ -181,7 +182,7 @@ def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStore
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the corpus shows at least `min_corpus_coverage` of the constructs that the parser can produce."""
+    """Check that the corpus covers at least `min_corpus_coverage` of the constructs of the parser."""
     required = load_gate_policy(GATE_POLICY).min_corpus_coverage
     counts = _construct_counts(store.artifact(extracted_corpus))
     present = sum(count > 0 for count in counts.values())

@@ -1,4 +1,4 @@
-"""Keeping the store and the history of runs from growing for ever."""
+"""Prune the store and the history of runs."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A finished run that is past its days; it stays while it `keeps` the last word on an asset or a check."""
+    """A finished run past its days; it stays if it has the latest event of what it `keeps`: assets and checks."""
 
     run_id: str
     job_name: str
@@ -31,7 +31,7 @@ class OldRun:
 
 
 def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: str) -> tuple[OldRun, ...]:
-    """Return the finished runs that are past their days, the oldest first, but for the run that asks."""
+    """Return finished runs older than `days`, oldest first, without the run that asks."""
     before = datetime.fromtimestamp(now - days * _DAY, tz=UTC)
     records = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, created_before=before), ascending=True)
     return tuple(
@@ -48,15 +48,15 @@ def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: s
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete a run with its events, and the output of its steps."""
+    """Delete a run, its events and the output of its steps."""
     instance.delete_run(run_id)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     for path in (Path(instance.root_directory) / "history" / "runs").glob(f"{run_id}.db*"):
-        path.unlink()  # SQLite: Dagster empties it and leaves it
+        path.unlink()  # Dagster empties the SQLite file and leaves it
 
 
 def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
-    """Return assets, or partitions, that no later run has made or looked at, and checks that none has evaluated."""
+    """Yield assets, partitions and checks whose latest event is of this run."""
     kinds = {
         dg.DagsterEventType.ASSET_MATERIALIZATION,
         dg.DagsterEventType.ASSET_OBSERVATION,
@@ -80,7 +80,7 @@ def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
             name = "/".join((event.asset_key.to_user_string(), *(partitions or ())))
         else:
             continue
-        if latest == run_id:  # none where a person has wiped the asset
+        if latest == run_id:  # None if a person wiped the asset
             yield name
 
 
@@ -91,14 +91,14 @@ _RUN_COLUMNS: Final = ("action", "run", "job", "status", "created", "reason")
 class RetentionConfig(dg.Config):
     """Run configuration of the pruning."""
 
-    apply: bool = Field(default=False, description="Delete what the plan names; else it is only shown.")
+    apply: bool = Field(default=False, description="Delete what the plan lists; without it, only show the plan.")
 
 
 @dg.op(out=dg.Out(dg.Nothing))
 def store_retention(
     context: dg.OpExecutionContext, config: RetentionConfig, store: ArtifactStoreResource
 ) -> dg.Output[None]:
-    """Plan what config/retention.yaml deletes, show the plan, and remove it where that is asked for."""
+    """Show which artifacts config/retention.yaml removes and, with `apply`, remove them."""
 
     def show(plan: RetentionPlan) -> None:
         verb = "removing" if config.apply else "dry run, to remove"
@@ -122,7 +122,7 @@ def store_retention(
 
 @dg.op(out=dg.Out(dg.Nothing))
 def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg.Output[None]:
-    """Plan which runs of Dagster config/retention.yaml deletes, show the plan, and delete them where asked for."""
+    """Show which old runs config/retention.yaml removes and, with `apply`, delete them."""
     runs = plan_runs(context.instance, load_retention(RETENTION).runs, time.time(), context.run_id)
     gone = [run for run in runs if not run.keeps]
     context.log.info(
@@ -141,16 +141,16 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
     )
 
 
-@dg.job(description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.")
+@dg.job(description="Shows which artifacts and old runs would be removed; removes them with `apply`.")
 def maintenance() -> None:
-    """Show what the plans would remove, and with `apply` remove it."""
+    """Prune store and runs."""
     store_retention()
     run_retention()
 
 
 @dg.definitions
 def upkeep() -> dg.Definitions:
-    """Define the job and its schedule, which is on from the start in production: an unattended disk fills."""
+    """Define the job and its schedule, which starts running in production."""
     is_production = load_settings().environment == "prod"
     weekly = dg.ScheduleDefinition(
         name="weekly_maintenance",
@@ -162,8 +162,8 @@ def upkeep() -> dg.Definitions:
         ),
         tags={"mens/job": "maintenance"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Removes what config/retention.yaml deletes. On from the start in production, else a person reads "
-        "a dry run and switches it on.",
+        description="Removes what config/retention.yaml lists. Runs in production; elsewhere a person reads a dry run "
+        "and switches it on.",
     )
     return dg.Definitions(jobs=[maintenance], schedules=[weekly])
 

@@ -7,24 +7,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
-from dagster._utils.interrupts import capture_interrupts
+from dagster._utils.interrupts import capture_interrupts  # holds SIGINT back; nothing public does
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
+from mens_pipeline.orchestration.asset import OWNERS, declare_asset, plainly, stop_if_canceled, version_with_config
 from mens_pipeline.orchestration.choices import required_thresholds
-from mens_pipeline.orchestration.metadata import (
-    OWNERS,
-    RECIPE_TAG,
-    declare_asset,
-    identify,
-    plainly,
-    stop_if_canceled,
-    table,
-    version_with_config,
-)
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate

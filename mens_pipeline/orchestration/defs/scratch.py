@@ -1,4 +1,4 @@
-"""The side branch: a small model made from scratch on the train set, and the checks that it learnt."""
+"""The side branch: a small model trained from scratch, and the checks that it learned."""
 
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,11 @@ from pydantic import Field
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import CARD, TELEMETRY
+from mens_pipeline.orchestration.asset import declare_asset
 from mens_pipeline.orchestration.choices import fields_in, overrides_of
-from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
+from mens_pipeline.orchestration.defs.training import check_loss_fell, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import declare_asset, table
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe
@@ -38,7 +39,7 @@ class ScratchTrainConfig(dg.Config):
     """Run configuration of the scratch lane."""
 
     config: Literal["auto", "default", "small"] = Field(
-        default="auto", description="The size of the model; auto: the full one on a GPU, else the small one."
+        default="auto", description="Size of the model; auto: full on a GPU, otherwise small."
     )
     overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
@@ -53,9 +54,9 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Train a VoxTransformer on VoxTokenizer from random weights, in a process of its own; it is never promoted.
+    """Train a VoxTransformer with VoxTokenizer from random weights; it is never promoted.
 
-    An unchanged contract (recipe, train set, device, versions) is not trained again; an interrupted run goes on.
+    An unchanged contract (recipe, train set, device, versions) is not trained again; an interrupted run continues.
     """
     settings = load_settings()
     device = compute.resolve()
@@ -86,13 +87,13 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @dg.asset_check(asset=scratch_model)
 def scratch_loss_fell(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the loss of the last quarter of steps is below that of the first quarter."""
-    return fall_of(store.artifact(scratch_model).path)
+    """Warn if the mean loss did not fall from the first quarter of steps to the last."""
+    return check_loss_fell(store.artifact(scratch_model).path)
 
 
 @dg.asset_check(asset=scratch_model, blocking=True)
 def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the trained model has as many parameters as the shape of its configuration says."""
+    """Check that the model has the number of parameters that its configuration declares."""
     manifest = ScratchDetails.of(store.artifact(scratch_model)).training
     declared, found = SHAPES[manifest.config].num_parameters, manifest.num_parameters
     return dg.AssetCheckResult(passed=declared == found, metadata={"declared": declared, "found": found})
@@ -105,7 +106,7 @@ def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
 
 
 def _version(model: Artifact) -> str:
-    """Compute the SHA-256 of a model: all in its folder but the card, which holds times."""
+    """Hash the folder of a model without its card, which contains times."""
     outputs = model.outputs
     return key_of({name: outputs[name] for name in outputs if name.startswith(f"{MODEL}/") and not name.endswith(CARD)})
 
@@ -127,13 +128,13 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
 
 @dg.definitions
 def scratch() -> dg.Definitions:
-    """Define the model from scratch and its job, where MENS_SIDE_BRANCHES names it."""
+    """Define the model from scratch and its job if MENS_SIDE_BRANCHES names it."""
     if load_settings().side_branches != "scratch":
         return dg.Definitions()
     job = dg.define_asset_job(
         "scratch",
         selection=dg.AssetSelection.groups("scratch"),
-        description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
+        description="The side branch: trains a small model from scratch on the latest train set; never promoted.",
     )
     return dg.Definitions(
         assets=[scratch_model], asset_checks=[scratch_loss_fell, scratch_parameters_as_declared], jobs=[job]

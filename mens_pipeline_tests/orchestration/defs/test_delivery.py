@@ -17,13 +17,13 @@ from mens_pipeline.orchestration.defs.delivery import (
     writes_what_was_evaluated,
 )
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
-from mens_pipeline_tests.orchestration.stores import failure_of, resources_of
+from mens_pipeline_tests.orchestration.stores import build_resources, read_failure
 
 _CHECKS = [writes_what_was_evaluated, handed_files_as_written]
 
@@ -47,7 +47,7 @@ def _run(
     return dg.materialize(
         [merged_model, serving_handoff, *_CHECKS],
         instance=instance,
-        resources=resources_of(root, merger=Generator(report_seconds=0.0)),
+        resources=build_resources(root, merger=JobLauncher(report_seconds=0.0)),
         selection=list(selection) or None,
         run_config={"ops": config or {}},
         raise_on_error=False,
@@ -96,7 +96,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert not stopped.success
     assert [check.passed for check in stopped.get_asset_check_evaluations()] == [False]
     assert not stopped.asset_materializations_for_node("serving_handoff")
-    assert "not handed on. Other tokens." in failure_of(alone, "serving_handoff")
+    assert "not handed on. Other tokens." in read_failure(alone, "serving_handoff")
 
 
 @pytest.mark.slow
@@ -117,39 +117,39 @@ def test_publishing_needs_a_place_and_a_token(
     only_merged = _run(champion.root, instance, "merged_model", config=merged)
     alone = _run(champion.root, instance, "serving_handoff")
 
-    assert "set MENS_HUB_REPO to OWNER/NAME" in failure_of(asked, "merged_model")
-    assert "HF_TOKEN: not set" in failure_of(tokenless, "merged_model")
-    assert "not the name of a branch" in failure_of(misnamed, "merged_model")
+    assert "set MENS_HUB_REPO to OWNER/NAME" in read_failure(asked, "merged_model")
+    assert "HF_TOKEN: not set" in read_failure(tokenless, "merged_model")
+    assert "not the name of a branch" in read_failure(misnamed, "merged_model")
     assert off.success
     assert only_merged.success
-    assert "HF_TOKEN: not set" in failure_of(alone, "serving_handoff")
+    assert "HF_TOKEN: not set" in read_failure(alone, "serving_handoff")
 
 
 def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """The message says what comes first."""
     result = _run(tmp_path / "store", instance, "merged_model")
 
-    assert "no champion. Promote an adapter" in failure_of(result, "merged_model")
+    assert "no champion. Promote an adapter" in read_failure(result, "merged_model")
 
 
 def test_without_a_merged_model_nothing_is_handed_on(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Likewise."""
     result = _run(tmp_path / "store", instance, "serving_handoff")
 
-    assert "there is no merged_model. Materialise it first" in failure_of(result, "serving_handoff")
+    assert "there is no merged_model. Materialise it first" in read_failure(result, "serving_handoff")
 
 
 def test_the_nightly_run_does_not_merge() -> None:
     """Delivery is a job of its own; together they are the whole graph."""
     location = defs()
-    of_job = {name: _assets_of(location, name) for name in ("whole_graph", "deliver")}
+    of_job = {name: _list_assets(location, name) for name in ("whole_graph", "deliver")}
 
     assert of_job["deliver"] == {"merged_model", "serving_handoff"}
     assert not of_job["deliver"] & of_job["whole_graph"]
     assert "promoted_adapter" in of_job["whole_graph"]
 
 
-def _assets_of(location: dg.Definitions, job: str) -> set[str]:
+def _list_assets(location: dg.Definitions, job: str) -> set[str]:
     return {key.to_user_string() for key in location.resolve_job_def(job).asset_layer.executable_asset_keys}
 
 
@@ -158,7 +158,7 @@ def test_a_new_champion_starts_the_delivery(tmp_path: Path, champion: ArtifactSt
     sensor = defs().get_repository_def().get_sensor_def("champion_changed")
     empty, cursor, started = ArtifactStore(tmp_path / "empty"), None, []
     for store in (empty, champion, champion):
-        with dg.build_sensor_context(cursor=cursor, resources=resources_of(store.root)) as context:
+        with dg.build_sensor_context(cursor=cursor, resources=build_resources(store.root)) as context:
             data = sensor.evaluate_tick(context)
         cursor = data.cursor
         started.append(data.skip_message or len(data.run_requests or ()))

@@ -14,13 +14,13 @@ from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, list_figures, list_rows
-from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
-from mens_pipeline_tests.orchestration.stores import failure_of, hand_over, resources_of
+from mens_pipeline_tests.orchestration.stores import build_resources, hand_over, read_failure
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
@@ -48,17 +48,16 @@ def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
 
 
 def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> str:
-    """What evaluating an adapter ends with; the held-out file is empty."""
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, adapter)
         result = dg.materialize(
             [dg.AssetSpec("qlora_adapter"), eval_results],
             instance=instance,
-            resources=resources_of(store.root, generator=Generator()),
+            resources=build_resources(store.root, generator=JobLauncher()),
             run_config={"ops": {"eval_results": {"config": config}}},
             raise_on_error=False,
         )
-    return failure_of(result)
+    return read_failure(result)
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import bar_chart
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.kinds import Kind
@@ -39,7 +39,7 @@ def _run(root: Path, store: Path, instance: dg.DagsterInstance) -> dg.ExecuteInP
     return job.execute_in_process(instance=instance, resources=resources, raise_on_error=False)
 
 
-def _passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+def _read_checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
 
 
@@ -55,7 +55,7 @@ def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path:
 
     assert (seed_run / "exit_code").read_text() == "0"
     assert sorted(passed) == sorted(_CHECKS)
-    assert _passed(second) == dict.fromkeys(_CHECKS, True)
+    assert _read_checks(second) == dict.fromkeys(_CHECKS, True)
     for node, event in zip(nodes, events, strict=True):
         made, (again,) = event and event.asset_materialization, second.asset_materializations_for_node(node)
         assert made is not None
@@ -126,7 +126,7 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
         everything_accounted_for(ArtifactRef(Kind.EXTRACTED_CORPUS, "0" * 64), resource)
     units = {"block": {"seen": 3, "kept": 1, "dropped": {"rejected": 1}}}
     with store.writing(Kind.EXTRACTED_CORPUS, {"commit": None}) as draft:
-        draft.extra = {"units": units, "num_records": 1, "telemetry": None, "grammar": "a"}
+        draft.extra = {"units": units, "num_records": 1, "telemetry": None, "grammar": "a", "redactions": {}}
     corpus = store.find(Kind.EXTRACTED_CORPUS, {"commit": None})
     assert corpus is not None
     result = everything_accounted_for(corpus.ref(), resource)

@@ -12,19 +12,13 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.resources import paths_in
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
-from mens_pipeline_tests.orchestration.stores import (
-    artifact_in,
-    failure_of,
-    files_of,
-    hand_over,
-    latest_in,
-    resources_of,
-)
+from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, hand_over, latest_in, read_failure
 
 
 @pytest.fixture
@@ -51,7 +45,7 @@ def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.Exec
         result = dg.materialize(
             assets,
             instance=instance,
-            resources=resources_of(store.root),
+            resources=build_resources(store.root),
             run_config={"ops": ops},
             raise_on_error=False,
         )
@@ -143,7 +137,7 @@ def test_the_page_of_a_verdict_is_linked_where_a_host_serves_the_store(
     (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
     monkeypatch.setenv("MENS_STORE_PAGES", "http://127.0.0.1:8001")
     (again,) = _run(store).asset_materializations_for_node("benchmark_gate")
-    page = Path(files_of(again)["report"])
+    page = Path(paths_in(again)["report"])
 
     url = f"https://pages.test/benchmark_gate/{page.parent.name}/report.html"
     assert isinstance(made.metadata["report_page"], dg.MarkdownMetadataValue)
@@ -158,7 +152,7 @@ def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> N
     result = _run(store, alone=True)
 
     assert not result.success
-    assert "The gate failed: parse_rate" in failure_of(result)
+    assert "The gate failed: parse_rate" in read_failure(result)
 
 
 def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
@@ -168,7 +162,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
     _run(store)
     monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
 
-    assert failure_of(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
+    assert read_failure(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +177,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
         ({"benchmark_min_pass_rate": 80}, {"VOX_BENCHMARK": "1"}, "benchmark_min_pass_rate is 80, not from 0"),
     ],
 )
-def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
+def test_an_impossible_threshold_is_refused_before_evaluation(
     store: ArtifactStore,
     monkeypatch: pytest.MonkeyPatch,
     config: dict[str, Any],
@@ -196,7 +190,7 @@ def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
     result = _run(store, **config)
 
     assert not result.success
-    assert re.search(message, failure_of(result))
+    assert re.search(message, read_failure(result))
     assert store.read_pointer(Kind.BENCHMARK_GATE, "latest") is None
 
 

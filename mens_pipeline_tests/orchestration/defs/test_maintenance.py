@@ -28,7 +28,6 @@ def artifacts(tmp_path: Path) -> list[Artifact]:
 
 
 def _run(root: Path, run_config: dict[str, object]) -> dict[str, dg.MetadataValue]:
-    """The metadata of the plan."""
     job = defs().resolve_job_def("maintenance")
     with dg.DagsterInstance.ephemeral() as instance:
         resources = {"store": ArtifactStoreResource(root=str(root))}
@@ -108,8 +107,6 @@ def _failing() -> None:
 
 
 def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
-    """Finished runs that hold no last word on anything, and those that do."""
-
     def run(*selection: Any, partition: str | None = None) -> str:
         return dg.materialize(selection, instance=instance, partition_key=partition, raise_on_error=False).run_id
 
@@ -145,7 +142,7 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(
         )
         left = {run.run_id for run in instance.get_runs()}
         seen = instance.get_latest_materialization_event(_kept.key)
-    plan = _plan_of(result)
+    plan = _read_plan(result)
     logs = {path.name for path in (home / "storage").iterdir()}
     databases = {path.name.split(".")[0] for path in (home / "history" / "runs").iterdir()}
     is_old = days_later > 90
@@ -157,8 +154,7 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(
     assert seen is not None
 
 
-def _plan_of(result: dg.ExecuteInProcessResult) -> dict[str, str]:
-    """Run -> what becomes of it."""
+def _read_plan(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     (plan,) = (
         event.step_output_data.metadata["plan"]
         for event in result.all_node_events

@@ -9,35 +9,26 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from typer.testing import CliRunner
 
-from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.definitions import defs
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, paths_in
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import HISTORY, champion_key, read_history
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import (
-    artifact_in,
-    failure_of,
-    files_of,
-    hand_over,
-    latest_in,
-    resources_of,
-)
+from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, hand_over, latest_in, read_failure
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No benchmark, forty held-out prompts without hidden tests, and a coverage that two constructs can meet."""
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     monkeypatch.setenv("VOX_EVAL_POLICY", "bootstrap")
     monkeypatch.setenv("VOX_EVAL_MIN_PARSE_RATE", "0.7")
@@ -51,8 +42,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield found
 
 
-def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
-    """A store with a trained adapter and its evaluation."""
+def _build_store(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
     store = ArtifactStore(root)
     artifact_in(
         root, Kind.HELDOUT_SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
@@ -76,14 +66,13 @@ def _run(
     return dg.materialize(
         assets,
         instance=instance,
-        resources=resources_of(root),
+        resources=build_resources(root),
         selection=[asset.key for asset in chosen],
         raise_on_error=False,
     )
 
 
 def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
-    """Let the instance know of the newest evaluation."""
     evaluation, adapter, split = (
         latest_in(ArtifactStore(root), kind).ref()
         for kind in (Kind.EVAL_RESULTS, Kind.QLORA_ADAPTER, Kind.HELDOUT_SPLIT)
@@ -91,13 +80,13 @@ def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
     hand_over(instance, replace(evaluation, parents=(replace(adapter, parents=(split,)),)))
 
 
-def _promoted(result: dg.ExecuteInProcessResult) -> bool:
+def _has_promoted(result: dg.ExecuteInProcessResult) -> bool:
     return bool(result.asset_materializations_for_node("promoted_adapter"))
 
 
 def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """All checks pass; a second run changes nothing and says so."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     first, second = (_run(store.root, instance) for _ in range(2))
 
     assert first.success
@@ -118,13 +107,13 @@ def test_a_bad_adapter_is_not_promoted(
 ) -> None:
     """A warning, or a failed run when the gate is strict; the receipt and the refusal are written in any case."""
     monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
-    store = _trained(tmp_path / "store", 20)
+    store = _build_store(tmp_path / "store", 20)
     result = _run(store.root, instance)
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
     gate = store.latest(Kind.BENCHMARK_GATE)
 
     assert result.success is not strict
-    assert not _promoted(result)
+    assert not _has_promoted(result)
     assert checks["gate_passed"].passed is checks["model_parse_rate"].passed is False
     assert checks["model_coverage"].passed
     severity = dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN
@@ -136,28 +125,28 @@ def test_a_bad_adapter_is_not_promoted(
 
 def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Selecting the last asset in the UI goes around every check, but not around the verdict."""
-    store = _trained(tmp_path / "store", 20)
+    store = _build_store(tmp_path / "store", 20)
     _run(store.root, instance)
     result = _run(store.root, instance, promoted_adapter)
 
     assert not result.success
-    assert "The gate failed: parse_rate" in failure_of(result, "promoted_adapter")
+    assert "The gate failed: parse_rate" in read_failure(result, "promoted_adapter")
     assert champion_key(store) is None
 
 
 def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """A passing verdict that still holds is enough."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     _run(store.root, instance, benchmark_gate)
 
-    assert _promoted(_run(store.root, instance, promoted_adapter))
+    assert _has_promoted(_run(store.root, instance, promoted_adapter))
 
 
 def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """A run without the checks ends without a champion."""
-    store = _trained(tmp_path / "store", 20)
+    store = _build_store(tmp_path / "store", 20)
 
-    assert not _promoted(_run(store.root, instance, checks=False))
+    assert not _has_promoted(_run(store.root, instance, checks=False))
     assert champion_key(store) is None
 
 
@@ -165,7 +154,7 @@ def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though its process never got a signal: its status is looked at before the change itself."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     copy = promotion._copy  # noqa: SLF001 - the last that is done before the change
 
     def cancel_and_copy(source: Path, folder: Path, sha256: str | None) -> None:
@@ -185,7 +174,7 @@ def test_a_signal_between_history_and_pointer_tears_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is begun is ended; the next promotion finds a history and a pointer that belong together."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     replace_document = Documents.replace
 
     def replace_and_interrupt(self: Documents, kind: str, name: str, seen: bytes, content: bytes) -> None:
@@ -201,36 +190,36 @@ def test_a_signal_between_history_and_pointer_tears_nothing(
 
 def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """There is nothing to go by."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "there is no benchmark_gate. Materialise it first" in failure_of(result, "promoted_adapter")
+    assert "there is no benchmark_gate. Materialise it first" in read_failure(result, "promoted_adapter")
 
 
 def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Another run has trained, split and evaluated since; that is another matter."""
-    store = _trained(tmp_path / "store", 40)
+    store = _build_store(tmp_path / "store", 40)
     scored = latest_in(store, Kind.QLORA_ADAPTER)
     _run(store.root, instance, benchmark_gate)
     store.build(Kind.HELDOUT_SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
-    _trained(store.root, 20, "new")
+    _build_store(store.root, 20, "new")
     result = _run(store.root, instance, promoted_adapter)
     champion = champion_in(store)
 
-    assert _promoted(result)
+    assert _has_promoted(result)
     assert champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(scored.path)
     assert latest_in(store, Kind.QLORA_ADAPTER).key != scored.key
 
 
 def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Whoever edits the file is told what was found."""
-    store = _trained(tmp_path / "store", 20)
+    store = _build_store(tmp_path / "store", 20)
     _run(store.root, instance, benchmark_gate)
     path = latest_in(store, Kind.BENCHMARK_GATE).path / RECEIPT
     path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "since it was written: gate_receipt.json" in failure_of(result, "promoted_adapter")
+    assert "since it was written: gate_receipt.json" in read_failure(result, "promoted_adapter")
     assert champion_key(store) is None
 
 
@@ -242,8 +231,8 @@ def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
     """The selection that `stale_assets_only` makes: all that follows the gate, and neither the gate nor its checks."""
     monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
-    store = _trained(tmp_path / "store", 20)
-    assert not _promoted(_run(store.root, instance))
+    store = _build_store(tmp_path / "store", 20)
+    assert not _has_promoted(_run(store.root, instance))
     behind = ["promoted_adapter", "merged_model", "serving_handoff"]
     result = (
         defs()
@@ -254,7 +243,7 @@ def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
     made = [event.step_key for event in result.get_asset_materialization_events()]
 
     assert not result.success
-    assert "The gate failed: parse_rate" in failure_of(result, "promoted_adapter")
+    assert "The gate failed: parse_rate" in read_failure(result, "promoted_adapter")
     assert made == []
     assert champion_key(store) is None
 
@@ -265,7 +254,7 @@ def test_a_run_that_failed_at_the_gate_fails_there_again(
     """Going on from the failure judges again, and does not go around the gate."""
     monkeypatch.setenv("VOX_EVAL_STRICT", "1")
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
-    store = _trained(tmp_path / "store", 20)
+    store = _build_store(tmp_path / "store", 20)
     _hand_over(store.root, instance)
     job = dg.reconstructable(judging_job)
     with dg.execute_job(job, instance) as first:
@@ -285,10 +274,10 @@ def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Artifa
     home, root = tmp_path / "home", tmp_path / "store"
     with open_instance(home) as instance:
         for weights in ("first", "second"):
-            assert _promoted(_run(_trained(root, 40, weights).root, instance))
+            assert _has_promoted(_run(_build_store(root, 40, weights).root, instance))
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.setenv("MENS_STORE_ROOT", str(root))
-    done = CliRunner().invoke(app, ["promote", "--rollback", "--reason", "wrong dialect"])
+    done = invoke("promote", "--rollback", "--reason", "wrong dialect")
     assert done.exit_code == 0, done.output
     return ArtifactStore(root), home
 
@@ -299,12 +288,12 @@ def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> 
     sensor = defs().get_repository_def().get_sensor_def("champion_changed")
     with open_instance(home) as instance:
         event = instance.get_latest_materialization_event(promoted_adapter.key)
-        with dg.build_sensor_context(instance=instance, resources=resources_of(store.root)) as context:
+        with dg.build_sensor_context(instance=instance, resources=build_resources(store.root)) as context:
             requests = sensor.evaluate_tick(context).run_requests or ()
     shown = event.asset_materialization if event is not None else None
 
     assert shown is not None
-    assert files_of(shown)["champion"] == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
+    assert paths_in(shown)["champion"] == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
     assert shown.metadata["changed"].value is True
     assert shown.tags == {"dagster/data_version": champion_key(store)}
     assert "wrong dialect" in str(shown.metadata["history"].value)
@@ -324,8 +313,8 @@ def test_what_a_rollback_withdrew_is_a_warning_every_night(
         alone = _run(store.root, instance, promoted_adapter)
 
     assert night.success is not strict
-    assert not _promoted(night)
-    assert "taken out of use by a rollback" in failure_of(alone, "promoted_adapter")
+    assert not _has_promoted(night)
+    assert "taken out of use by a rollback" in read_failure(alone, "promoted_adapter")
     assert champion_key(store) == before
 
 
@@ -337,14 +326,13 @@ def test_a_rollback_needs_no_dagster(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
     assert _run_again(store)
 
-    assert CliRunner().invoke(app, ["promote", "--rollback"]).exit_code == 0
+    assert invoke("promote", "--rollback").exit_code == 0
     assert not (tmp_path / "none").exists()
 
 
 def _run_again(store: ArtifactStore) -> bool:
-    """Promote a third adapter."""
     with dg.DagsterInstance.ephemeral() as instance:
-        return _promoted(_run(_trained(store.root, 40, "third").root, instance))
+        return _has_promoted(_run(_build_store(store.root, 40, "third").root, instance))
 
 
 def judging_job() -> dg.JobDefinition:

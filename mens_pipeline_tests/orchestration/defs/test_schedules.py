@@ -35,7 +35,7 @@ def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: date
 
 
 @pytest.mark.seed_row(70)
-def test_the_night_extracts_everything_anew(repository: dg.RepositoryDefinition) -> None:
+def test_the_night_extracts_everything_again(repository: dg.RepositoryDefinition) -> None:
     """The whole graph, its configuration valid, its run tagged."""
     schedule = repository.get_schedule_def("nightly")
     night = datetime(2026, 3, 29, 4, tzinfo=UTC)

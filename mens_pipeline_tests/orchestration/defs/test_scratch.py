@@ -25,9 +25,9 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
+    build_resources,
     hand_over,
     latest_in,
-    resources_of,
     store_with,
     write_losses,
 )
@@ -47,7 +47,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     overrides = {name: value for name, value in FAST.items() if name != "config"}
     overrides |= {"num_train_epochs": 2, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides} | config}})
-    resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
+    resources = build_resources(root, trainer=Trainer(report_seconds=0.0))
     return dg.materialize(_CHECKED, instance=instance, resources=resources, run_config=run_config, raise_on_error=False)
 
 
@@ -107,14 +107,13 @@ def test_it_stands_beside_the_graph() -> None:
     assert ScratchTrainConfig().config == "auto"
 
 
-def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
+def _build_run(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
     return store_with(
         root, Kind.SCRATCH_MODEL, {"training": _manifest() | training}, partial(write_losses, losses=losses)
     )
 
 
 def _manifest() -> dict[str, Any]:
-    """Return a manifest as a run writes it, with figures of no account."""
     counts = dict.fromkeys(("num_rows", "num_train", "longest", "num_steps", "trained_tokens", "num_parameters"), 1)
     result = ScratchResult(
         **counts, skipped={}, seconds=1.0, train_loss=1.0, validation_loss=None, model_sha256="0" * 64
@@ -136,7 +135,7 @@ def _manifest() -> dict[str, Any]:
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
     """The last quarter of steps beside the first."""
-    result = scratch_loss_fell(*_trained(tmp_path, losses))
+    result = scratch_loss_fell(*_build_run(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
@@ -149,7 +148,7 @@ def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[flo
 )
 def test_a_model_of_another_size_is_refused(tmp_path: Path, config: str, found: int, *, passed: bool) -> None:
     """Beside what its configuration says."""
-    result = scratch_parameters_as_declared(*_trained(tmp_path, [1.0], config=config, num_parameters=found))
+    result = scratch_parameters_as_declared(*_build_run(tmp_path, [1.0], config=config, num_parameters=found))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed

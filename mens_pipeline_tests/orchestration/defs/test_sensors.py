@@ -227,7 +227,7 @@ def grammar(store: ArtifactStore) -> Ticks:
 
 
 def _corpus(store: ArtifactStore, grammar: str) -> None:
-    counts = {"units": {}, "num_records": 0, "telemetry": None}
+    counts = {"units": {}, "num_records": 0, "telemetry": None, "redactions": {}}
     store.build(Kind.EXTRACTED_CORPUS, {"n": grammar, "commit": None}, lambda _folder: {"grammar": grammar, **counts})
 
 
@@ -277,7 +277,7 @@ def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, sto
     assert str(grammar.tick()).startswith("no change")
 
 
-def test_without_a_corpus_there_is_nothing_to_make_anew(grammar: Ticks, store: ArtifactStore) -> None:
+def test_without_a_corpus_nothing_is_made_again(grammar: Ticks, store: ArtifactStore) -> None:
     """Until there is one."""
     assert "there is no corpus yet" in str(grammar.tick())
     assert grammar.cursor is None

@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.definitions import defs
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import load_named, load_recipes
-from mens_pipeline_tests.orchestration.stores import failure_of
+from mens_pipeline_tests.orchestration.stores import read_failure
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run(instance: dg.DagsterInstance, *names: str) -> dg.ExecuteInProcessResult:
-    """Pin the sources and check them, or materialise some assets alone."""
     job = defs().resolve_job_def("train_set")
     selection = [dg.AssetKey(name) for name in names or ("workspace_snapshot",)]
     return job.execute_in_process(instance=instance, asset_selection=selection, raise_on_error=False)
@@ -116,7 +115,7 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         _run(instance)
         for change in ("mend", "change"):
             result = _run(instance, "extracted_corpus")
-            said.append(failure_of(result))
+            said.append(read_failure(result))
             if change == "mend":
                 for number in range(2):
                     (tmp_path / f"bad_{number}.vox").unlink()
@@ -163,7 +162,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
     ],
 )
-def test_a_mistake_of_the_launchpad_shows_before_anything_is_made(
+def test_an_error_in_the_launchpad_shows_before_anything_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],

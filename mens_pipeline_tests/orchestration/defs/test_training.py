@@ -15,26 +15,25 @@ from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import (
     base_model,
+    describe_adapter,
     every_kind_shown,
     loss_fell,
-    metadata_of,
     only_the_adapter_changed,
     qlora_adapter,
 )
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, paths_in
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
-    failure_of,
-    files_of,
+    build_resources,
     hand_over,
     latest_in,
-    resources_of,
+    read_failure,
     store_with,
     write_losses,
 )
@@ -44,7 +43,6 @@ from mens_pipeline_tests.training.small_folder import write_folder
 
 @pytest.fixture
 def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A base model of two layers, and nothing kept from other tests."""
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(tiny_base))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
 
@@ -54,7 +52,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     hand_over(instance, latest_in(ArtifactStore(root), Kind.MIXED_TRAIN_SET).ref(split.ref()))
     overrides = {**FAST, "num_train_epochs": 4, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
-    resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
+    resources = build_resources(root, trainer=Trainer(report_seconds=0.0))
     checks: list[Any] = [only_the_adapter_changed, every_kind_shown, loss_fell]
     selection: list[Any] = [dg.AssetSpec("mixed_train_set"), qlora_adapter, *checks]
     return dg.materialize(
@@ -93,7 +91,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     assert adapter is not None
     assert {(entry.tags or {})["dagster/data_version"] for entry in made} == {adapter_digest(adapter.path)}
     assert (adapter.path / "adapter" / "adapter_config.json").is_file()
-    assert files_of(made[0])["adapter"] == str(adapter.path / "adapter")
+    assert paths_in(made[0])["adapter"] == str(adapter.path / "adapter")
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "only_the_adapter_changed": True,
         "every_kind_shown": True,
@@ -119,7 +117,7 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
         ]
     shown = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results[:3]]
     made, store = [each.metadata for each in shown], ArtifactStore(root)
-    first, second = (store.holding(Path(files_of(each)["adapter"]))[0] for each in shown[:2])
+    first, second = (store.holding(Path(paths_in(each)["adapter"]))[0] for each in shown[:2])
 
     assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be of the test before
     steps = first.manifest["training"]["result"]["num_steps"]
@@ -139,11 +137,13 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
         result = _materialise(tmp_path / "store", instance)
 
     assert not result.success
-    assert "49 rows train, 50 are needed" in failure_of(result)
+    assert "49 rows train, 50 are needed" in read_failure(result)
 
 
 @pytest.mark.usefixtures("_tiny_base")
-def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_no_completion_fits_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing could be judged after it, and nothing of it is there."""
     limits = tmp_path / "evaluation.yaml"
     limits.write_text("max_new_tokens: 2\n")
@@ -153,7 +153,7 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(root, instance)
 
-    assert "no completion fits the limit. Raise max_new_tokens" in failure_of(result)
+    assert "no completion fits the limit. Raise max_new_tokens" in read_failure(result)
     assert not [path for path in (root / Kind.QLORA_ADAPTER).glob(".work-*/*") if path.suffix == ".log"]
 
 
@@ -165,7 +165,7 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
         ({}, {"qlora_adapter": {"native_train": False}}, "Run: mens train --backend qlora"),
     ],
 )
-def test_a_wrong_setting_is_told_before_anything_is_trained(
+def test_a_wrong_setting_is_refused_before_training(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
@@ -181,7 +181,7 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
         result = dg.materialize(
             [dg.AssetSpec("mixed_train_set"), qlora_adapter, _gate],
             instance=instance,
-            resources=resources_of(tmp_path, trainer=Trainer()),
+            resources=build_resources(tmp_path, trainer=Trainer()),
             run_config={"ops": ops},
             raise_on_error=False,
         )
@@ -193,7 +193,6 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
 
 @dg.asset(name="benchmark_gate", deps=[qlora_adapter])
 def _gate(config: GateConfig) -> None:
-    """What is judged later, by a bar that is known from the start."""
     assert config is not None
 
 
@@ -210,7 +209,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
         result = dg.materialize(
             [dg.AssetSpec("mixed_train_set"), base_model, qlora_adapter],
             instance=instance,
-            resources=resources_of(tmp_path, trainer=Trainer()),
+            resources=build_resources(tmp_path, trainer=Trainer()),
             run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}},
             raise_on_error=False,
         )
@@ -227,7 +226,7 @@ def test_a_base_is_not_stale_with_every_train_set() -> None:
     assert base_model.key in graph.get(qlora_adapter.key).parent_keys
 
 
-def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
+def _build_run(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
     def write(folder: Path) -> None:
         write_losses(folder, losses=losses)
         manifest = training_manifest()
@@ -241,7 +240,7 @@ def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRe
 def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
     """Every matrix must have changed, and there must be one."""
     counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
-    result = only_the_adapter_changed(*_trained(tmp_path, [1.0], **counts))
+    result = only_the_adapter_changed(*_build_run(tmp_path, [1.0], **counts))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
@@ -259,17 +258,17 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
         ({"docs_qa": {}}, None),
     ],
 )
-def test_a_kind_of_which_nothing_was_shown_is_told(
+def test_a_kind_that_was_never_shown_is_reported(
     tmp_path: Path, left: dict[str, dict[str, int]], severity: dg.AssetCheckSeverity | None
 ) -> None:
     """A warning; a failure where users brought it. A run before rows were counted says nothing."""
     none = {"tokens_shown": 0, "share": 0.0, "epochs": 0.0}
     kinds = {"task": {"rows": 9, "tokens_shown": 90, "share": 1.0, "epochs": 1.0}}
     kinds |= {kind: none | rows for kind, rows in left.items()}
-    adapter, store = _trained(tmp_path, [1.0], kinds=kinds)
+    adapter, store = _build_run(tmp_path, [1.0], kinds=kinds)
     result = every_kind_shown(adapter, store)
     path = store.artifact(adapter).path
-    shown = metadata_of(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
+    shown = describe_adapter(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is (severity is None)
@@ -283,7 +282,7 @@ def test_a_kind_of_which_nothing_was_shown_is_told(
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
     """The last quarter of steps beside the first."""
-    result = loss_fell(*_trained(tmp_path, [loss / 3 for loss in losses]))
+    result = loss_fell(*_build_run(tmp_path, [loss / 3 for loss in losses]))
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed

@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from mens_pipeline.models.card import plain
-from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, _plain, progress_logger, run_graph
-from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.metadata import plainly
+from mens_pipeline.orchestration.asset import plainly
+from mens_pipeline.orchestration.instance import PROGRESS_LOGGER, _keep_plain, open_instance, progress_logger, run_graph
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
@@ -26,15 +25,13 @@ def _start(home: Path, seconds: float) -> "subprocess.Popen[str]":
 
 
 def _at_work(home: Path) -> "subprocess.Popen[str]":
-    """A run whose step has begun."""
     process = _start(home, 600)
     assert process.stderr is not None
     assert any("start: slow" in line for line in process.stderr)
     return process
 
 
-def _ended(home: Path) -> tuple[dict[str, Any], str]:
-    """A second run that ends by itself, and what it said."""
+def _run_to_end(home: Path) -> tuple[dict[str, Any], str]:
     stdout, stderr = _start(home, 0).communicate(timeout=240)
     return json.loads(stdout), stderr
 
@@ -51,7 +48,7 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
     killed.kill()
     killed.communicate()
     (lost,) = _statuses(tmp_path)
-    outcome, said = _ended(tmp_path)
+    outcome, said = _run_to_end(tmp_path)
 
     assert outcome["success"]
     assert f"run {lost} was killed; it is reported as failed" in said
@@ -64,7 +61,6 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
 
 
 def _on_the_first_page(home: Path) -> dict[str, str]:
-    """The jobs of the runs that have the tags and origins by which the UI finds those of its code location."""
     (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
     name = location_of_ui["python_module"]["location_name"]
     with open_instance(home) as instance:
@@ -83,7 +79,7 @@ def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     """Only a process that is gone has failed."""
     working = _at_work(tmp_path)
     (run_id,) = _statuses(tmp_path)
-    outcome, _ = _ended(tmp_path)
+    outcome, _ = _run_to_end(tmp_path)
     still = _statuses(tmp_path)[run_id]
     working.send_signal(signal.SIGKILL)
     working.communicate()
@@ -150,4 +146,4 @@ def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:
         "n": dg.MetadataValue.int(3),
     }
 
-    assert _plain(metadata) == {"reasons": "- parse_rate: 0.1 < 0.6", "n": 3}
+    assert _keep_plain(metadata) == {"reasons": "- parse_rate: 0.1 < 0.6", "n": 3}

@@ -23,7 +23,6 @@ _NUM_TOKENS = 32
 
 
 def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Give commands a store of their own, no benchmark, and short answers as the eval suite asks for them."""
     patch.setenv("MENS_STORE_ROOT", str(folder / "store"))
     patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
     patch.setenv("DAGSTER_HOME", str(folder / "home"))
@@ -66,7 +65,7 @@ def scored(first: tuple[Path, Result], store: ArtifactStore) -> Path:
 
 @pytest.mark.seed_row(21, 45)
 @pytest.mark.slow
-def test_a_run_is_judged_refused_overridden_and_rolled_back(
+def test_a_run_is_evaluated_refused_overridden_and_rolled_back(
     first: tuple[Path, Result], scored: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random weights write no Vox: the gate says so, and only a signed record gets them in."""
@@ -103,7 +102,7 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: ArtifactStore) -> None:
+def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, run: Path, store: ArtifactStore) -> None:
     """Whatever file a person names, the one beside the train set is what counts; judging again forgets the verdict."""
     other, train = run.parent / "other.jsonl", trained.parent / "train.jsonl"
     write_jsonl(other, pairs(16)[12:])
@@ -148,7 +147,7 @@ def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: Ar
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
+def test_a_trial_leaves_no_evaluation(run: Path, store: ArtifactStore) -> None:
     """The adapter alone is asked; there is nothing that a verdict could rest on."""
     bench = PROJECT_ROOT / "data" / "heldout_bench"
     tried = invoke(
@@ -167,7 +166,7 @@ def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     assert "--no-bench leaves it out" in refusal(without)
 
 
-def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
+def test_a_run_without_an_evaluation_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
     """The message names the command that comes first."""
     result = invoke("gate", "--run-dir", tmp_path)
 
@@ -176,7 +175,7 @@ def test_a_run_that_was_not_judged_gets_no_verdict(tmp_path: Path, store: Artifa
     assert "Run `mens gate --run-dir" in refusal(invoke("promote", "--run-dir", tmp_path))
 
 
-def test_a_folder_without_a_run_is_not_judged(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_not_evaluated(tmp_path: Path) -> None:
     """There is no manifest."""
     result = invoke("eval-local", "--run-dir", tmp_path)
 

@@ -8,12 +8,12 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.probe import Rates
 from mens_pipeline.models.find_base import base_by_name
-from mens_pipeline.orchestration.estimate import (
+from mens_pipeline.orchestration.forecast import (
     GATE_SECONDS,
     GPUS,
     Dial,
     Rows,
-    Suite,
+    SuiteCounts,
     estimate_presets,
     evaluation_seconds,
     turn_dial,
@@ -25,7 +25,7 @@ from mens_pipeline.training.recipe import Recipe
 
 _RATES = Rates(train_token=1 / 500, train_start=15, generate_start=15, read_token=1 / 900, write_token=0.006)
 _ROWS = Rows(400, 360_000)
-_SUITE = Suite((100, 149), 86, 0.43, EvaluationConfig())
+_SUITE = SuiteCounts((100, 149), 86, 0.43, EvaluationConfig())
 _RECIPE = Recipe(max_minutes=18, max_steps=400, num_train_epochs=1)
 
 
@@ -35,7 +35,6 @@ def _turn(minutes: float, spent: float = 60.0, **changes: Any) -> Dial:
 
 
 def _seconds(dial: Dial, rates: Rates = _RATES) -> float:
-    """What a dial comes to, with sixty seconds that are gone."""
     rows = Rows(dial.max_steps, dial.max_steps * _ROWS.step)
     training, evaluation = rows.seconds(rates, dial.max_minutes), evaluation_seconds(rates, _SUITE, dial.suite)
     return 60 + training + evaluation + GATE_SECONDS
@@ -96,9 +95,9 @@ def test_a_champion_is_asked_as_well() -> None:
 
 def test_a_budget_bounds_the_steps_that_are_announced() -> None:
     """As training itself will decide."""
-    assert _ROWS.fitting(_RATES, 6) == 200
+    assert _ROWS.steps_within(_RATES, 6) == 200
     assert _ROWS.seconds(_RATES, 6) == pytest.approx(15 + 360)
-    assert _ROWS.fitting(_RATES, None) == 400
+    assert _ROWS.steps_within(_RATES, None) == 400
 
 
 def test_every_preset_for_a_gpu_is_estimated() -> None:

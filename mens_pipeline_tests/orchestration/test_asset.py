@@ -13,8 +13,8 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
+from mens_pipeline.orchestration.asset import plainly
 from mens_pipeline.orchestration.launchers import watch_training
-from mens_pipeline.orchestration.metadata import plainly
 from mens_pipeline_tests.jobs.processes import waiting_job
 
 
@@ -101,15 +101,15 @@ def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err == "one\n⟨1B⟩[2J two\n"
 
 
-def _canceled(instance: dg.DagsterInstance, run_id: str) -> None:
+def _cancel(instance: dg.DagsterInstance, run_id: str) -> None:
     run = instance.get_run_by_id(run_id)
     assert run is not None
     instance.report_run_canceling(run)
 
 
-def _canceled_before_its_start(instance: dg.DagsterInstance, run_id: str) -> None:
+def _cancel_before_start(instance: dg.DagsterInstance, run_id: str) -> None:
     """The start is told of afterwards, by a process that had looked before."""
-    _canceled(instance, run_id)
+    _cancel(instance, run_id)
     run = instance.get_run_by_id(run_id)
     assert run is not None
     start = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_START.value, job_name=run.job_name)
@@ -119,17 +119,17 @@ def _canceled_before_its_start(instance: dg.DagsterInstance, run_id: str) -> Non
     assert again.status is dg.DagsterRunStatus.STARTED
 
 
-def _forced(instance: dg.DagsterInstance, run_id: str) -> None:
+def _force_cancel(instance: dg.DagsterInstance, run_id: str) -> None:
     run = instance.get_run_by_id(run_id)
     assert run is not None
     instance.report_run_canceled(run)
 
 
-def _deleted(instance: dg.DagsterInstance, run_id: str) -> None:
+def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
     instance.run_storage.delete_run(run_id)
 
 
-@pytest.mark.parametrize("end", [_canceled, _canceled_before_its_start, _forced, _deleted])
+@pytest.mark.parametrize("end", [_cancel, _cancel_before_start, _force_cancel, _delete])
 def test_no_step_begins_for_a_run_that_is_over(end: Callable[[dg.DagsterInstance, str], None]) -> None:
     """Whether or not its process got the signal."""
     begun = []
@@ -163,7 +163,7 @@ def test_a_child_ends_with_its_run_where_no_signal_came(tmp_path: Path) -> None:
         @dg.asset
         @plainly
         def slow(context: dg.AssetExecutionContext) -> None:
-            _canceled(instance, context.run.run_id)
+            _cancel(instance, context.run.run_id)
             launchers.run_in_child(context, job, 20, lambda _event: None)
 
         result = dg.materialize([slow], instance=instance, raise_on_error=False)

@@ -5,13 +5,12 @@ from base64 import b64decode
 
 import pytest
 
-from mens_pipeline.orchestration.metadata import line_chart
+from mens_pipeline.orchestration.charts import line_chart
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _picture(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
-    """The texts of a chart, and the points of its curve."""
     svg = ET.fromstring(b64decode(chart.split("base64,")[1].removesuffix(")")))  # noqa: S314 - our own picture
     (line,) = svg.iter(f"{_SVG}polyline")
     points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]

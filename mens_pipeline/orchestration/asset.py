@@ -1,0 +1,115 @@
+"""Assets: how they are declared, and how their steps refuse, fail and end."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import dagster as dg
+from dagster_shared.error import SerializableErrorInfo  # the type of errors in events; Dagster exports no name for it
+from pydantic import BaseModel
+
+from mens_pipeline.errors import MensError
+from mens_pipeline.orchestration.metadata import describe_columns
+from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import digest_of, key_of
+
+Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made")
+
+_PREFIX: Final = re.compile(r"^(mens_pipeline\.errors|dagster\.[\w.]+)\.\w+: ")
+_OVER: Final = frozenset((dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE))
+
+
+def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
+    """End a step whose run was canceled, deleted or reported as failed, as SIGINT would.
+
+    Dagster sends SIGINT once, and Python swallows a signal that arrives during a weakref callback. The start of a run
+    may overwrite the status "canceling", but its event stays.
+
+    Raises:
+        dagster.DagsterExecutionInterruptedError: The run is over. `except Exception` does not catch it.
+    """
+    instance, run_id = context.instance, context.run.run_id
+    run = instance.get_run_by_id(run_id)
+    is_canceled = bool(instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_CANCELING))
+    if run is None or run.status in _OVER or is_canceled:
+        found = "gone" if run is None else "canceled" if is_canceled else run.status.value
+        raise dg.DagsterExecutionInterruptedError(f"run {run_id} is {found}; nothing more is done for it")
+
+
+def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
+    """Turn errors of this package into a `dg.Failure` that starts with the reason and is not retried.
+
+    The step does not begin if its run is already over.
+    """
+
+    @wraps(make)
+    def make_or_fail(*arguments: Arguments.args, **named: Arguments.kwargs) -> Made:
+        stop_if_canceled(dg.AssetExecutionContext.get())
+        try:
+            return make(*arguments, **named)
+        except MensError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+    return make_or_fail
+
+
+def read_reason(error: SerializableErrorInfo) -> str:
+    """Return the message of an error in one line; of a Dagster error that wraps another, the inner message."""
+    text = (error.cause or error).message.strip()
+    lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())
+    return " ".join(line for line in lines if line)
+
+
+def read_reasons(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
+    """Yield step and reason for each failed step."""
+    for event in failures:
+        error = event.step_failure_data.error
+        yield f"{event.step_key}: {read_reason(error) if error is not None else event.message}"
+
+
+OWNERS: Final = ("team:mens",)
+"""Owners of every asset that this pipeline makes."""
+
+GPU_TAGS: Final = {"mens/device": "gpu"}
+"""Tags of steps that want a GPU, for launchers that choose a machine by tags."""
+
+_GPU_POD: Final = {"container_config": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}
+"""Pod resources of a GPU step, for `dagster_k8s:k8s_job_executor`; other steps get no GPU."""
+
+
+def declare_asset(
+    group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, on_gpu: bool = False, **more: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Declare the result of a function as an asset, wrapped in `plainly`.
+
+    Args:
+        group: Group in the asset graph.
+        kinds: Kinds that the UI shows.
+        version: Version of its code and of the configuration it depends on.
+        rows: Model of its rows, whose columns the UI shows.
+        on_gpu: Whether it takes a slot of the GPU pool and asks for a machine with a GPU.
+        more: Other arguments of `dg.asset`.
+    """
+    if rows is not None:
+        more["metadata"] = describe_columns(rows)
+    if on_gpu:
+        pod = {} if load_settings().backend == "cpu" else {"dagster-k8s/config": _GPU_POD}
+        more |= {"pool": "gpu", "op_tags": {**GPU_TAGS, **pod}, "tags": GPU_TAGS}
+
+    def declare(make: Callable[..., Any]) -> dg.AssetsDefinition:
+        declared = dg.asset(group_name=group, kinds=set(kinds), owners=OWNERS, code_version=version, **more)
+        asset: dg.AssetsDefinition = declared(plainly(make))
+        return asset
+
+    return declare
+
+
+def version_with_config(stage: Stage[Any] | str, *paths: Path) -> str:
+    """Hash the code version of a stage together with the configuration files it depends on."""
+    code = stage if isinstance(stage, str) else stage.code_version
+    contents = {path.name: digest_of(path) for path in paths if path.is_file()}
+    return key_of({"code": code, "configuration": contents})
