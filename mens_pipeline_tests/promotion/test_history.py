@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.promotion.history import (
-    CHAMPION,
-    HISTORY,
-    champion_key,
-    lock_champion,
-    read_history,
-    record,
-)
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, lock_champion, read_history, record
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.remote import Remote
