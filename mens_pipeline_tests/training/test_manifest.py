@@ -20,6 +20,10 @@ from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast
 from mens_pipeline_tests.training.small_folder import FIM_MARKS, Encoder, write_folder
 
 RESULT: dict[str, Any] = {
+    "device": "cpu",
+    "not_shown": {"too_long": 1},
+    "num_tokens": 1000,
+    "num_supervised_tokens": 400,
     "compute_dtype": "float32",
     "planned_steps": 4,
     "num_trained_parameters": 100,
