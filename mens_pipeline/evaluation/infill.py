@@ -43,7 +43,7 @@ class InfillTask:
 
     Attributes:
         id: Its name, `infill/0007`.
-        file: The source file; in a history the commit, which intervals are over then.
+        file: The source file; in a history, the commit. It is the unit of intervals.
         kind: The kind of `middle`.
         prefix: The program before the hole.
         middle: The text that was cut out.
@@ -67,7 +67,7 @@ class InfillTask:
 
     @cached_property
     def known_errors(self) -> int:
-        """Errors in names and types that the program has as it is."""
+        """Number of errors in names and types of the unchanged program."""
         return len(errors_beside("", self.insert(self.middle), self.mode, frozenset()))
 
     def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:

@@ -22,7 +22,7 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
 
 _LEAST_SHARE: Final = 0.2
-"""Of the first round. Fewer remaining prompts are asked at once: they would decide nothing, and a further round costs
+"""Share of the first round. Fewer remaining prompts join it: they would decide nothing, and another round costs
 confidence."""
 
 
@@ -38,8 +38,8 @@ class EvalSuite:
         max_rounds: Largest number of rounds.
         num_too_long: Tasks left out because their reference does not fit into a completion.
         num_tests_dropped: Tasks that lost their hidden tests because their reference fails them.
-        num_base_tasks: About how many tasks the base is asked, those with hidden tests first; None for all.
-        few_shot: What the base is asked with examples in its prompt, if anything.
+        num_base_tasks: Approximate number of tasks for the base, those with hidden tests first; None for all.
+        few_shot: Tasks for the base with examples in its prompt, if any.
         families: Synthetic tasks for the adapter alone.
         families_sha256: Of the file with these, hexadecimal; None without one.
         holes: Holes to fill at a cursor, if any.
@@ -95,7 +95,7 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
 
     Args:
         heldout: Held-out pairs, JSON lines; `families.jsonl` next to them holds synthetic tasks.
-        train: The train set of the adapter; if it is missing, nobody knows whether it holds any of them.
+        train: The train set of the adapter; without it, nobody can tell whether it holds any of the tasks.
         benchmark: None to leave it out.
         fits: Whether a text is short enough for a completion; a task with a longer reference cannot pass.
         first_heldout_tasks: Held-out prompts of the first round.

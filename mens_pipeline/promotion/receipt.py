@@ -101,7 +101,7 @@ class GateFailed(Versioned):
 
 
 def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_benchmark_asked: bool) -> GateInputs:
-    """Read the documents of a verdict; what is missing or malformed is None, with the problem in words."""
+    """Read the documents of a verdict; one that is missing or malformed is None, with its problem in words."""
     found, problem = load_results(results)
     return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
@@ -141,7 +141,7 @@ def hash_documents(results: Path, manifest: Path) -> dict[str, str | None]:
 
 
 def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -> None:
-    """Write the receipt, and `eval_gate_failed.json` exactly when it says no."""
+    """Write the receipt, and `eval_gate_failed.json` only if the gate failed."""
     (folder / RECEIPT).write_text(receipt.model_dump_json(indent=2) + "\n", encoding="utf-8")
     failed = folder / FAILED
     if receipt.overall_passed:
@@ -178,7 +178,7 @@ def _read_manifest(path: Path) -> tuple[TrainingManifest | None, str]:
     try:
         return TrainingManifest.read(path), ""
     except RefusedError as error:
-        # Without its folder: the same verdict is given again where the documents were copied to.
+        # Leave the folder out, so that copied documents give the same verdict.
         return None, str(error).removeprefix(f"{path}: ")
 
 

@@ -1,4 +1,4 @@
-"""What a verdict rests on, then and now: each difference is a reason not to promote, with advice."""
+"""The basis of a verdict, then and now: each difference is a reason not to promote, with advice."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _FLAGS: Final = {
     "syntax": "syntax (--decoding)",
     "names": "names",
 }
-"""Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
+"""Field of `Decoding` -> its usual name, with the option of `mens eval-local`."""
 
 
 class Counted(NamedTuple):
@@ -41,7 +41,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an adapter is held to; hashes are SHA-256, hexadecimal.
+    """The conditions that an adapter must meet; hashes are SHA-256, hexadecimal.
 
     Attributes:
         benchmark: Hash of the benchmark; None where it is left out.
@@ -88,7 +88,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """All that a verdict rests on; hashes are SHA-256, hexadecimal.
+    """The basis of a verdict; hashes are SHA-256, hexadecimal.
 
     Attributes:
         adapter: Hash of the adapter; None for a verdict on figures that could not be read.
@@ -132,7 +132,7 @@ class VerdictBasis:
 
     @classmethod
     def now(cls, verdict: Verdict, adapter: Adapter, terms: Terms, store: ArtifactStore) -> "VerdictBasis":
-        """Return what a verdict on an adapter would rest on now."""
+        """Return the basis that a verdict on an adapter would have now."""
         results, subject = verdict.inputs.results, verdict.receipt.subject
         baseline = find_baseline(store, subject.adapter_sha256) if subject is not None else None
         entry, store_id = find_try(store, results.progress.try_sha256 if results is not None else None)
@@ -150,7 +150,7 @@ class VerdictBasis:
 def find_differences(verdict: Verdict, then: VerdictBasis, now: VerdictBasis) -> Iterator[str]:
     """Yield a sentence with advice for each condition that no longer holds.
 
-    A verdict on figures that could not be read is about no adapter, so what was evaluated is not compared.
+    A verdict on unreadable figures names no adapter, so its subject is not compared.
     """
     for field, holds, sentence in _ALWAYS if then.adapter is None else (*_ALWAYS, *_OF_SUBJECT):
         before, present = (attrgetter(field)(basis) for basis in (then, now))
@@ -171,7 +171,7 @@ def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
 
 
 def _demands_as_much(then: Thresholds, now: Thresholds) -> bool:
-    """Return whether the thresholds are the present ones; a run may raise that of the benchmark."""
+    """Return whether the thresholds are the current ones; a run may raise the benchmark's."""
     is_same = then.model_copy(update={"min_benchmark": now.min_benchmark}) == now
     return is_same and then.min_benchmark >= now.min_benchmark
 
@@ -215,7 +215,7 @@ _ALWAYS: Final[tuple[_Row, ...]] = (
     ("manifest", eq, f"{MANIFEST} is not the one of the verdict; run the gate again."),
     ("copied_results", eq, f"{RESULTS} is not the one of the verdict; run the gate again."),
 )
-"""Condition, whether it still holds, and what to do where it does not."""
+"""Condition, whether it still holds, and advice if it does not."""
 
 _OF_SUBJECT: Final[tuple[_Row, ...]] = (
     ("terms.heldout", _is_unknown_or_equal, "The held-out set is not the one it was evaluated on; evaluate again."),

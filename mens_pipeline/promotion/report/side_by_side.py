@@ -459,7 +459,7 @@ _RATES: Final = {
     "hidden tests, benchmark": (Suite.BENCHMARK, "test_rate"),
 }
 _NAMED: Final = "recipe "
-"""Before the name of a recipe, in the origin of a value."""
+"""Prefix of the name of a recipe in the origin of a value."""
 _MOST_BYTES: Final = 16 * 2**20
 
 
