@@ -90,12 +90,12 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace_seconds)
     with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # what is left of its group
+        os.killpg(child.pid, signal.SIGKILL)  # the rest of its group
     child.wait()
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the system for SIGTERM when the parent ends, however it does; where it has, exit. Linux alone can."""
+    """Ask the system for SIGTERM when the parent ends in any way; exit if it has ended. Only Linux can do this."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -189,7 +189,7 @@ def run_on_ray(
         events.poll()
         try:
             stop_if_canceled(context)
-        except dg.DagsterExecutionInterruptedError:  # in this thread it would end nothing
+        except dg.DagsterExecutionInterruptedError:  # in this thread it would have no effect
             (run_dir / STOP).touch()
 
     variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}

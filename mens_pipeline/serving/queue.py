@@ -17,7 +17,7 @@ from mens_pipeline.serving.slot import ServedSlot, new_slot
 
 _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
-"""Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions go on."""
+"""Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions continue."""
 _FIRST_GUESS_SECONDS: Final = 5.0
 _NEWEST: Final = 0.2
 """The weight of the newest completion in the mean of their seconds."""
@@ -228,7 +228,7 @@ class GenerationQueue:
     def _lateness(self) -> Failed:
         advice = "Ask for fewer tokens, or serve with a longer --timeout."
         message = f"No whole completion within {self._limits.timeout:g} seconds. {advice}"
-        # A client that retries by itself would wait as long again.
+        # A client that retries automatically would wait as long again.
         return Failed(RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"}))
 
 

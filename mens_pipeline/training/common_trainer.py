@@ -201,7 +201,7 @@ def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
 
 
 class CommonTrainer:
-    """A mixin that goes before a Trainer among the bases of a class."""
+    """A mixin that comes before a Trainer in the bases of a class."""
 
     state: Any
     optimizer: Any
