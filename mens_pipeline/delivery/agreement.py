@@ -87,7 +87,7 @@ class Demand(Strict):
 
 
 class Agreement(Strict):
-    """Differences between two models. A completion that differs at one token counts as different from that token on."""
+    """Differences between two models. A completion that differs at one token counts as different from there on."""
 
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer completion of each pair.")

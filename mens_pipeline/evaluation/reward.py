@@ -3,7 +3,7 @@
 Shortcuts of a model, and their reward:
 
 - Declare only the requested name, give up, leave a placeholder, or write nothing: no reward.
-- Write tests of its own, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
+- Write its own tests, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
   and no completion, and are never those of an evaluation, since the tasks are rows of the train set.
 - Return a constant, or copy the examples of the prompt into a ladder of `if`: no more than for the right name. The
   share of tests counts from the number that the best constant and the stated examples pass.

@@ -46,7 +46,7 @@ def run_job(  # noqa: PLR0913 - what a process is started with
     on_ray: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a job in a process of its own, in its own group, until it ends.
+    """Run a job in a separate process, in its own group, until it ends.
 
     Any exception ends the job: first SIGTERM, after which it writes a checkpoint, then SIGKILL for its group. Ranks end
     with the process that started them.

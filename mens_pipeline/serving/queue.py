@@ -83,7 +83,7 @@ class Totals:
 
 
 class GenerationQueue:
-    """Generates completions in a thread of its own, in the order of submission."""
+    """Generates completions in a separate thread, in the order of submission."""
 
     def __init__(self, load: Callable[[], Loaded], limits: ServerLimits, changed: Callable[[State], None]) -> None:
         """Prepare the thread; it calls `load` when it starts, and `changed` with each new state."""

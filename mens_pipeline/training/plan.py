@@ -144,9 +144,9 @@ class Batches(Sequence[tuple[int, ...]]):
 
 
 class Share(Sequence[_Item]):
-    """Micro-batches of one process: every n-th of each optimizer step, where n processes train together.
+    """Micro-batches of one process: every n-th of each optimizer step, if n processes train together.
 
-    Every process gets the same number; where a step has none left for this one, it gets `empty`.
+    Every process gets the same number; if a step has none left for this one, it gets `empty`.
     """
 
     def __init__(self, batches: Sequence[_Item], accumulated: int, team: Team, empty: _Item) -> None:

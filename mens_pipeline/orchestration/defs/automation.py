@@ -26,7 +26,7 @@ _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
 
 _ONE_PROCESS: Final = find_executor(dg.in_process_executor)
 """Runs steps one after another in the process of the run: starting a process for each would take most of the time of
-an unchanged graph. Steps that load a model start a process of their own anyway."""
+an unchanged graph. Steps that load a model start a separate process anyway."""
 
 whole_graph = dg.define_asset_job(
     "whole_graph",

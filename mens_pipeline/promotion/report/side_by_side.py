@@ -392,7 +392,7 @@ def find_completions(place: Path) -> Path | None:
 
 
 def read_model(path: Path) -> ComparedModel:
-    """Read the scored completions of a model, named after its folder, or after a file with a name of its own.
+    """Read the scored completions of a model, named after its folder, or after a file with its own name.
 
     Raises:
         SourceNotFoundError: The file cannot be read.
