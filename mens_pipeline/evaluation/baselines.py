@@ -27,7 +27,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """System prompt with examples for the base, and the sample of the eval suite that it is asked."""
+    """System prompt with examples for the base, and the sample of the eval suite that it completes."""
 
     prompt: str
     tasks: tuple[Task, ...]

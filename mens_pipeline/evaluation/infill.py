@@ -117,7 +117,7 @@ def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Holes:
-    """The holes that an adapter is asked to fill.
+    """The holes for an adapter to fill.
 
     Attributes:
         tasks: All holes; `lines` are for models without a suffix.
@@ -154,7 +154,7 @@ def find_holes(
         fits: Whether a text is short enough for a piece.
 
     Returns:
-        None if no holes are asked for, or the adapter was never shown one in training.
+        None if no holes are requested, or the adapter was never shown one in training.
 
     Raises:
         RefusedError: The train set is missing or was changed.

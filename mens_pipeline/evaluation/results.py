@@ -328,7 +328,7 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
 
 
 def load_results(path: Path) -> tuple[EvalResults | None, str]:
-    """Read the figures of an evaluation; return None and the problem where they cannot be read."""
+    """Read the figures of an evaluation; return None and the problem if they cannot be read."""
     content, problem = read_json(path)
     if content is None:
         return None, problem
@@ -351,7 +351,7 @@ def results_in(folder: Path) -> EvalResults:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Read a JSON object; return None and the problem where the file does not hold one."""
+    """Read a JSON object; return None and the problem if the file does not hold one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

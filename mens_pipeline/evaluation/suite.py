@@ -28,7 +28,7 @@ confidence."""
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """Everything that models are asked, and what was left out.
+    """All tasks for the models, and counts of omitted ones.
 
     Attributes:
         tasks: Held-out prompts first, then the benchmark.
@@ -70,7 +70,7 @@ class EvalSuite:
         return divide_into_rounds(self.tasks, self.first_heldout_tasks, self.max_rounds)
 
     def take(self, num_heldout: int, num_benchmark: int) -> "EvalSuite":
-        """Return a part that is asked in one round: whole held-out files in the order of rounds, and some benchmark."""
+        """Return a part for one round: whole held-out files in the order of rounds, and some benchmark tasks."""
         heldout = [task for task in self.tasks if task.suite is Suite.HELDOUT]
         first = divide_into_rounds(heldout, num_heldout, 2)[0] if num_heldout < len(heldout) else tuple(heldout)
         others = [task for task in self.tasks if task.suite is not Suite.HELDOUT]

@@ -39,7 +39,7 @@ class Suite(StrEnum):
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
-"""The suites of synthetic tasks, which the adapter alone is asked."""
+"""The suites of synthetic tasks, which only the adapter completes."""
 
 
 @dataclass(frozen=True, slots=True)

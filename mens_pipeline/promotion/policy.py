@@ -213,7 +213,7 @@ class Measured(NamedTuple):
     Attributes:
         verdict: True for passed, False for failed, or the status.
         may_pass: Whether an undecided gate would pass if the reserve went as well as possible; true unless given.
-        grows: Whether a failing gate lacks tasks, so that it may pass when more are asked.
+        grows: Whether a failing gate lacks tasks, so that it may pass with more of them.
     """
 
     verdict: bool | GateStatus

@@ -64,7 +64,7 @@ class Receipt(Document, Versioned):
 
     @property
     def tried(self) -> str:
-        """`third evaluation on this eval suite`; empty where the number is unknown."""
+        """`third evaluation on this eval suite`; empty if the number is unknown."""
         return f"{ordinal(self.attempt)} evaluation on this eval suite" if self.attempt is not None else ""
 
     @property
@@ -116,7 +116,7 @@ def build_receipt(  # noqa: PLR0913 - what a receipt says
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Decide on documents; `sources` has the SHA-256 of each, None where it is missing."""
+    """Decide on documents; `sources` has the SHA-256 of each, None if it is missing."""
     outcomes = decide(inputs, thresholds)
     return Receipt(
         timestamp_unix=now,
@@ -135,7 +135,7 @@ def build_receipt(  # noqa: PLR0913 - what a receipt says
 
 
 def hash_documents(results: Path, manifest: Path) -> dict[str, str | None]:
-    """Compute the SHA-256 of the documents of a verdict, None where one is missing, by the names they have in it."""
+    """Compute the SHA-256 of the documents of a verdict by their names in it; None for a missing one."""
     paths = {RESULTS: results, MANIFEST: manifest}
     return {name: digest_of(path) if path.is_file() else None for name, path in paths.items()}
 
@@ -220,7 +220,7 @@ class Cause:
 
 
 def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause | None:
-    """Return the likely cause of a refusal; None where no gate blocks."""
+    """Return the likely cause of a refusal; None if no gate blocks."""
     closed = {gate.name: gate for gate in gates if gate.block and not gate.passed}
     if not closed:
         return None

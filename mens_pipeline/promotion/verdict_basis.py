@@ -33,7 +33,7 @@ _FLAGS: Final = {
 
 
 class Counted(NamedTuple):
-    """Number of an evaluation on its eval suite, None where the ledger does not count it; and the id of the store."""
+    """Number of an evaluation on its eval suite, None if the ledger does not count it; and the id of the store."""
 
     attempt: int | None
     store_id: str | None
@@ -44,9 +44,9 @@ class Terms:
     """The conditions that an adapter must meet; hashes are SHA-256, hexadecimal.
 
     Attributes:
-        benchmark: Hash of the benchmark; None where it is left out.
-        decoding: How completions are drawn; None where the figures cannot be read.
-        heldout: Hash of the held-out pairs; None where they are unknown, `heldout_problem` says why.
+        benchmark: Hash of the benchmark; None if it is left out.
+        decoding: How completions are drawn; None if the figures cannot be read.
+        heldout: Hash of the held-out pairs; None if they are unknown, and `heldout_problem` says why.
         results: Hash of the newest figures.
     """
 
@@ -93,7 +93,7 @@ class VerdictBasis:
     Attributes:
         adapter: Hash of the adapter; None for a verdict on figures that could not be read.
         base: Hash of the base model; None likewise.
-        manifest: Hash of the training manifest; None where it is missing.
+        manifest: Hash of the training manifest; None if it is missing.
         copied_results: Hash of the figures in the folder of the verdict.
         champion: Key of the adapter that it is compared with; None without one.
         counted: How the ledger counts the evaluation; None for figures that could not be read.

@@ -133,9 +133,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A model minus the first one, over the `num_tasks` prompts that both were asked.
+    """A model minus the first one, over the `num_tasks` prompts that both completed.
 
-    `p_value` is by the exact paired test over first completions; `tone` is good or bad where it is small.
+    `p_value` is by the exact paired test over first completions; `tone` is good or bad if it is small.
     """
 
     value: float
