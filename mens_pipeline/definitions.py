@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-# Wraps the function of an asset; Dagster offers no other way to where the function is written.
+# Wraps the function of an asset; Dagster offers no other way to find its source.
 from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
 from dagster_shared.utils.warnings import disable_dagster_warnings  # `dg.load_from_defs_folder` silences the same ones
 

@@ -298,7 +298,7 @@ def read_secret(variable: str) -> SecretStr:
 
 
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
-    """Open the store that the settings name, with its keys; `root` takes the place of its folder.
+    """Open the store that the settings name, with its keys; `root` replaces its folder.
 
     Raises:
         ConfigurationError: The object storage or the keys cannot be used.
@@ -334,7 +334,7 @@ def read_thresholds(settings: Settings) -> "Thresholds":
 def policy_label(settings: Settings) -> str:
     """Name the policy and every value that the environment replaces: `ci (min_parse_rate 0.0 by VOX_...)`.
 
-    A policy other than the default one is named with everything that it demands differently.
+    A policy other than the default one is named with all thresholds that differ.
 
     Raises:
         ConfigurationError: There is no such policy.
@@ -362,7 +362,7 @@ def policy_label(settings: Settings) -> str:
 
 
 def artifact_commit(settings: Settings) -> str | None:
-    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either."""
+    """Return the commit in the names of adapters: VCS_SHA, else that of the workspace; None without either."""
     from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)
@@ -376,7 +376,7 @@ def pipeline_commit() -> str | None:
 
 
 def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
-    """Return what an adapter is held to now: by policy, benchmark, decoding, newest figures and held-out pairs.
+    """Return the current conditions for an adapter: policy, benchmark, decoding, newest figures, held-out pairs.
 
     Raises:
         ConfigurationError: There is no such policy, or the benchmark cannot be read.

@@ -1,4 +1,4 @@
-"""`mens check` and `mens test`: what the front end and the tests of Vox programs say."""
+"""`mens check` and `mens test`: the results of the front end and of the tests of Vox programs."""
 
 import json
 import sys

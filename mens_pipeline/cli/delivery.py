@@ -73,7 +73,7 @@ def merge(
     source = merge_source(run_dir, store)
     prepared = _prepare(source, store, settings, device, dtype, heldout, prompts)
     if gguf is not None:
-        refuse_unsupported(prepared.job.reference.base_path)  # before the minutes that a merge takes
+        refuse_unsupported(prepared.job.reference.base_path)  # check this before a merge, which takes minutes
     gguf_model: Artifact | None = None
     with interruptible("run the same command again"):
         merged, reused = build_merged_model(prepared, store, _launch)

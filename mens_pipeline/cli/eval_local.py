@@ -1,4 +1,4 @@
-"""`mens eval-local` and `mens replay`: what models write, scored on an eval suite or on the history of a workspace."""
+"""`mens eval-local` and `mens replay`: completions of models, scored on an eval suite or the history of a workspace."""
 
 import json
 import re

@@ -144,7 +144,7 @@ def promote(
         for tried in sign_ledger(store) if sign else ():
             about = f"attempt {tried.attempt} on {len(tried.files)} files"
             print_line(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
-        champion_key(store)  # what is lost of the history is said behind what is left of it
+        champion_key(store)  # report lost lines after the lines that are left
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)

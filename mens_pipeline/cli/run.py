@@ -215,7 +215,7 @@ def run(
     for choice in chosen if with_training else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
-    # A share of zero leaves such rows out of the train set; any other only decides how many of them are shown.
+    # A share of zero leaves such rows out of the train set; any other only sets the number of them that are shown.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     definitions = defs()
 

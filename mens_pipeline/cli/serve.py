@@ -113,7 +113,7 @@ def serve(options: ServeOptions) -> None:
     address = server.resolve_address(options.host, options.port)
     token = settings.serve_token if options.token_env == _TOKEN else read_secret(options.token_env)
     access = server.access_to(address, token, options.token_env)
-    store = open_store(settings)  # before the environment loses its credentials and keys
+    store = open_store(settings)  # before credentials and keys are removed from the environment
     go_offline()
     chosen = choose_device(options.device, settings)
     served = _choose_model(options, store, chosen)

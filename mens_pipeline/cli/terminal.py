@@ -92,7 +92,7 @@ def run_and_show(
     num_ranks: int = 1,
     on_ray: bool = False,
 ) -> int:
-    """Run a job in processes of its own, pass each event to `show`, and return the exit code."""
+    """Run a job in separate processes, pass each event to `show`, and return the exit code."""
     poll = Follower(job_path.with_name(TELEMETRY), show).poll
     return run_job(job_path, poll, grace_seconds=grace_seconds, num_ranks=num_ranks, on_ray=on_ray)
 

@@ -1,4 +1,4 @@
-"""The proof that two models write the same: what the processes of delivery compare, and what counts as the same."""
+"""The proof that two models write the same: the comparisons by the processes of delivery, and their criteria."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,8 +115,8 @@ STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_p
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
 """For a model stored in float32 that was evaluated in 16 bits: its reference is rounded.
 
-Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %.
-Written freely, a completion is another one from the first close call that turns; of twelve, one program is 8 points.
+Teacher-forced along the same 721 tokens, a model of 135 million weights and its bfloat16 version agreed on 98.9 %.
+Written freely, a completion differs from the first close call that flips; of twelve programs, one is 8 points.
 """
 
 

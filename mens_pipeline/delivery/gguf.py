@@ -90,11 +90,11 @@ _SPLITTERS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (
 )
 """llama.cpp's name for a way to split text before merging -> its steps in tokenizer.json.
 
-The same model exists with two: on the Hub it splits digits, in the package of the CPU default it does not. The one that
-it was trained with counts.
+The same model exists in two variants: on the Hub it splits digits, in the package of the CPU default it does not. The
+variant that was trained counts.
 """
 _NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
-"""Normalizers that llama.cpp skips: its tokens differ where a letter and its accent are two characters."""
+"""Normalizers that llama.cpp skips: its tokens differ if a letter and its accent are two characters."""
 
 
 def refuse_unsupported(merged: Path) -> None:
@@ -163,7 +163,7 @@ NUM_PROMPTS: Final = 4
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
     "f32": Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002),
-    # Rounding turns close calls, after which a free completion is another one; a teacher-forced one is not.
+    # Rounding flips close calls, after which a free completion differs; a teacher-forced one does not.
     "f16": Demand(min_token_agreement=0.0, min_led_agreement=0.99, max_parse_difference=1.0),
     "q8_0": Demand(min_token_agreement=0.0, min_led_agreement=0.95, max_parse_difference=1.0),
 }
@@ -461,8 +461,8 @@ def _interleave(name: str, values: Matrix, config: dict[str, Any]) -> Matrix:
 def _convert_hybrid(name: str, values: Matrix, config: dict[str, Any]) -> Matrix:
     """Convert a tensor of Qwen3.5 to llama.cpp's layout.
 
-    Norms around 0 become norms around 1. In linear attention each key head has several value heads: llama.cpp orders
-    them by their place in the key head, Hugging Face by key head.
+    Norms centred at 0 become norms centred at 1. In linear attention each key head has several value heads: llama.cpp
+    orders them by their place in the key head, Hugging Face by key head.
     """
     _, is_linear, part = name.removesuffix(".weight").partition(".linear_attn.")
     if not is_linear:

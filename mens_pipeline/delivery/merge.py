@@ -53,7 +53,7 @@ _NAME_RUN: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Adapter) -> None:
-    """Raise RefusedError if the base is gone or another one, or the adapter is not from training or does not fit."""
+    """Raise RefusedError if the base is missing or different, or the adapter is not from training or does not fit."""
     base = adapter.manifest.base_model
     path = find_recorded_base(base)
     config = read_adapter_config(adapter.folder)
@@ -407,7 +407,7 @@ def build_merged_model(
         RefusedError: The process failed; the message says why.
         ConfigurationError: The store cannot be written.
     """
-    # The run is an origin, not a key: it also holds times, and the same adapter is not merged twice.
+    # The run is an origin, not part of the key: it also holds times, and the same adapter must not be merged twice.
     origins = store.holding(prepared.source.adapter.path)
     merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))
     shutil.rmtree(prepared.job.run_dir, ignore_errors=True)

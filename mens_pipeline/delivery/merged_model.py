@@ -1,8 +1,8 @@
 """Merge an adapter, and complete prompts with both models. Only the process of a merge imports this.
 
 An adapter that was trained on four-bit weights is merged into these weights restored, not into those of the base: the
-two differ by more than many adapters change. The evaluated model is loaded in the precision of its evaluation, with the
-adapter merged; the folder is loaded as any program would.
+difference between the two is larger than many adapters. The evaluated model is loaded in the precision of its
+evaluation, with the adapter merged; the folder is loaded as any program would.
 """
 
 import gc
@@ -120,8 +120,8 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
 ) -> GreedyCompletions:
     """Complete prompts, then score the completions `along` those of a reference (by default its own), teacher-forced.
 
-    Teacher-forcing tells a single close call that turned from another model; free completions do not. The reference is
-    scored along its own completions too: in 16 bits, one pass over all tokens rounds differently from one by one.
+    Teacher-forcing distinguishes a single flipped close call from another model; free completions do not. The reference
+    is scored along its own completions too: in 16 bits, one pass over all tokens rounds differently from one by one.
     """
     import torch
 

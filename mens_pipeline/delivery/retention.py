@@ -131,7 +131,7 @@ def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Reten
 def _find_kept(
     items: Sequence[Item], stored: Stored, policy: RetentionPolicy, now: float
 ) -> Iterator[tuple[Item, str]]:
-    """Yield artifacts that are kept whatever depends on them, with reasons; items are sorted by kind, newest first."""
+    """Yield artifacts that are kept regardless of dependents, with reasons; items are sorted by kind, newest first."""
     names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
     days = policy.days.model_dump()
     for kind, group in groupby(items, key=lambda item: item.kind):

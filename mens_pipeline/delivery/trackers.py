@@ -1,7 +1,7 @@
 """Listeners that report runs and the champion to MLflow and TensorBoard.
 
 They run in the process that watches a run: the one that trains has neither secrets nor the network. A tracker that
-fails is logged, and the run goes on without it.
+fails is logged, and the run continues without it.
 """
 
 import json

@@ -27,7 +27,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """System prompt with examples for the base, and the sample of the eval suite that it is asked."""
+    """System prompt with examples for the base, and the sample of the eval suite that it completes."""
 
     prompt: str
     tasks: tuple[Task, ...]
@@ -133,7 +133,7 @@ class NgramModel:
                     self._next[tuple(texts[place - length : place])][text] += 1
 
     def complete_line(self, prefix: str) -> str:
-        """Complete the last line of a text, and first the token that the text ends in."""
+        """Complete the last line of a text, beginning with its unfinished last word."""
         texts = [token.text for token in tokenize(prefix)]
         begun = texts.pop() if texts and prefix[-1:].isalnum() else ""
         written: list[str] = []

@@ -26,7 +26,7 @@ from mens_pipeline.storage.store import digest_of
 SCHEMA: Final = "vox_mens_bench_manifest_v1"
 MANIFEST: Final = "manifest.json"
 _LARGEST: Final = 2**26
-"""Bytes of a file that is hashed; those of a benchmark that can be loaded are far smaller."""
+"""Largest file that is hashed, in bytes; the files of a valid benchmark are far smaller."""
 _ADVICE: Final = "Name a folder that holds a benchmark, or restore the file."
 
 _LONGEST_FOUND: Final = 60
@@ -37,7 +37,7 @@ _WORDINGS: Final = {
     "String should": "expected a string to",
     "Tuple should": "expected a list to",
 }
-"""How pydantic begins its messages -> how ours go on after what was found."""
+"""Beginning of a message of pydantic -> continuation of ours after the value that was found."""
 
 
 class Difficulty(StrEnum):

@@ -32,7 +32,7 @@ from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, w
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
 )
-"""Of the examples on one completion; steps end nearly everything far sooner."""
+"""Limits of the examples of one completion; the number of steps ends nearly all programs long before the time."""
 _SECONDS: Final = 3.0
 """Time limit for the drawn calls of one completion; after it their process is killed."""
 _STOPPED: Final = -inf
@@ -94,7 +94,7 @@ def choose_insert(prefix: str, suffix: str, candidates: Sequence[SampledText]) -
 
 
 class Selector(ExitStack):
-    """Chooses completions; a context manager, since it runs them in processes of their own.
+    """Chooses completions; a context manager, since it runs them in separate processes.
 
     Processes are started when they are first needed. It may be used from several threads.
     """
@@ -112,10 +112,10 @@ class Selector(ExitStack):
         return self
 
     def choose(self, prompt: str, mode: Mode, candidates: Sequence[SampledText], end: float = inf) -> Selection:
-        """Choose one of several completions; the first of those that are as good.
+        """Choose one of several completions; the first of equally good ones.
 
         Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
-        likeliest of what is left is chosen.
+        likeliest remaining completion is chosen.
         """
         left, step = self._narrow(prompt, mode, [candidate.text for candidate in candidates], end)
         return Selection(max(left, key=lambda place: candidates[place].likelihood), step)

@@ -39,8 +39,8 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
 Generations = Mapping[str, Generation]
-"""Who completes what: `base`, `adapter`, and if they are asked `champion`, `few_shot` (the base with examples in its
-prompt), `families` (the adapter on synthetic tasks), and those that begin with `infill` (at cursors)."""
+"""Name -> generation: `base`, `adapter`, and, if asked, `champion`, `few_shot` (the base with examples in its prompt),
+`families` (the adapter on synthetic tasks), and names that begin with `infill` (at cursors)."""
 
 
 class EvaluationDetails(Details):
@@ -134,8 +134,8 @@ class EvaluationParams(Params):
 def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]:
     """Score completions.
 
-    The folder gets `eval_results.json`, `scored_completions.jsonl`, with a benchmark `eval_local_report.json` and
-    `benchmark_passatk.json`, and with holes `infill_completions.jsonl`.
+    Write `eval_results.json` and `scored_completions.jsonl` into the folder; with a benchmark, also
+    `eval_local_report.json` and `benchmark_passatk.json`; with holes, also `infill_completions.jsonl`.
     """
     suite, manifest, adapter = params.suite, params.manifest, params.first["adapter"]
     completions = {name: read_completions(made) for name, made in params.completions.items()}
@@ -207,7 +207,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         suite=suite,
         first=first,
         manifest=manifest,
-        # The completions depend on the adapter by the digest of its weights, wherever it lies.
+        # The completions depend on the digest of the adapter's weights, not on its folder.
         origins=store.holding(run) if run is not None else (),
     )
     return STAGE.build(store, params)
@@ -234,7 +234,7 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
 
 
 def scored_completions(evaluation: Evaluation) -> Iterator[ScoredCompletion]:
-    """Yield every score with its prompt: of the base, that with examples, and the adapter, free and not."""
+    """Yield every score with its prompt: base, base with examples, and adapter, free and constrained."""
     by_id = {task.id: task for task in evaluation.tasks}
     for model in get_args(ModelRole):
         for score in getattr(evaluation, model):

@@ -230,7 +230,7 @@ def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) 
 
 
 def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
-    """Take tests away that the reference itself fails; return the tasks in order, and how many of them lost theirs."""
+    """Drop tests that the reference itself fails; return the tasks in order, and the number that lost theirs."""
     completions = [
         Completion(task=task.id, sample=0, text=task.reference, num_tokens=0, stopped=True)
         for task in tasks

@@ -43,7 +43,7 @@ class InfillTask:
 
     Attributes:
         id: Its name, `infill/0007`.
-        file: The source file; in a history the commit, which intervals are over then.
+        file: The source file; in a history, the commit. It is the unit of intervals.
         kind: The kind of `middle`.
         prefix: The program before the hole.
         middle: The text that was cut out.
@@ -67,7 +67,7 @@ class InfillTask:
 
     @cached_property
     def known_errors(self) -> int:
-        """Errors in names and types that the program has as it is."""
+        """Number of errors in names and types of the unchanged program."""
         return len(errors_beside("", self.insert(self.middle), self.mode, frozenset()))
 
     def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:
@@ -117,7 +117,7 @@ def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Holes:
-    """The holes that an adapter is asked to fill.
+    """The holes for an adapter to fill.
 
     Attributes:
         tasks: All holes; `lines` are for models without a suffix.
@@ -154,7 +154,7 @@ def find_holes(
         fits: Whether a text is short enough for a piece.
 
     Returns:
-        None if no holes are asked for, or the adapter was never shown one in training.
+        None if no holes are requested, or the adapter was never shown one in training.
 
     Raises:
         RefusedError: The train set is missing or was changed.

@@ -51,7 +51,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
                 num_tests=len(report.tests),
                 num_passed=report.num_passed,
                 error_class=report.error_class,
-                # Halves of a character, which JSON can smuggle in, are escaped: any file can hold the text.
+                # Escape halves of characters, which JSON can smuggle in, so that any file can hold the text.
                 message=_message(report).encode("utf-8", "backslashreplace").decode("utf-8"),
             )
             for report in sandbox.map_with_tests(pairs)

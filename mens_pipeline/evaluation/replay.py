@@ -97,7 +97,7 @@ class ReplayResults(ReplayFacts):
 def build_replay_holes(
     history: History, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
 ) -> Holes:
-    """Turn the holes of a history into tasks; holes too long for a piece are counted as dropped.
+    """Turn the holes of a history into tasks; count holes that are too long for a piece as dropped.
 
     Raises:
         RefusedError: The adapter was never shown a hole, or its train set is missing or was changed.
@@ -128,7 +128,7 @@ def build_replay_holes(
 
 
 def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
-    """Describe a replay; `champion` is the key of the adapter before."""
+    """Describe a replay; `champion` is the key of the previous adapter."""
     times = (max(0, hole.time - history.begin) for hole in history.holes)
     return ReplayFacts(
         adapter_sha256=adapter.digest,

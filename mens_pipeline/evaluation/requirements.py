@@ -13,11 +13,11 @@ from mens_pipeline.language import CONSTRUCTS, EFFECTS, FUNCTION_DECORATORS, ast
 from mens_pipeline.language.ast import Const, Declaration, Import, Module, Param
 
 Spellings = tuple[str, ...]
-"""The ways to ask for one part, from its name alone to all that is said of it."""
+"""The ways to ask for one part, from its name alone to every detail."""
 
 
 class Part(StrEnum):
-    """A list that a requirement may give; each of its entries must be there, others may stand beside them."""
+    """A list of a requirement; all its entries must be present, and others may be too."""
 
     FIELDS = "fields"
     """Fields `id` or `id: int`; the entries of a form, of design tokens and of a mobile block as well."""
@@ -185,7 +185,7 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
     "operator": _OPERATORS,
     "uses": EFFECTS,
 }
-"""What stands before the colon of a trait -> what may follow; None where any name may."""
+"""Text before the colon of a trait -> texts that may follow; None if any name may."""
 
 
 def list_traits(declaration: ast.Declaration) -> frozenset[str]:
@@ -200,7 +200,7 @@ def list_traits(declaration: ast.Declaration) -> frozenset[str]:
 
 
 def find_trait_error(trait: str) -> str | None:
-    """Return what is wrong with the wording of a trait; None when nothing is."""
+    """Return the mistake in the wording of a trait; None without one."""
     prefix, colon, word = trait.partition(":")
     if not colon:
         return None if trait in KINDS else _unknown(trait, "kind of expression or statement", KINDS)
@@ -251,7 +251,7 @@ _TRAITS: Final[tuple[tuple[type | tuple[type, ...], Callable[[Any], tuple[str, .
     ((ast.Binary, ast.Unary), lambda n: (f"operator:{n.op}",)),
     (ast.Function, lambda n: tuple(f"uses:{effect}" for effect in n.effects)),
 )
-"""Kind of node -> what a requirement may call it, beside its kind."""
+"""Kind of node -> its other names in a requirement."""
 
 
 _UNNAMED: Final = frozenset(("routes", "design_tokens", "back_button", "deep_link", "push", "reactive_module"))
@@ -269,7 +269,7 @@ LABEL_FIELDS: Final = {
     "mcp_resource": ("uri",),
     "v0_component": ("id", "image_path"),
 }
-"""Construct that carries a text -> where its syntax keeps it; the first that is not empty counts."""
+"""Construct with a text -> its places in the syntax; the first that is not empty counts."""
 
 _HAS_KEY: Final = {
     "name": frozenset(CONSTRUCTS) - _UNNAMED,
@@ -277,7 +277,7 @@ _HAS_KEY: Final = {
     "params": _CALLED | {"component", "fragment"},
     "returns": _CALLED | {"const"},
 }
-"""Key of a requirement -> the constructs that have such a thing; the keys of `Part` have a table of their own."""
+"""Key of a requirement -> the constructs that have it; the keys of `Part` have their own table."""
 
 _Texts = tuple[str, ...]
 
@@ -413,7 +413,7 @@ def _function_in(declaration: Declaration) -> Any:
 
 
 def list_names(declaration: Declaration) -> frozenset[str | None]:
-    """Return the names of a declaration; of an import the paths, last parts and aliases of all that it imports."""
+    """Return the names of a declaration; for an import, paths, last parts and aliases of everything that it imports."""
     if not isinstance(declaration, Import):
         return frozenset((name_of(declaration),))
     paths = declaration.paths

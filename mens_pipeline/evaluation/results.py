@@ -1,6 +1,6 @@
 """The documents of an evaluation: `eval_results.json`, `eval_local_report.json`, `benchmark_passatk.json`.
 
-`eval_results.json` also says what pieces are worth that models wrote into holes of held-out programs.
+`eval_results.json` also has the figures of pieces that models wrote into holes of held-out programs.
 """
 
 import json
@@ -312,7 +312,7 @@ _OTHERS: Final[dict[InfillModel, str]] = {"left_to_right": "left to right", "bas
 
 
 def figures_of_infill(infill: InfillResults) -> dict[str, str]:
-    """Format what pieces at a cursor are worth: `exact lines`, with those of other models, and so on."""
+    """Format the figures of pieces at a cursor: `exact lines`, also of other models, and so on."""
     own = infill.models["adapter"]
     others = ((label, infill.models.get(model)) for model, label in _OTHERS.items())
     figures = {"exact": str(own["all"].exact)}
@@ -328,7 +328,7 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
 
 
 def load_results(path: Path) -> tuple[EvalResults | None, str]:
-    """Read the figures of an evaluation; return None and the problem where they cannot be read."""
+    """Read the figures of an evaluation; return None and the problem if they cannot be read."""
     content, problem = read_json(path)
     if content is None:
         return None, problem
@@ -351,7 +351,7 @@ def results_in(folder: Path) -> EvalResults:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Read a JSON object; return None and the problem where the file does not hold one."""
+    """Read a JSON object; return None and the problem if the file does not hold one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -2,13 +2,13 @@
 
 Shortcuts of a model, and their reward:
 
-- Declare the asked name and nothing more, give up, leave a placeholder, write nothing: nothing.
-- Write tests of its own, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
+- Declare only the requested name, give up, leave a placeholder, or write nothing: no reward.
+- Write its own tests, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
   and no completion, and are never those of an evaluation, since the tasks are rows of the train set.
-- Return a constant, or write the examples of the prompt down as a ladder of `if`: no more than for the right name. The
+- Return a constant, or copy the examples of the prompt into a ladder of `if`: no more than for the right name. The
   share of tests counts from the number that the best constant and the stated examples pass.
-- Redefine what the tests rely on, run for ever, harm the machine: the sandbox fails it.
-- Ramble until it is cut off: a penalty, and never the whole reward.
+- Redefine names that the tests use, run for ever, or harm the machine: the sandbox fails it.
+- Ramble until cut off: a penalty, and never the whole reward.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from mens_pipeline.language.interpreter import hidden_module, without_tests
 from mens_pipeline.storage.validation import Strict
 
 LEAST_TELLING: Final = 2
-"""Hidden tests that neither a constant nor the stated examples pass, without which a task is not asked."""
+"""Minimum number of hidden tests of a task that neither a constant nor the stated examples pass."""
 
 _VOX: Final = 0.05
 _RESOLVES: Final = 0.1
@@ -49,7 +49,7 @@ class Tier(StrEnum):
     TESTS = "tests"
     """It also passes some hidden tests that a constant does not."""
     PASSED = "passed"
-    """It ended by itself, and passes as an evaluation counts it: all hidden tests, and all else that is asked."""
+    """It ended by itself, and passes as in an evaluation: all hidden tests and all requirements."""
 
 
 class Reward(Strict):
@@ -91,7 +91,7 @@ def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
 
 
 def is_telling(task: Task) -> bool:
-    """Return whether hidden tests tell a solution of a task from what only looks like one."""
+    """Return whether hidden tests distinguish a solution of a task from a fake one."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     num_tests = sum(isinstance(declaration, Test) for declaration in hidden_module(task.tests).declarations)
     return num_tests - num_given_away(task) >= LEAST_TELLING

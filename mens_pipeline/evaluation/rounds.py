@@ -1,4 +1,4 @@
-"""Evaluate in rounds: ask more held-out prompts only where a verdict cannot tell yet."""
+"""Evaluate in rounds: ask more held-out prompts only while the gates are undecided."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ class CountedTry(NamedTuple):
 
 
 class Referee(Protocol):
-    """What an evaluation asks of promotion."""
+    """The interface of promotion that an evaluation uses."""
 
     def find_baseline(self, adapter_sha256: str) -> Artifact | None:
         """Return the promoted adapter that a candidate is compared with."""
@@ -34,7 +34,7 @@ class Referee(Protocol):
         """Return the champions before the baseline, as far as their evaluations can be compared."""
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
-        """Count that an adapter was asked an eval suite."""
+        """Count a try of an adapter on an eval suite."""
 
     def find_undecided(self, results: EvalResults, reserve: Sequence[Task]) -> Sequence[str]:
         """Return the names of gates for which it is worth asking a reserve of held-out prompts."""
@@ -50,9 +50,9 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
     launch: Callable[[GenerationJob], int],
     log_line: Callable[[str], None],
 ) -> tuple[Artifact, bool]:
-    """Let all models complete an eval suite, round by round until its gates can tell, and score the completions.
+    """Let all models complete an eval suite, round by round until the gates can decide, and score the completions.
 
-    Every adapter that was asked is counted.
+    Each try of an adapter is counted.
 
     Returns:
         The evaluation of all rounds that were asked, and whether it was reused.

@@ -1,4 +1,4 @@
-"""The score on one completion, and the figures of one model over some tasks."""
+"""The score of one completion, and the figures of one model over some tasks."""
 
 import re
 from collections import Counter, defaultdict

@@ -18,14 +18,14 @@ _ROUNDING: Final = 1e-9
 """Largest difference between a figure that is read and the one computed from its parts."""
 
 MOST_TASKS: Final = 20_000
-"""The exact test takes seconds for this many; documents can name any number."""
+"""Limit of tasks: the exact test takes seconds for this many, and a document can claim any number."""
 
 _FEWEST: Final = 10
 """Shares other than 0, and other than 1, that show how far shares spread; fewer spread too little by chance."""
 
 _USUAL_LIKENESS: Final = 0.13
-"""The correlation of two cases of one file that is assumed where files are few: of 112 held-out prompts from 21 files
-it makes the design effect 1.9 that was measured."""
+"""Assumed correlation of two cases of one file if there are few files: for 112 held-out prompts from 21 files it gives
+the measured design effect of 1.9."""
 
 _USUAL_WEIGHT: Final = 10
 """Weight of that assumption, in files."""
@@ -67,9 +67,9 @@ class Rate(Strict):
         return _upper_tail(self.value, self.num_effective, floor)
 
     def chance_after(self, floor: float, num_more: int, share: float) -> float:
-        """Compute the posterior probability of at least a floor after more cases, as alike as these are.
+        """Compute the posterior probability that the rate reaches a floor after more cases, correlated like these.
 
-        A `share` of the `num_more` cases that come counts.
+        `share` is the success rate of the `num_more` new cases.
         """
         total = self.denominator + num_more
         if self.value is None:
@@ -93,9 +93,9 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
         Jeffreys' interval is advised for small numbers by Brown, Cai and DasGupta 2001. The effective number is that of
         Korn and Graubard 1998, with its correction for few files: tasks over design effect. Franco, Little, Louis and
         Slud 2019 compare such intervals for samples of clusters. The design effect is drawn towards that of an earlier
-        eval suite, since 21 files alone say little of it. In simulation (`mens_pipeline_tests.bench.gate`) a posterior
-        that takes tasks for independent is too sure twice as often as it says, as is the bootstrap over files; a
-        beta-binomial posterior is no better than this one and needs a grid.
+        eval suite, since 21 files alone say little about it. In simulation (`mens_pipeline_tests.bench.gate`) a
+        posterior that takes tasks for independent is too sure twice as often as it says, as is the bootstrap over
+        files; a beta-binomial posterior is no better than this one and needs a grid.
     """
     total, size = float(sum(shares)), len(shares)
     if not size:
@@ -251,7 +251,7 @@ def _chance_of_at_least(net_gains: dict[int, int]) -> float:
     return _compute_chance(tuple(net_gains.items()))
 
 
-@lru_cache(maxsize=1024)  # each comparison that is made or read is checked by it again
+@lru_cache(maxsize=1024)  # every comparison that is made or read is checked with it
 def _compute_chance(net_gains: tuple[tuple[int, int], ...]) -> float:
     from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
@@ -286,7 +286,7 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
         num_tasks: Tasks that both were asked.
         drop: Share of the tasks by which the candidate is worse.
         disagreement: Share of the tasks on which two equally good models differ, half of them either way.
-        p_value: A drop is called below this, of the two-sided test; each side has half of it.
+        p_value: The two-sided test calls a drop below this; each side gets half of it.
 
     Returns:
         The chance to ten places, for tasks that are independent of each other; the false alarm rate for a drop of 0.

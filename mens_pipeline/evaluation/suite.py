@@ -22,13 +22,13 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
 
 _LEAST_SHARE: Final = 0.2
-"""Of the first round. Fewer remaining prompts are asked at once: they would decide nothing, and a further round costs
+"""Share of the first round. Fewer remaining prompts join it: they would decide nothing, and another round costs
 confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """Everything that models are asked, and what was left out.
+    """All tasks for the models, and counts of omitted ones.
 
     Attributes:
         tasks: Held-out prompts first, then the benchmark.
@@ -38,8 +38,8 @@ class EvalSuite:
         max_rounds: Largest number of rounds.
         num_too_long: Tasks left out because their reference does not fit into a completion.
         num_tests_dropped: Tasks that lost their hidden tests because their reference fails them.
-        num_base_tasks: About how many tasks the base is asked, those with hidden tests first; None for all.
-        few_shot: What the base is asked with examples in its prompt, if anything.
+        num_base_tasks: Approximate number of tasks for the base, those with hidden tests first; None for all.
+        few_shot: Tasks for the base with examples in its prompt, if any.
         families: Synthetic tasks for the adapter alone.
         families_sha256: Of the file with these, hexadecimal; None without one.
         holes: Holes to fill at a cursor, if any.
@@ -70,7 +70,7 @@ class EvalSuite:
         return divide_into_rounds(self.tasks, self.first_heldout_tasks, self.max_rounds)
 
     def take(self, num_heldout: int, num_benchmark: int) -> "EvalSuite":
-        """Return a part that is asked in one round: whole held-out files in the order of rounds, and some benchmark."""
+        """Return a part for one round: whole held-out files in the order of rounds, and some benchmark tasks."""
         heldout = [task for task in self.tasks if task.suite is Suite.HELDOUT]
         first = divide_into_rounds(heldout, num_heldout, 2)[0] if num_heldout < len(heldout) else tuple(heldout)
         others = [task for task in self.tasks if task.suite is not Suite.HELDOUT]
@@ -95,7 +95,7 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
 
     Args:
         heldout: Held-out pairs, JSON lines; `families.jsonl` next to them holds synthetic tasks.
-        train: The train set of the adapter; if it is missing, nobody knows whether it holds any of them.
+        train: The train set of the adapter; without it, nobody can tell whether it holds any of the tasks.
         benchmark: None to leave it out.
         fits: Whether a text is short enough for a completion; a task with a longer reference cannot pass.
         first_heldout_tasks: Held-out prompts of the first round.

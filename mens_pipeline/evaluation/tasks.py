@@ -39,12 +39,12 @@ class Suite(StrEnum):
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
-"""The suites of synthetic tasks, which the adapter alone is asked."""
+"""The suites of synthetic tasks, which only the adapter completes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as figures group it.
+    """A prompt, with the properties by which figures group it.
 
     Attributes:
         id: Its name, unique in an evaluation: `benchmark/fn_add`.
@@ -165,7 +165,7 @@ def _build_task(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
     code = parsed_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
         return None
-    # Rows that name no file count as one, since nothing says that they are independent.
+    # Rows without a file count as one file, since they may not be independent.
     file = pair.source.path if pair.source is not None else ""
     return Task(
         id=name,

@@ -16,7 +16,7 @@ _PLACEHOLDER: Final = re.compile(
     r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
     r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
 )
-"""Marks of unfinished code; `todo`, `stub`, `placeholder` alone are words that user interfaces are described with."""
+"""Marks of unfinished code; `todo`, `stub` and `placeholder` alone also describe user interfaces."""
 
 
 def is_refusal(completion: str) -> bool:
@@ -25,6 +25,6 @@ def is_refusal(completion: str) -> bool:
 
 
 def has_placeholder(program: str) -> bool:
-    """Return whether a comment of a program stands where code should."""
+    """Return whether a program has a comment in place of code."""
     comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
     return any(_PLACEHOLDER.search(comment) for comment in comments)

@@ -1,17 +1,17 @@
 """Constraints on the next token: of a program, of a piece at a cursor, and of the word before the cursor.
 
 `Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
-the whole vocabulary, at the cost of little more than one token. Near the limit a token also has to leave room to close
+the whole vocabulary, at the cost of little more than one token. Near the limit a token must also leave room to close
 the program, so that every completion ends as one. No token ends the third equal statement in a row, since small models
-repeat themselves until they are cut. With `names`, a value of known type has only the members of its type.
+repeat themselves until they are cut off. With `names`, only members of its type may follow a value of known type.
 
-`InsertConstraint` takes a token where prefix and piece together can still become a program. It takes the end only where
-prefix, piece and suffix are a program, or in an editor, where they may become one when somebody types on. It gives the
-piece up where the likeliest tokens lead to no such end.
+`InsertConstraint` takes a token where prefix and piece together can still become a program. It accepts the end only
+where prefix, piece and suffix are a program or, in an editor, may become one with more typing. It gives up the piece if
+the likeliest tokens lead to no such end.
 
-`BegunWord` heals tokens: the tokens of half a word are others than those of the whole one, so a model that is shown
-`retu` has never seen what follows. The model is shown the text before the word, and has to spell the word first (as in
-guidance and in the `token healing` example of llama.cpp).
+`BegunWord` heals tokens: half a word has other tokens than the whole word, so a model that is shown `retu` has never
+seen what follows. Instead, the model is shown the text before the word, and must spell the word first (as in guidance
+and in the `token healing` example of llama.cpp).
 """
 
 import re
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _OPENED: Final = 20
 """Upper limit of the tokens that one token adds to the shortest way to the end."""
 _SPARE: Final = 40
-"""Added once to that limit: `workflow` adds 34 tokens, as a version may follow it."""
+"""Added once to that limit: `workflow` adds 34 tokens, because a version may follow it."""
 _MOST_TRIES: Final = 256
 """Tokens to try before taking the shortest way to the end of a program."""
 _MOST_SEARCHES: Final = 16
-"""Ways to the end to search for one token, where each found so far needs more room than is left."""
+"""Ways to the end to search for one token, while each found one needs more room than is left."""
 _MOST_MISNAMED: Final = 128
-"""Tokens to refuse for their names alone before taking the most likely of them."""
+"""Tokens to refuse only for their names, before the most likely one is taken."""
 _REPLACEMENT: Final = "\ufffd"
 """The decoded text of a token that holds a part of a character."""
 _LETTER: Final = "\u00e9"
@@ -65,7 +65,7 @@ _MOST_PIECE_TRIES: Final = 160
 _MOST_READ: Final = 120_000
 """Characters to parse for one piece; a statement without an end is parsed again for each token."""
 _WHOLE_SHARE: Final = 4
-"""Parsing a text is this many times faster per character than finding out how it may go on."""
+"""Parsing a text is this many times faster per character than finding its possible continuations."""
 _CLOSING: Final = frozenset("} ")
 """Characters of a text that only closes blocks."""
 
@@ -251,7 +251,7 @@ class Constraint:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _known_closing(self, piece: str) -> list[int] | None:
-        """Return the tokens of a closing that was found in the same parser state; None where it does not fit here."""
+        """Return the tokens of a closing that was found in the same parser state; None if it does not fit here."""
         place = self._viable.place_behind(piece)
         own = self._closings.get(place)
         rest = _CLOSINGS.get(place) if own is None else own
@@ -282,8 +282,8 @@ def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOU
     """Check whether a piece fits in a file that somebody is typing.
 
     It fits where the whole is a program. At the end of a line it also fits where the line is complete, only blocks are
-    open after it, and the whole is a program once further lines close them. It passes where the text after the cursor
-    cannot be reached without the line either, since the line is then not to blame.
+    open after it, and the whole is a program once further lines close them. It also fits if the text after the cursor
+    cannot be reached without the line either: then the line is not at fault.
     """
     if analyze(prefix + piece + suffix, mode).ok:
         return True
@@ -298,7 +298,7 @@ def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOU
 
 
 def _count_blocks(text: str, mode: Mode) -> int | None:
-    """Count the open blocks of a text; None where it lacks more than their ends."""
+    """Count the open blocks of a text; None if it lacks more than their ends."""
     closing = complete(text, mode)
     return None if closing is None or not _CLOSING.issuperset(closing) else closing.count("}")
 
@@ -339,7 +339,7 @@ class InsertConstraint:
         self.is_forced = self._viable.viability is Viability.DEAD
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token; where none fits, end the piece and set `is_forced`."""
+        """Choose the next token; if none fits, end the piece and set `is_forced`."""
         refused: list[int] = []
         while not self.is_forced and self._num_tries < _MOST_PIECE_TRIES and self._num_read < _MOST_READ:
             self._num_tries += 1

@@ -70,7 +70,7 @@ class Output(NamedTuple):
 
 
 class DenseModel:
-    """A model of the Llama family with the call of the library's own model, and nothing else.
+    """A model of the Llama family with the call signature of the library's model, and nothing else.
 
     It knows biases, heads that share keys, and norms of queries and keys (Qwen3), but no sliding window.
     """
@@ -198,11 +198,11 @@ def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
 
 
 def speed_up(model: Any, num_rows: int) -> Any:
-    """Return a faster model with the same completions, where there is one; it consumes the given model.
+    """Return a faster model with the same completions, if there is one; consume the given model.
 
     In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
     those on a CPU without packed products, are returned as they are. A model that writes few completions at once gets
-    weights in float16; evaluation writes many, and keeps float32.
+    float16 weights; evaluation writes many and keeps float32.
 
     Args:
         model: A model in evaluation mode.

@@ -1,4 +1,4 @@
-"""A model at an OpenAI-compatible address, and a ledger of its replies, so that nobody pays for one twice."""
+"""A model at an OpenAI-compatible address, and a ledger of its replies, so that no reply is paid for twice."""
 
 import os
 import time
@@ -251,7 +251,7 @@ class ChatEndpoint:
                     raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
                 if time.monotonic() > deadline:
                     raise RefusedError(f"{self.url}: no answer within {self.completion_seconds:g} seconds. {_AGAIN}")
-            # The body is decompressed by now, so the headers about its encoding no longer apply.
+            # The body is decompressed now, so the headers about its encoding no longer apply.
             headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
             return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
 
@@ -276,7 +276,7 @@ class ChatEndpoint:
             key=request.key,
             text=choice.message.content or choice.message.refusal or "",
             stopped=choice.finish_reason == "stop",
-            # Without a count, assume that it used as many as it may.
+            # Without a count, assume that it used all tokens it was allowed.
             num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
             num_written=usage.completion_tokens if usage is not None else None,
         )

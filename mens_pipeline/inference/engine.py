@@ -1,9 +1,9 @@
-"""The engine writes many completions at once, each in a slot that the next one takes when it has ended.
+"""The engine writes many completions at once, each in a slot; when one ends, the next takes its slot.
 
-1. It reads each prompt alone, in pieces where other completions go on in between. On a GPU, which waits for the
+1. It reads each prompt alone, in pieces if other completions continue in between. On a GPU, which waits for the
    launches of small kernels, it reads the prompts of a step together.
-2. One forward pass gives every completion its next token. A single completion may get several, if the engine guessed
-   right what it repeats (prompt lookup decoding, Saxena 2023).
+2. One forward pass gives every completion its next token. A single completion may get several, if the engine correctly
+   guessed a repetition (prompt lookup decoding, Saxena 2023).
 3. A completion that has ended, is cancelled or is late leaves its slot at once.
 
 Each completion has its own random generator, so it does not depend on the other requests. Evaluation, the proof of a
@@ -39,7 +39,7 @@ class Slot:
     Attributes:
         prompt: At least one token.
         max_tokens: Limit of its tokens, including the end of the turn.
-        log_probability: Sum over its tokens; None where nobody asks for it.
+        log_probability: Sum over its tokens; None if nobody asks for it.
         deadline: When it has to end, on the monotonic clock.
         word: The word before the cursor that it has to start with, if any.
         end: Why it has ended; None until then.
@@ -84,7 +84,7 @@ class Slot:
             self.end = "late"
 
     def guess(self, most: int) -> tuple[int, ...]:
-        """Guess up to `most` next tokens from what followed the same tokens earlier."""
+        """Guess up to `most` next tokens from those that followed the same tokens earlier."""
         text = (*self.prompt, *self.tokens)[-_LOOKED_BACK:]
         for length in _LOOKED_UP:
             key = text[-length:]
@@ -117,9 +117,9 @@ class Slot:
 _LOOKED_UP: Final = (3, 2)
 """Lengths of the last tokens to look up, in this order."""
 _GUESSED: Final = 5
-"""Tokens to guess; each takes a little of the time of a step, right or wrong."""
+"""Tokens to guess; each takes a little time of a step, right or wrong."""
 _LOOKED_BACK: Final = 1024
-"""Newest tokens that are searched, so that a long prompt costs no more."""
+"""Newest tokens to search; a long prompt costs no more."""
 
 _MOST_READ: Final = 8_192
 """Tokens of prompts, with padding, that one pass may read."""
@@ -135,7 +135,7 @@ class _Prompt(Generic[SomeSlot]):
 
 
 class Engine(Generic[SomeSlot]):
-    """Writes completions for slots that come and go."""
+    """Writes the completions of slots, which join and leave at any step."""
 
     def __init__(  # noqa: PLR0913 - what it writes with, and how it reads
         self,
@@ -153,7 +153,7 @@ class Engine(Generic[SomeSlot]):
             model: A causal language model in evaluation mode.
             stop: Tokens that end a turn.
             num_slots: Completions to write at once.
-            num_positions: Positions to reserve for a slot; it grows where they do not suffice.
+            num_positions: Positions to reserve for a slot; it grows if they do not suffice.
             piece: Tokens of a prompt to read between two tokens of the others; None reads whole prompts.
             num_read: Whole prompts to read in one pass, up to 8,192 tokens with padding. With 1, a pass skips the
                 tokens that a prompt shares with the one before.
@@ -298,7 +298,7 @@ class Engine(Generic[SomeSlot]):
         return self._release()
 
     def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
-        """Guess as many tokens as have room; none where the state of a layer cannot go back."""
+        """Guess as many tokens as have room; none if the state of a layer cannot go back."""
         return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
 
     def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:
@@ -361,7 +361,7 @@ _TINY: Final[dict[str, dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Compare the engine with the plain loop of `transformers`; exit with 1 where completions differ."""
+    """Compare the engine with the plain loop of `transformers`; exit with 1 if completions differ."""
     parser = argparse.ArgumentParser(prog="python -m mens_pipeline.inference.engine", description=main.__doc__)
     parser.add_argument("--model", help="folder of a model; tiny ones of random weights without it")
     parser.add_argument("--tokens", type=int, default=32)

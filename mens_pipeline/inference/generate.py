@@ -83,7 +83,7 @@ class _Writer:
         return CompletionCounter(self.log, label)
 
     def complete_all(self) -> list[Completion]:
-        """Draw all samples of all requests; other processes than the first get none back."""
+        """Draw all samples of all requests; only the first process gets them back."""
         decoding = self.generation.decoding
         every = [(request, sample) for request in self.generation.requests for sample in range(decoding.num_samples)]
         places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
@@ -168,9 +168,9 @@ def complete_slots(
 
     Args:
         model: A causal language model in evaluation mode.
-        slots: Where the completions are written.
+        slots: Slots that take the completions.
         stop: Tokens that end a turn.
-        batch_tokens: Positions that are held at once.
+        batch_tokens: Positions to hold at once.
         done: Takes each slot when its completion has ended.
     """
     ordered = sorted(slots, key=lambda slot: (-len(slot.prompt), slot.name, slot.sample))
@@ -178,7 +178,7 @@ def complete_slots(
     for band in _bands(ordered):
         num_positions = max(slot.num_positions for slot in band)
         num_slots = max(1, batch_tokens // (num_positions + state))
-        # A CPU reads once what two prompts share; a GPU waits for the launches of a short prompt.
+        # A CPU reads a shared beginning of two prompts once; a GPU waits for the launches of a short prompt.
         num_read = 1 if model.device.type == "cpu" else max(1, num_slots // _READ_SHARE)
         engine = Engine[Slot](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
         waiting = deque(band)

@@ -29,7 +29,7 @@ class SlotCache:
         past: The cache that a model takes.
         lengths: Positions of each row; `longest` is the largest.
         end: The column after the last position of every row.
-        takes_many: Whether it holds several rows; only one where layers are neither attention nor linear attention.
+        takes_many: Whether it holds several rows; only one if layers are neither attention nor linear attention.
         forgets: Whether the last positions of a step can be dropped; states cannot go back.
     """
 
@@ -80,7 +80,7 @@ class SlotCache:
         return torch.tensor(self.lengths, device=self._device)[:, None]
 
     def mask(self) -> torch.Tensor | None:
-        """Return the attention mask of the next step, of shape `(rows, positions)`; None where no row is padded."""
+        """Return the attention mask of the next step, of shape `(rows, positions)`; None if no row is padded."""
         if min(self.lengths) == self.longest:
             return None
         columns = torch.arange(self.longest + 1, device=self._device)

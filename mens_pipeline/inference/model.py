@@ -75,7 +75,7 @@ def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
 
 
 def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:
-    """Write weights and configuration; a text model taken out of a base with vision gets the names of its own class.
+    """Write weights and configuration; a text model taken out of a base with vision gets the names that its class uses.
 
     By default the library would write the names of the larger checkpoint under the class of the smaller one.
     """

@@ -158,13 +158,13 @@ def list_inputs(generation: Generation) -> dict[str, Any]:
     """Return everything that decides the completions except the code, in JSON types."""
     values = generation.model_dump(mode="json", exclude={"base_path", "adapter_path", "label"})
     if generation.device == "cpu":
-        # On a GPU, kernels and so the order of sums depend on how many rows there are together.
+        # On a GPU, kernels and therefore the order of sums depend on the number of rows in a batch.
         del values["devices"], values["decoding"]["batch_tokens"]
     return {**values, "libraries": library_versions()}
 
 
 def _parser_version(decoding: Decoding) -> str | None:
-    """Hash the code that steers a completion; names and types count only where the parser checks them."""
+    """Hash the code that steers a completion; names and types count only if the parser checks them."""
     if decoding.syntax is Syntax.FREE:
         return None
     without = () if decoding.names else ("mens_pipeline.language.semantics",)
@@ -226,7 +226,7 @@ def generate_all(
             generation=generation,
             parser=_parser_version(generation.decoding),
             complete=partial(complete, name),
-            # By the digest of its weights: an adapter in any folder, trained again or promoted, writes the same.
+            # Use the digest of its weights: an adapter writes the same in any folder, retrained or promoted.
             origins=store.holding(generation.adapter_path) if generation.adapter_path is not None else (),
         )
         for name, generation in asked.items()

@@ -103,7 +103,7 @@ class SpeedProbe:
         (read, few), (written, more) = ended["read"], ended["write"]
         write_token = max(0.0, written - read) / max(1, more - few)
         read_token = max(0.0, read - few * write_token) / length
-        # All three read the prompts; every generation pays once for what the first took besides.
+        # All three read the prompts; the extra time of the first is paid once by every generation.
         start = max(0.0, seconds - written - read - min(read, ended["load"][0]))
         return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 

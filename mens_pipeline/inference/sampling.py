@@ -47,7 +47,7 @@ class Sampler:
     def choose(self, scores: "torch.Tensor | LikelyTokens", refused: Sequence[int] = ()) -> int:
         """Choose the next token by the scores of all, in float32, except refused ones.
 
-        It draws among the most likely tokens; where all of these are refused, it takes the most likely of the others.
+        It draws among the most likely tokens; if all of these are refused, it takes the most likely of the others.
         With `LikelyTokens`, only that fetches scores from the device.
         """
         if isinstance(scores, LikelyTokens):

@@ -1,4 +1,4 @@
-"""Several processes on one machine that do a job together, one per device: started, stopped and ended together.
+"""Several processes on one machine that share a job, one per device; they start, stop and end together.
 
 They start like `python -m torch.distributed.run --standalone`, which passes SIGTERM on to all of them, and ends all
 when one fails. Each has the whole base in memory. A training divides the micro-batches of every optimizer step and sums
@@ -25,13 +25,13 @@ _GRACE_SECONDS: Final = 100
 """Time to write a checkpoint; less than the parent process waits."""
 
 _LONGEST: Final = timedelta(days=7)
-"""How long a process waits for another; where one fails, the launcher ends the others at once."""
+"""Time that a process waits for another; if one fails, the launcher ends the others at once."""
 
 Item = TypeVar("Item")
 
 
 def start_ranks(command: Sequence[str], number: int) -> ExitCode:
-    """Run a command once per device, until all have ended; refuse (`RefusedError`) where one was killed."""
+    """Run a command once per device, until all have ended; refuse (`RefusedError`) if one was killed."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -46,7 +46,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
         except ChildFailedError as error:
             codes = {failure.exitcode for failure in error.failures.values()}
             for rank, failure in error.failures.items():
-                # Where one fails, torch ends the others by SIGTERM, which says nothing about the cause.
+                # If one fails, torch ends the others by SIGTERM, which hides the cause.
                 if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
                     found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
                     advice = "Check whether memory ran out, and run the same again: what is done is taken up."

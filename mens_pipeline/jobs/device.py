@@ -1,6 +1,6 @@
 """Find the device of a job, without falling back to another one; and run one job at a time on it.
 
-A GPU that torch cannot use is an error, not a reason to take the CPU, where another base would train for longer.
+A GPU that torch cannot use is an error, not a reason to use the CPU, on which a different base would train for longer.
 """
 
 import fcntl

@@ -46,7 +46,7 @@ def run_job(  # noqa: PLR0913 - what a process is started with
     on_ray: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a job in a process of its own, in its own group, until it ends.
+    """Run a job in a separate process, in its own group, until it ends.
 
     Any exception ends the job: first SIGTERM, after which it writes a checkpoint, then SIGKILL for its group. Ranks end
     with the process that started them.
@@ -90,12 +90,12 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         child.wait(grace_seconds)
     with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # what is left of its group
+        os.killpg(child.pid, signal.SIGKILL)  # the rest of its group
     child.wait()
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the system for SIGTERM when the parent ends, however it does; where it has, exit. Linux alone can."""
+    """Ask the system for SIGTERM when the parent ends in any way; exit if it has ended. Only Linux can do this."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

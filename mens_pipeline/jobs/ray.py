@@ -1,8 +1,8 @@
 """Train with workers of a Ray cluster: the driver, `python -m mens_pipeline.jobs JOB [PARENT] --ray`.
 
 It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. When a worker is lost, all
-are restarted, and go on from the newest checkpoint. Every node needs the folders of the job at the same paths. Ray
-assigns the GPUs, so no lock is held.
+restart from the newest checkpoint. Every node needs the folders of the job at the same paths. Ray assigns the GPUs, so
+no lock is held.
 """
 
 import signal

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> ExitCode:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         job = read_job(asked.job)
-    except MensError as error:  # no run folder is known yet where the failure could be left
+    except MensError as error:  # there is no known run folder yet to record the failure in
         parser.exit(ExitCode.CRASHED, f"{parser.prog}: {error}\n")
     try:
         if asked.ray:
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> ExitCode:
 
 
 def _do(job: Job) -> ExitCode:
-    # Where several train together, the process that started them holds the device.
+    # If several train together, the process that started them holds the device.
     is_alone = own_team(own_environment()).size == 1
     with _holding(job) if is_alone else nullcontext():
         try:
@@ -130,7 +130,7 @@ def _do(job: Job) -> ExitCode:
             advice = "Make room, and run the same again: it goes on from its newest checkpoint."
             for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
                 if not (checkpoint / COMPLETE).exists():
-                    shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last room
+                    shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last free space
             return fail(job, f"{job.run_dir}: no space left on its disk ({error}). {advice}")
 
 

@@ -100,7 +100,7 @@ class TrainingResult(Recorded):
 
 
 class Before(Recorded):
-    """The training that an adapter had before this run went on with it."""
+    """The training of an adapter before this run continued it."""
 
     adapter_sha256: Digest
     num_batches: Count

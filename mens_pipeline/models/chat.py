@@ -92,7 +92,7 @@ class ChatFormat:
     def template(self, system: str | None = None) -> str:
         """Build a Hugging Face chat template that renders as `render_prompt` does and that `format_of` recognises.
 
-        `system` is the default system prompt: most clients send none, and a model without that of its training writes
+        `system` is the default system prompt: most clients send none, and a model without its training prompt writes
         worse.
         """
         begin = f"{{{{ '{self.bos}' }}}}" if self.bos else ""

@@ -13,7 +13,7 @@ from mens_pipeline.storage.documents import hold_lock
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = SMOLLM2
-"""The bases of a recipe that names none, with a GPU and without one."""
+"""The default bases of a recipe, with a GPU and without one."""
 
 _LOCK: Final = ".lock"
 
@@ -126,7 +126,7 @@ def _of_hub(
                 return describe_base(name, revision or path.name, path, origin, _read_licence(path))
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
-            # In a cache the message of the library adds nothing.
+            # For a cache, the message of the library adds nothing.
             tried.append(f"{origin}: not there" if is_local else f"{origin}: {_describe_failure(error)}")
         except (HfHubHTTPError, HFValidationError) as error:
             tried.append(f"{origin}: {_first_line(error)}")

@@ -1,4 +1,4 @@
-"""Choices of a run and the tags that state them; resolved first, since a mistake must not show after hours."""
+"""Choices of a run and the tags that state them; resolved first, so that a mistake does not surface hours later."""
 
 import math
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     overrides: Mapping[str, Any],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
-    """Read everything that decides how a run trains and evaluates; without preset or domain, those of the recipe hold.
+    """Read everything that decides how a run trains and evaluates; without preset or domain, the recipe's apply.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
@@ -99,7 +99,7 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
     """Return the thresholds that an adapter must meet in a run.
 
     Raises:
-        ConfigurationError: There is no such policy, or the bar cannot be.
+        ConfigurationError: There is no such policy, or the bar is invalid.
     """
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
@@ -110,10 +110,10 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
 _TRAINING: Final = "qlora_adapter"
 
 OF_RECIPE: Final = "of_recipe"
-"""In the place of a preset or a domain: the one that the recipe names."""
+"""Value of a preset or a domain: the one that the recipe names."""
 
-# What there was when the code location was loaded. Dagster calls such a type by its values: so the launchpad offers
-# them, and whatever else is written there is refused with all of them before a run begins.
+# The names that existed when the code location was loaded. Dagster names such a type by its values, so the launchpad
+# offers them and, before a run begins, refuses any other value with a list of them.
 if TYPE_CHECKING:
     _Recipe = str
     _Preset = str
@@ -125,7 +125,7 @@ else:
 
 
 def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:
-    """Return the run configuration in which each field of a recipe may be given; those that are not are None."""
+    """Return the run configuration in which each field of a recipe may be given; the others are None."""
     fields: dict[str, Any] = {
         name: (_written_type(field.annotation) | None, Field(default=None, description=field.description))
         for name, field in recipe.model_fields.items()
@@ -135,7 +135,7 @@ def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:
 
 
 def _written_type(annotation: Any) -> Any:
-    """Return the type that a person writes for a field: a number is one, lists and shares are texts with commas."""
+    """Return the type in which a person writes a field: numbers as they are, lists and shares as texts with commas."""
     kinds = [type(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else [annotation]
     kinds = [*get_args(annotation)] if isinstance(annotation, UnionType) else kinds
     return next((kind for kind in (bool, int, float) if kind in kinds), str)
@@ -172,7 +172,7 @@ class TrainConfig(dg.Config):
         return {**fields_in(self.overrides), **devices}
 
     def preset_and_domain(self) -> dict[str, str]:
-        """Return preset and domain where they are not those of the recipe."""
+        """Return preset and domain if they differ from those of the recipe."""
         chosen = {"preset": self.preset, "domain": self.domain}
         return {name: value for name, value in chosen.items() if value != OF_RECIPE}
 
@@ -181,7 +181,7 @@ class TrainConfig(dg.Config):
         return {"recipe": self.recipe, **self.preset_and_domain(), "overrides": self.flags()}
 
     def label(self) -> str:
-        """Name the recipe, with all that the run changes of it: `wide`, `default, preset tiny, lora_r 8`."""
+        """Name the recipe, with all changes by the run: `wide`, `default, preset tiny, lora_r 8`."""
         details = [f"{name} {value}" for name, value in {**self.preset_and_domain(), **self.flags()}.items()]
         details += [f"{minutes:g} min more" for minutes in self.more_minutes or ()]
         return ", ".join([self.recipe, *details])
@@ -191,8 +191,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     """Return the training configuration of a run; of a partitioned run, its partition is the recipe.
 
     Raises:
-        dagster.Failure: It asks for what there is not, or configuration and partition name two recipes; nothing is
-            retried.
+        dagster.Failure: It names something unknown, or configuration and partition name two recipes; not retried.
     """
     config = TrainConfig(**config_of(context.run, _TRAINING))
     if config.native_train is False:

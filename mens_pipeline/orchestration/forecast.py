@@ -1,7 +1,7 @@
 """Forecast a run: fit it into minutes, plan it from measured speeds, estimate presets on GPUs.
 
-The plan of `mens run --minutes` is an artifact: the same command on the same data reuses it, and so everything made
-by it.
+The plan of `mens run --minutes` is an artifact: the same command on the same data reuses it, and therefore everything
+made with it.
 """
 
 import platform
@@ -388,7 +388,7 @@ class Planner:
             "set": dict(self.overrides),
             "train": self._train_set.key,
             "base": base.sha256,
-            # A name may mean another recipe by the next plan.
+            # By the next plan, a name may mean another recipe.
             "recipe": resolved.recipe.model_dump(mode="json"),
             "evaluation": [config, self.settings.benchmark, _has_champion(self._store)],
         }

@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 0.5
 
 
 class JobLauncher(dg.ConfigurableResource[None]):
-    """Runs jobs that generate completions or merge models, each in processes of its own on this machine."""
+    """Runs jobs that generate completions or merge models, each in separate processes on this machine."""
 
     grace_seconds: int = Field(default=20, description="Seconds that a cancelled job may take to end.")
     report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
@@ -62,7 +62,7 @@ class JobLauncher(dg.ConfigurableResource[None]):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in processes of its own.
+    """Trains in separate processes.
 
     Attributes:
         launcher: `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. The scratch lane always trains locally.
@@ -138,7 +138,7 @@ def run_in_child(
     watch: Callable[[dict[str, Any]], None],
     num_ranks: int = 1,
 ) -> int:
-    """Run a job in processes of its own, which end with the run, and return its exit code.
+    """Run a job in separate processes, which end with the run, and return its exit code.
 
     `watch` receives each event of the job. Output of the process goes to the log of the step, except in a terminal.
     """
@@ -189,7 +189,7 @@ def run_on_ray(
         events.poll()
         try:
             stop_if_canceled(context)
-        except dg.DagsterExecutionInterruptedError:  # in this thread it would end nothing
+        except dg.DagsterExecutionInterruptedError:  # in this thread it would have no effect
             (run_dir / STOP).touch()
 
     variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}
@@ -201,7 +201,7 @@ def run_on_ray(
         (run_dir / said_before).unlink(missing_ok=True)
     try:
         with poll_in_thread(poll, _POLL_SECONDS), warnings.catch_warnings():
-            # Dagster 1.13.27 warns about a parameter of its own in every session.
+            # Dagster 1.13.27 warns about one of its own parameters in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             if ray_job is None:
                 from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra

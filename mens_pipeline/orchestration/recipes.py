@@ -1,4 +1,4 @@
-"""What recipes and runs came to, by the event log of Dagster and the store: evaluations, verdicts, the best of them."""
+"""Results of recipes and runs, from the event log of Dagster and the store: evaluations, verdicts, the best one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
 
 
 def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
-    """Return the newest verdict on a recipe, or that of a run, with what its run calls the recipe.
+    """Return the newest verdict on a recipe, or that of a run, with the name of the recipe in its run.
 
     Raises:
         RefusedError: There is none.
@@ -55,7 +55,7 @@ def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, Artifa
 def _artifacts_of_runs(
     name: str, asset: str, instance: dg.DagsterInstance
 ) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
-    """Yield what the runs of a recipe, or the run of an id, made of an asset, each with its run, the newest first."""
+    """Yield the artifacts of an asset by the runs of a recipe, or by one run, each with its run, newest first."""
     own = instance.get_run_by_id(name)
     for run in [own] if own is not None else instance.get_runs(dg.RunsFilter(tags={RECIPE_TAG: name})):
         for event in reversed(made_by(instance, run.run_id, dg.AssetKey(asset))):
@@ -63,7 +63,7 @@ def _artifacts_of_runs(
 
 
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
-    """Return the error for a name under which nothing was evaluated; it lists the names that there are."""
+    """Return the error for a name without an evaluation; it lists the names that have one."""
     begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
     known = [recipe for recipe in sorted(begun) if any(_artifacts_of_runs(recipe, "eval_results", instance))]
     tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
@@ -86,8 +86,8 @@ class Place:
     """One of several adapters.
 
     Attributes:
-        rate: What it came to, as people read it.
-        behind: By how much it is behind the best, with the exact paired test; empty for the best.
+        rate: Its result, formatted for people.
+        behind: Its distance from the best, with the exact paired test; empty for the best.
     """
 
     candidate: Candidate
@@ -96,13 +96,13 @@ class Place:
 
 
 def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ...]:
-    """Rank adapters that may be promoted by pass@1; of equal ones that in use comes first, then as they are given.
+    """Rank adapters that may be promoted by pass@1; on a tie the one in use comes first, then the given order.
 
-    That one is better than another may be chance, and the test says how likely. It is no further hurdle: each of them
-    passed on its own, and was compared with the champion.
+    A lead over another adapter may be chance, and the test says how likely that is. It is not another hurdle: each
+    adapter passed by itself, and was compared with the champion.
 
     Raises:
-        RefusedError: They were asked no prompt in common.
+        RefusedError: They have no prompt in common.
     """
     models = [ComparedModel(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates]
     columns = {column.name: column for column in compare(models).columns}
@@ -115,13 +115,13 @@ def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ..
 
 
 def _is_of_eval_suite(completion: ScoredCompletion) -> bool:
-    """Whether the gate looks at it: neither a second try, nor a completion of a synthetic task."""
+    """Whether the gate reads it: it is neither a second try nor a completion of a synthetic task."""
     return completion.model == "adapter" and completion.suite in _EVAL_SUITE
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best of several recipes; why each of the others was passed over stands by its name."""
+    """The best of several recipes, and name -> the reason why another one was skipped."""
 
     places: tuple[Place, ...]
     passed_over: dict[str, str]
@@ -132,7 +132,7 @@ class Choice:
         return self.places[0].candidate
 
     def metadata(self) -> dict[str, Any]:
-        """Return what the page of the adapter in use says of the choice."""
+        """Return metadata about the choice, for the page of the adapter in use."""
         rows = [{"recipe": place.candidate.name, "pass@1": place.rate, "why": place.behind} for place in self.places]
         rows += [{"recipe": name, "pass@1": "", "why": why} for name, why in self.passed_over.items()]
         return {"best_recipe": f"{self.best.name}, pass@1 {self.places[0].rate}", "recipes": table(rows)}
@@ -141,10 +141,10 @@ class Choice:
 def best_evaluated(
     names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings
 ) -> Choice:
-    """Return the best of recipes, or of runs by their ids, whose newest verdict lets them be promoted, here and now.
+    """Return the best of recipes, or of runs by their ids, whose newest verdict allows their promotion now.
 
     Raises:
-        RefusedError: None may be promoted, with every reason, or they were asked no prompt in common.
+        RefusedError: None may be promoted (with every reason), or they have no prompt in common.
     """
     able: dict[str, Candidate] = {}
     passed_over: dict[str, str] = {}

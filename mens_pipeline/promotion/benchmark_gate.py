@@ -36,9 +36,9 @@ from mens_pipeline.training.telemetry_log import losses_of
 
 
 class GateParams(Params):
-    """Evaluation, thresholds and champion (its key) of a verdict; `commit` is that of the pipeline.
+    """Evaluation, thresholds and champion (its key) of a verdict; `commit` is the commit of the pipeline.
 
-    A verdict is on two documents, wherever they lie: the same figures and manifest give the same one.
+    A verdict depends on two documents, wherever they are: the same figures and manifest give the same verdict.
     """
 
     evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.file(RESULTS)))]
@@ -55,7 +55,7 @@ class GateParams(Params):
 def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     """Decide on an evaluation.
 
-    The folder gets `gate_receipt.json`, the documents that it rests on, `report.html`, and exactly when the gate fails
+    Write into the folder: `gate_receipt.json`, the documents that it cites, `report.html`, and, only if the gate fails,
     `eval_gate_failed.json`.
     """
     evaluation, adapter = params.evaluation, params.adapter

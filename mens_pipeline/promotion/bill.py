@@ -48,10 +48,10 @@ _ORIGINS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SourceFileShare:
-    """A source file, with what the train set holds of it.
+    """A source file, and the share of it in the train set.
 
-    `blob` is its SHA-256, hexadecimal; `commit` that of the workspace. `licence` is an SPDX expression or `unknown`,
-    None where it is not on record. `amount` is in the unit of the bill, with repeats.
+    `blob` is its SHA-256, hexadecimal; `commit` is the commit of the workspace. `licence` is an SPDX expression or
+    `unknown`; None if it was not recorded. `amount` is in the unit of the bill, with repeats.
     """
 
     path: str
@@ -106,7 +106,7 @@ def copy_bill(promoted: Artifact, folder: Path) -> None:
 
 
 def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> Bill:
-    """List what an adapter is made of, from its manifest, its train set, and the corpus that the train set is from."""
+    """List the sources of an adapter, from its manifest, its train set, and the corpus of that train set."""
     manifest = adapter.manifest
     train_file = store.locate(manifest.train_file)
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256

@@ -19,9 +19,9 @@ from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Me
 
 @dataclass(frozen=True, slots=True)
 class GateInputs:
-    """Figures and training manifest, each None with the problem where it cannot be read.
+    """Figures and training manifest; one that cannot be read is None, with its problem in words.
 
-    `champion_key` names the adapter to compare with. `is_benchmark_asked`: the benchmark counts (`VOX_BENCHMARK`).
+    `champion_key` names the baseline; `is_benchmark_asked` says whether the benchmark counts (`VOX_BENCHMARK`).
     """
 
     results: EvalResults | None
@@ -100,13 +100,13 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
     if rate.value is None:
         raise _UnreadableError(f"{what}: nothing was measured")
     allowed = thresholds.allowed_chance(_results(inputs).progress)
-    places = max(3, 1 - floor(log10(allowed)))  # so that a late try does not read as if certainty were required
+    places = max(3, 1 - floor(log10(allowed)))  # so that a late try does not seem to require certainty
     chance = rate.chance_of_at_least(bound)
     probability = 1 - chance if is_ceiling else chance
     compared = f"(probability {probability:.{places}f} of {1 - allowed:.{places}f} required)"
     if probability >= 1 - allowed:
         status, reason = GateStatus.PASSED, f"passes {compared}"
-    # Refusing is what happens anyway, so it is not paid for.
+    # Refusal is the default, so it spends no error budget.
     elif probability <= 1 - thresholds.confidence:
         status, reason = GateStatus.FAILED, f"fails (probability {probability:.3f})"
     else:
@@ -122,7 +122,7 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
 
 
 def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    """Require a measured rate, and be sure of a lower one."""
+    """Require a measured rate, and near certainty that the true rate is above a lower floor."""
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
         raise _UnreadableError("there is no held-out task")
@@ -186,7 +186,7 @@ def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if not thresholds.min_benchmark:
         return Measured(GateStatus.PASSED, rate.value, 0.0, f"{what} {rate}, nothing required")
     found = _compare_rate(what, rate, thresholds.min_benchmark, inputs, thresholds)
-    return found._replace(may_pass=lambda _: False)  # all of it is asked at first
+    return found._replace(may_pass=lambda _: False)  # the first round asks all of it
 
 
 def _test_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -215,7 +215,7 @@ def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         f"parses {difference.only_second} completions where the base does not, loses {difference.only_first}: "
         f"{100 * difference.difference:+.1f} points ({p_text(difference.p_value)}), required {100 * required:+.1f}"
     )
-    # Where a gain is asked for, two equal models must not pass by luck.
+    # If a gain is required, an equal model must not pass by luck.
     is_clear = required <= 0 or difference.p_value < thresholds.max_regression_p
     if not is_clear:
         message += f" and p < {thresholds.max_regression_p:g}"

@@ -1,10 +1,10 @@
 """The champion and its predecessors: a pointer that is replaced whole, and an append-only log.
 
-Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that set it, so a lost or
-changed line is noticed.
+Each line of the log holds the SHA-256 of the line before it, and the pointer holds the hash of the line that set it, so
+a lost or changed line is noticed.
 
 With a key every line and the pointer are signed, and the pointer must name the last line. Older copies of both together
-still pass: who kept them and may write to the store can put them back.
+still pass: anyone who kept them and can write to the store can restore them.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ def champion_key(store: ArtifactStore) -> str | None:
     """
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
-    # After the pointer: a change adds its line first.
+    # Read this after the pointer, because a change adds its line first.
     details = {sha256: event.key for event, sha256 in _lines(store)}
     if not words:
         if not details:
@@ -82,7 +82,7 @@ def champion_key(store: ArtifactStore) -> str | None:
     if key not in details.values():
         advice = f"{_ADVICE} Without one, delete {pointer} and the rest of {HISTORY}, and promote again."
         raise RefusedError(f"{log}: nothing about {key[:12]}, which is in use. {advice}")
-    # A person who mends the pointer by hand writes the key alone.
+    # A pointer that was repaired by hand holds only the key.
     if of_event and details.get(of_event[0]) != key:
         advice = f"{_ADVICE} Without one, write {key} alone into {pointer}: what the lost lines withdrew is forgotten."
         raise RefusedError(f"{log}: the line by which {key[:12]} came into use is missing. {advice}")
@@ -164,7 +164,7 @@ def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 
 
 def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
-    """Return the SHA-256 of adapters that a rollback took out of use and nobody promoted since."""
+    """Return the SHA-256 of adapters that a rollback withdrew and that were not promoted since."""
     out: set[str] = set()
     for event in read_history(store):
         if event.withdrawn_sha256 is not None:
@@ -211,7 +211,7 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Sign all lines of a history, point to the champion of the last one, and return the events.
 
-    For a new key, and after an interrupted promotion; the caller vouches for every line.
+    Use this for a new key, or after an interrupted promotion; the caller vouches for every line.
 
     Raises:
         RefusedError: The history is damaged, or changed meanwhile.

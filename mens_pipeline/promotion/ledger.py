@@ -3,8 +3,8 @@
 With a key every line is signed together with the line before it, and a last line seals the end, so a removed, changed,
 forged or cut-off line is noticed. An older copy of the whole ledger still passes.
 
-Every line names the store that wrote it: this tells an evaluation in a copy of the store from one that an older ledger
-has lost.
+Every line names the store that wrote it. This distinguishes an evaluation in a copy of the store from one that an older
+ledger has lost.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ _SIGNED: Final = (
 _HALF: Final = 16
 """Digits of the two halves of a store id: its origin, which copies share, and its place."""
 _SAME_SHARE: Final = 0.5
-"""Two eval suites that share this part of the files of the smaller one count as the same. So counting does not restart
-when a workspace grows, or when a suite has a part of its files."""
+"""Two eval suites count as the same if they share this part of the files of the smaller one. So counting does not
+restart when a workspace grows, or when a suite has only some of its files."""
 
 
 class EvaluationTry(Versioned):
@@ -61,7 +61,7 @@ class EvaluationTry(Versioned):
     def sha256(self) -> str:
         """SHA-256 over everything that decides the completions; equal tries give equal completions.
 
-        On a CPU the size of a batch decides nothing.
+        On a CPU the batch size does not matter.
         """
         content = self.model_dump(mode="json", include=set(EvaluationTry.model_fields) - {"format_version", "files"})
         if self.device.startswith("cpu"):
@@ -119,16 +119,16 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
 
 
 def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
-    """Return the id of the line before, unless the store was copied or restored elsewhere since."""
+    """Return the store id of the previous line; a new one if the store was copied or restored elsewhere since."""
     before = entries[-1].store_id if entries else None
     origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
-    # A folder keeps its inode when it is renamed or mounted elsewhere, and a copy has another.
+    # A folder keeps its inode when it is renamed or mounted elsewhere; a copy has a different one.
     place = store.remote.url if store.remote is not None else store.root.stat().st_ino
     return origin + hashlib.sha256(f"{origin} {place}".encode()).hexdigest()[:_HALF]
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
-    """Explain why the ledger of a store does not have an evaluation, with advice."""
+    """Explain why an evaluation is missing from the ledger of a store, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
     is_copy = evaluated_in is not None and store_id is not None and evaluated_in[:_HALF] == store_id[:_HALF]

@@ -129,7 +129,7 @@ class Thresholds(Strict):
 
         All rounds of all tries on an eval suite, up to the next promotion, spend `1 - confidence` together: the k-th
         try spends 6 / (pi k)^2 of it, and the r-th of its R planned rounds a part in proportion to r^3, so that early
-        rounds settle clear cases only and cost little. By the union bound this holds however alike tries are. A
+        rounds settle clear cases only and cost little. By the union bound this holds even if tries are correlated. A
         promotion refills the budget; otherwise a good model could not be confirmed night after night.
 
         Source:
@@ -200,7 +200,7 @@ class GateOutcome(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Held-out prompts that were not asked, those with tests, and the probability that another round requires."""
+    """Held-out prompts not yet asked, those of them with tests, and the probability that another round requires."""
 
     num_tasks: int
     num_tested: int
@@ -213,7 +213,7 @@ class Measured(NamedTuple):
     Attributes:
         verdict: True for passed, False for failed, or the status.
         may_pass: Whether an undecided gate would pass if the reserve went as well as possible; true unless given.
-        grows: Whether a failing gate lacks tasks, so that it may pass when more are asked.
+        grows: Whether a failing gate lacks tasks, so that it may pass with more of them.
     """
 
     verdict: bool | GateStatus

@@ -52,7 +52,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 ) -> Promotion:
     """Make an adapter the champion.
 
-    A signed override takes the place of a passing verdict, and of nothing else. `confirm` is called right before the
+    A signed override replaces a passing verdict, and nothing else. `confirm` is called right before the
     change; if it raises, the champion stays.
 
     Raises:
@@ -89,9 +89,9 @@ def _evidence(receipt: Receipt) -> str:
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
-    """Bring back the champion before this one; only a signed override promotes the present one again.
+    """Bring back the previous champion; only a signed override promotes the current one again.
 
-    Skip earlier champions with the same weights, and those that a rollback took out of use.
+    Skip earlier champions with the same weights, and those that a rollback withdrew.
 
     Raises:
         RefusedError: There is no champion, no earlier one to use, or that one is gone, was changed or is not signed.
@@ -126,9 +126,9 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
 def find_reasons_against(
     verdict: Verdict, adapter: Adapter, store: ArtifactStore, terms: Terms, override: Override | None = None
 ) -> Iterator[str]:
-    """Yield why a verdict does not make an adapter the champion, a sentence each.
+    """Yield the reasons why a verdict does not allow a promotion, one sentence each.
 
-    An override makes up for a failed verdict, for a rollback, and for unknown held-out pairs.
+    An override excuses a failed verdict, a rollback, and unknown held-out pairs.
     """
     then, now = VerdictBasis.then(verdict), VerdictBasis.now(verdict, adapter, terms, store)
     if override is None:
@@ -148,7 +148,7 @@ def find_reasons_against(
 
 
 def _find_unlike(verdict: Verdict) -> Iterator[str]:
-    """Yield a sentence where the documents give another verdict than the receipt holds."""
+    """Yield a sentence if the documents lead to a different verdict than the receipt."""
     receipt = verdict.receipt
     again = build_receipt(
         verdict.inputs,

@@ -64,7 +64,7 @@ class Receipt(Document, Versioned):
 
     @property
     def tried(self) -> str:
-        """`third evaluation on this eval suite`; empty where the number is unknown."""
+        """`third evaluation on this eval suite`; empty if the number is unknown."""
         return f"{ordinal(self.attempt)} evaluation on this eval suite" if self.attempt is not None else ""
 
     @property
@@ -101,7 +101,7 @@ class GateFailed(Versioned):
 
 
 def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_benchmark_asked: bool) -> GateInputs:
-    """Read the documents of a verdict; what is missing or malformed is None, with the problem in words."""
+    """Read the documents of a verdict; one that is missing or malformed is None, with its problem in words."""
     found, problem = load_results(results)
     return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
@@ -116,7 +116,7 @@ def build_receipt(  # noqa: PLR0913 - what a receipt says
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Decide on documents; `sources` has the SHA-256 of each, None where it is missing."""
+    """Decide on documents; `sources` has the SHA-256 of each, None if it is missing."""
     outcomes = decide(inputs, thresholds)
     return Receipt(
         timestamp_unix=now,
@@ -135,13 +135,13 @@ def build_receipt(  # noqa: PLR0913 - what a receipt says
 
 
 def hash_documents(results: Path, manifest: Path) -> dict[str, str | None]:
-    """Compute the SHA-256 of the documents of a verdict, None where one is missing, by the names they have in it."""
+    """Compute the SHA-256 of the documents of a verdict by their names in it; None for a missing one."""
     paths = {RESULTS: results, MANIFEST: manifest}
     return {name: digest_of(path) if path.is_file() else None for name, path in paths.items()}
 
 
 def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -> None:
-    """Write the receipt, and `eval_gate_failed.json` exactly when it says no."""
+    """Write the receipt, and `eval_gate_failed.json` only if the gate failed."""
     (folder / RECEIPT).write_text(receipt.model_dump_json(indent=2) + "\n", encoding="utf-8")
     failed = folder / FAILED
     if receipt.overall_passed:
@@ -178,7 +178,7 @@ def _read_manifest(path: Path) -> tuple[TrainingManifest | None, str]:
     try:
         return TrainingManifest.read(path), ""
     except RefusedError as error:
-        # Without its folder: the same verdict is given again where the documents were copied to.
+        # Leave the folder out, so that copied documents give the same verdict.
         return None, str(error).removeprefix(f"{path}: ")
 
 
@@ -220,7 +220,7 @@ class Cause:
 
 
 def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause | None:
-    """Return the likely cause of a refusal; None where no gate blocks."""
+    """Return the likely cause of a refusal; None if no gate blocks."""
     closed = {gate.name: gate for gate in gates if gate.block and not gate.passed}
     if not closed:
         return None

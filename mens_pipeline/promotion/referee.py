@@ -1,4 +1,4 @@
-"""What promotion tells an evaluation: earlier champions, the number of a try, and whether more prompts may help."""
+"""Answers of promotion to an evaluation: earlier champions, the number of a try, and whether more prompts may help."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class StoreReferee:
     def find_earlier(self, adapter_sha256: str, decoding: Decoding) -> Iterator[EarlierChampion]:
         """Yield the champions promoted last before the baseline, with the scores of their evaluations.
 
-        Skip champions that a rollback withdrew, and those whose completions were drawn in another way.
+        Skip champions that a rollback withdrew, and those whose completions were drawn differently.
         """
         store, baseline = self.store, find_baseline(self.store, adapter_sha256)
         passed_over = {adapter_sha256, *find_withdrawn(store)}
@@ -142,5 +142,5 @@ def _find_evaluation(store: ArtifactStore, key: str) -> Artifact | None:
 
 
 def _is_drawn_alike(first: Decoding, second: Decoding) -> bool:
-    # The batch size on a GPU changes single tokens, and no rate that is compared here.
+    # On a GPU the batch size changes single tokens, but no rate that is compared here.
     return first.model_copy(update={"batch_tokens": second.batch_tokens}) == second

@@ -60,13 +60,13 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     conditions: Conditions,
     launch: Callable[[GenerationJob], int],
 ) -> tuple[Artifact, bool]:
-    """Ask an adapter, its base, an n-gram and the adapter before it for lines that came to a workspace.
+    """Ask an adapter, its base, an n-gram and the previous adapter for lines that were added to a workspace later.
 
     Args:
-        adapter: Whose train set is older than these lines.
+        adapter: Its train set is older than these lines.
         workspace: A folder of a git checkout.
         store: Where completions and results are kept.
-        since: The commit or date after which they came; None for the commit that the adapter is named after.
+        since: The commit or date after which they were added; None for the commit in the name of the adapter.
         number: Largest number of holes.
         config: How pieces are written.
         conditions: Device and lock.
@@ -77,7 +77,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
 
     Raises:
         SourceNotFoundError: There is no such workspace, commit or date.
-        RefusedError: There is no history, nobody knows since when, the adapter cannot be asked, or a generation failed.
+        RefusedError: There is no history, its start is unknown, the adapter cannot be asked, or a generation failed.
     """
     manifest = adapter.manifest
     since = since or manifest.vcs_sha

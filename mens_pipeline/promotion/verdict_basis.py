@@ -1,4 +1,4 @@
-"""What a verdict rests on, then and now: each difference is a reason not to promote, with advice."""
+"""The basis of a verdict, then and now: each difference is a reason not to promote, with advice."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ _FLAGS: Final = {
     "syntax": "syntax (--decoding)",
     "names": "names",
 }
-"""Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
+"""Field of `Decoding` -> its usual name, with the option of `mens eval-local`."""
 
 
 class Counted(NamedTuple):
-    """Number of an evaluation on its eval suite, None where the ledger does not count it; and the id of the store."""
+    """Number of an evaluation on its eval suite, None if the ledger does not count it; and the id of the store."""
 
     attempt: int | None
     store_id: str | None
@@ -41,12 +41,12 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an adapter is held to; hashes are SHA-256, hexadecimal.
+    """The conditions that an adapter must meet; hashes are SHA-256, hexadecimal.
 
     Attributes:
-        benchmark: Hash of the benchmark; None where it is left out.
-        decoding: How completions are drawn; None where the figures cannot be read.
-        heldout: Hash of the held-out pairs; None where they are unknown, `heldout_problem` says why.
+        benchmark: Hash of the benchmark; None if it is left out.
+        decoding: How completions are drawn; None if the figures cannot be read.
+        heldout: Hash of the held-out pairs; None if they are unknown, and `heldout_problem` says why.
         results: Hash of the newest figures.
     """
 
@@ -88,12 +88,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """All that a verdict rests on; hashes are SHA-256, hexadecimal.
+    """The basis of a verdict; hashes are SHA-256, hexadecimal.
 
     Attributes:
         adapter: Hash of the adapter; None for a verdict on figures that could not be read.
         base: Hash of the base model; None likewise.
-        manifest: Hash of the training manifest; None where it is missing.
+        manifest: Hash of the training manifest; None if it is missing.
         copied_results: Hash of the figures in the folder of the verdict.
         champion: Key of the adapter that it is compared with; None without one.
         counted: How the ledger counts the evaluation; None for figures that could not be read.
@@ -132,7 +132,7 @@ class VerdictBasis:
 
     @classmethod
     def now(cls, verdict: Verdict, adapter: Adapter, terms: Terms, store: ArtifactStore) -> "VerdictBasis":
-        """Return what a verdict on an adapter would rest on now."""
+        """Return the basis that a verdict on an adapter would have now."""
         results, subject = verdict.inputs.results, verdict.receipt.subject
         baseline = find_baseline(store, subject.adapter_sha256) if subject is not None else None
         entry, store_id = find_try(store, results.progress.try_sha256 if results is not None else None)
@@ -150,7 +150,7 @@ class VerdictBasis:
 def find_differences(verdict: Verdict, then: VerdictBasis, now: VerdictBasis) -> Iterator[str]:
     """Yield a sentence with advice for each condition that no longer holds.
 
-    A verdict on figures that could not be read is about no adapter, so what was evaluated is not compared.
+    A verdict on unreadable figures names no adapter, so its subject is not compared.
     """
     for field, holds, sentence in _ALWAYS if then.adapter is None else (*_ALWAYS, *_OF_SUBJECT):
         before, present = (attrgetter(field)(basis) for basis in (then, now))
@@ -171,7 +171,7 @@ def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
 
 
 def _demands_as_much(then: Thresholds, now: Thresholds) -> bool:
-    """Return whether the thresholds are the present ones; a run may raise that of the benchmark."""
+    """Return whether the thresholds are the current ones; a run may raise the benchmark's."""
     is_same = then.model_copy(update={"min_benchmark": now.min_benchmark}) == now
     return is_same and then.min_benchmark >= now.min_benchmark
 
@@ -215,7 +215,7 @@ _ALWAYS: Final[tuple[_Row, ...]] = (
     ("manifest", eq, f"{MANIFEST} is not the one of the verdict; run the gate again."),
     ("copied_results", eq, f"{RESULTS} is not the one of the verdict; run the gate again."),
 )
-"""Condition, whether it still holds, and what to do where it does not."""
+"""Condition, whether it still holds, and advice if it does not."""
 
 _OF_SUBJECT: Final[tuple[_Row, ...]] = (
     ("terms.heldout", _is_unknown_or_equal, "The held-out set is not the one it was evaluated on; evaluate again."),

@@ -1,1 +1,1 @@
-"""The side branch: a small model that is made from scratch, with a tokenizer of its own."""
+"""The side branch: a small model trained from scratch, with its own tokenizer."""

@@ -160,7 +160,7 @@ class Order(BatchPlan):
 
 
 def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
-    """Fix the order of a run, the same on every machine; raise RefusedError where no row trains."""
+    """Fix the order of a run, the same on every machine; raise RefusedError if no row trains."""
     train: list[int] = []
     validation: list[int] = []
     for row, entry in enumerate(loader.entries):

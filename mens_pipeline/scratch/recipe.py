@@ -22,7 +22,7 @@ class ScratchConfig(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a VoxTransformer, a GPT-2 with a head of its own.
+    """Sizes of a VoxTransformer, a GPT-2 with a separate head.
 
     Dropout applies to the weights of attention, and to the outputs of both parts of a block.
     """

@@ -151,7 +151,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     if base is None:
-        del contract["recipe"]["lora_r"]  # decides nothing
+        del contract["recipe"]["lora_r"]  # does not affect the result
     else:
         contract |= {"base_sha256": digest_of(base / WEIGHTS_FILE), "peft": version("peft")}
     digest = key_of(contract)

@@ -70,7 +70,7 @@ def decode(ids: Iterable[int]) -> str:
     """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
 
     Raises:
-        IndexError: An id is beyond the table, or below 0, where other tables have a meaning of their own.
+        IndexError: An id is beyond the table, or below 0, which other tables interpret differently.
     """
     ids = tuple(ids)
     if ids and min(ids) < 0:

@@ -42,12 +42,12 @@ def train(job: ScratchJob) -> bool:
 
     Returns:
         Whether the run is complete and wrote `model/` and `result.json`; with a base also `adapter/`, which is merged
-        into `model/`. False where it stopped on request; its checkpoint is a whole model, or an adapter.
+        into `model/`. False if it stopped on request; its checkpoint is a whole model, or an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()
     set_seed(recipe.seed)
-    # Denormal numbers slow a CPU down a hundredfold and teach nothing.
+    # Denormal numbers slow a CPU down a hundredfold and contribute nothing.
     torch.set_flush_denormal(True)
     loader = JsonlDataLoader(
         job.train_path,
@@ -90,7 +90,7 @@ def train(job: ScratchJob) -> bool:
 
 
 class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
-    """A Trainer that follows an order and refuses gradients that teach nothing."""
+    """A Trainer that follows an order and refuses gradients that are zero or not finite."""
 
     def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
         super().__init__(train_dataset=loader, data_collator=partial(pad_rows, pad_token_id=PAD), **named)

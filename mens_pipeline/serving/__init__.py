@@ -1,1 +1,1 @@
-"""A model over HTTP, in the shapes of OpenAI and Ollama."""
+"""A model over HTTP, in the formats of OpenAI, Ollama, llama.cpp and Mistral."""

@@ -15,7 +15,7 @@ from mens_pipeline.serving.http import RequestRefusedError
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
-"""Paths without a token: the page, which asks for it, and the probes of whatever supervises the server."""
+"""Paths without a token: the page, which asks for it, and the probes of a supervisor."""
 
 
 @dataclass(frozen=True, slots=True)

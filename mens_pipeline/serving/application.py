@@ -37,7 +37,7 @@ CHECK: Final = "/check"
 _MOST_CHARACTERS: Final = 100_000
 _HTML: Final = (Path(__file__).parent / "playground.html").read_text(encoding="utf-8")
 _HEADING: Final = "<h1>Ask the Vox model</h1>\n"
-# The page sets a completion as text only; should that fail, the policy lets nothing else be loaded or sent.
+# The page inserts a completion as text only; if that fails, the policy still blocks loading and sending.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -183,7 +183,7 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
 
 
 def _check(source: str) -> dict[str, Any]:
-    """Return what `mens check --jsonl` reports of a program, with `semantic`, and `tests` of `mens test --json`."""
+    """Return the report of `mens check --jsonl` on a program, with `semantic`, and `tests` of `mens test --json`."""
     analysis = analyze(source)
     found = semantic_diagnostics(analysis.module, source) if analysis.module is not None and analysis.ok else ()
     with Sandbox(1) as sandbox:
@@ -240,7 +240,7 @@ _WHY_WITHHELD: Final = {
 
 
 def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
-    """Format the header that says what was done differently; it holds our figures and names of fields alone."""
+    """Format the header that lists deviations from the request; it contains only our figures and names of fields."""
     reasons = dict.fromkeys(result.withheld for result in results if result.withheld is not None)
     sentences = (*request.warnings, *(f"withheld: {_WHY_WITHHELD[reason]}" for reason in reasons))
     return {_WARNING: "; ".join(sentences)} if sentences else {}

@@ -43,10 +43,10 @@ _NOT_TAUGHT: Final = "the model was not trained for a suffix: it goes on from th
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Values for what a request leaves out.
+    """Values for fields that a request leaves out.
 
     Attributes:
-        best_of: Used where one completion is asked for, and sampled.
+        best_of: Used if one completion is requested and sampled.
         names: Whether the constraint also rejects members that the type of a value does not have.
         show_all: Whether to send pieces at a cursor that the model is unsure of.
     """
@@ -58,7 +58,7 @@ class Defaults:
 
 
 class RequestPreparer:
-    """Checks requests to one model, and decides what they leave open."""
+    """Checks requests to one model, and decides the fields that they leave open."""
 
     def __init__(self, served: ServedModel, tokenizer: Tokenizer, limits: ServerLimits, defaults: Defaults) -> None:
         self._defaults = defaults
@@ -178,8 +178,8 @@ class RequestPreparer:
 def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
     """Choose whether the parser constrains a completion; it never does when the client has the beginning.
 
-    `fallback` constrains from the first token here: up to where a free completion leaves the syntax both are the same,
-    tokens are streamed at once, and no completion is computed twice.
+    `fallback` constrains from the first token here: the result equals a free completion as long as that follows the
+    syntax, tokens are streamed at once, and no completion is computed twice.
     """
     if request.continues_text and request.suffix is None:
         return Syntax.FREE

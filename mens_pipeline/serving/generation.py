@@ -22,11 +22,11 @@ class Withheld(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What a client asks for, in any format; None where it leaves the value to the server.
+    """A request of a client, in any format; None for values that it leaves to the server.
 
     Attributes:
         model: The name that the client uses; may be empty.
-        turns: The conversation; empty where a text or its tokens are to be continued.
+        turns: The conversation; empty to continue a text or its tokens.
         text: The text to continue, in place of a conversation.
         suffix: Text after the cursor that `text` ends at.
         ids: Tokens of the text, if the client sent tokens.
@@ -73,11 +73,11 @@ class PreparedRequest:
     Attributes:
         asked: The request; its cursor is in `text` and `suffix`, without marks.
         prompt: Tokens that the model reads.
-        max_tokens: Room for each completion.
+        max_tokens: Limit of each completion.
         names: Whether the constraint also rejects members that the type of a value does not have.
         threshold: Mean log-probability of a token below which a piece at a cursor is withheld.
         deadline: When all completions must have ended, on the monotonic clock.
-        warnings: Sentences on what is done differently than asked.
+        warnings: Sentences on deviations from the request.
     """
 
     asked: GenerationRequest

@@ -139,10 +139,10 @@ def list_stops(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 class Lenient(BaseModel):
-    """A part of a request whose unsupported fields are dropped before validation if they ask for nothing.
+    """A part of a request; its unsupported fields are dropped before validation if their values have no effect.
 
     Attributes:
-        idle: Field -> values that ask for nothing.
+        idle: Field -> values without effect.
         harmless: Fields that are dropped whatever their value, and named in the field `ignored`; None: no such field.
             At a cursor, unknown fields are harmless too: an editor is not refused for what it sends along.
     """

@@ -41,7 +41,7 @@ class _AtCursor(BaseModel):
     stream: bool | None = None
 
     _known: ClassVar[frozenset[str]] = frozenset()
-    """Other fields that ask for what is done anyway."""
+    """Other fields that ask for the default behaviour."""
 
     @property
     def is_streamed(self) -> bool:

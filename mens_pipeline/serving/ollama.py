@@ -26,7 +26,7 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "think": (None, False),
     "tools": (None, []),
 }
-"""Unsupported parameters, at the values that ask for nothing."""
+"""Unsupported parameters, with their values without effect."""
 
 _RAW: Final = "{{ .Prompt }}"
 """The template of a prompt that is shown unchanged."""

@@ -42,7 +42,7 @@ _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
 }
-"""Unsupported parameters, at the values that ask for nothing; clients send them along."""
+"""Unsupported parameters, with their values without effect; clients send them along."""
 
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,

@@ -17,7 +17,7 @@ from mens_pipeline.serving.slot import ServedSlot, new_slot
 
 _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
-"""Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions go on."""
+"""Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions continue."""
 _FIRST_GUESS_SECONDS: Final = 5.0
 _NEWEST: Final = 0.2
 """The weight of the newest completion in the mean of their seconds."""
@@ -83,7 +83,7 @@ class Totals:
 
 
 class GenerationQueue:
-    """Generates completions in a thread of its own, in the order of submission."""
+    """Generates completions in a separate thread, in the order of submission."""
 
     def __init__(self, load: Callable[[], Loaded], limits: ServerLimits, changed: Callable[[State], None]) -> None:
         """Prepare the thread; it calls `load` when it starts, and `changed` with each new state."""
@@ -228,7 +228,7 @@ class GenerationQueue:
     def _lateness(self) -> Failed:
         advice = "Ask for fewer tokens, or serve with a longer --timeout."
         message = f"No whole completion within {self._limits.timeout:g} seconds. {advice}"
-        # A client that retries by itself would wait as long again.
+        # A client that retries automatically would wait as long again.
         return Failed(RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"}))
 
 

@@ -52,7 +52,7 @@ class ServedModel:
         max_context: Tokens of prompt and completion together.
         candidate: Verdict on an adapter that was not promoted; every response has it.
         infill_window: Tokens around a cursor that it is shown; None if it was not taught to complete there.
-        infill_order: The side of a cursor that it is shown first; None with the window.
+        infill_order: The side of a cursor that it is shown first; None if the window is.
         infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None if no
             evaluation calibrated it.
     """
@@ -127,7 +127,7 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
     The results of its evaluation, in its folder unless another is given, hold its threshold at a cursor.
 
     Raises:
-        RefusedError: The adapter was not written by training, or its base is gone or another one.
+        RefusedError: The adapter was not written by training, or its base is missing or a different one.
     """
     manifest, base = adapter.manifest, adapter.manifest.base_model
     evaluated = evaluated_model("adapter", adapter, device)

@@ -39,7 +39,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.model import load_evaluated  # noqa: PLC0415 - likewise
 
-    # Denormal numbers slow a CPU down a hundredfold, and decide nothing.
+    # Denormal numbers slow a CPU down a hundredfold and do not change a token.
     torch.set_flush_denormal(True)
     # Keep messages of libraries out of the log of a server.
     disable_progress_bar()
@@ -134,7 +134,7 @@ class ModelServer:
         app = application(served, tokenizer, self._queue, limits, access, defaults, log_line, accepted)
         config = uvicorn.Config(
             app,
-            # The same parser on every machine, whatever else is installed.
+            # Use the same parser on every machine, regardless of other packages.
             http=BoundedConnection,
             loop="asyncio",
             ws="none",

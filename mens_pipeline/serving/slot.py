@@ -1,4 +1,4 @@
-"""One completion that is generated for a client: its pieces as they become certain, and where it ends.
+"""One completion that is generated for a client: its pieces as they become certain, and its end.
 
 A small model that does not end its turn repeats itself up to the limit. A constrained completion ends when it has all
 that the prompt names, or declares something twice; at the timeout, its valid beginning is sent.
@@ -64,7 +64,7 @@ class ServedSlot(Slot):
 
     @property
     def is_steered(self) -> bool:
-        """Whether it must be a whole program, so that it may end where it is one."""
+        """Whether it must be a whole program, so that it may end as soon as it is one."""
         return self.completion.request.asked.suffix is None and self.constraint is not None
 
     @property

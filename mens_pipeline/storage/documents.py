@@ -60,8 +60,8 @@ def draft_folder(target: Path) -> Iterator[Path]:
 
 
 def hold_draft(handle: int, folder: Path) -> None:
-    """Lock an open draft, a folder or a file, and remove abandoned drafts from the folder that it is in."""
-    with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+    """Lock an open draft, a folder or a file, and remove abandoned drafts from its parent folder."""
+    with suppress(OSError):  # on a file system without locks no draft ever counts as abandoned
         fcntl.flock(handle, fcntl.LOCK_EX)
     _remove_abandoned(folder)
 
@@ -129,7 +129,7 @@ class Documents:
         return path.read_bytes() if path.is_file() else b""
 
     def amend(self, kind: str, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Change a document atomically; call `change` again when another writer came first."""
+        """Change a document atomically; call `change` again if another writer came first."""
         path = self._root / kind / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
     written = None
     for _ in range(_TRIES):
         found = remote.read(name)
-        # A retried request fails when its own first try had succeeded.
+        # A retried request fails if its own first try succeeded.
         if found.content == written:
             return
         written = change(found.content)

@@ -94,7 +94,7 @@ def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = F
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder, links as links, into one that may exist.
 
-    Unlike `shutil.copytree`, raise the first error as it is, with its number.
+    Unlike `shutil.copytree`, raise the first error unchanged, with its number.
     """
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.iterdir()):

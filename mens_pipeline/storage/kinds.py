@@ -30,8 +30,8 @@ class Kind(StrEnum):
 ArtifactFile = NewType("ArtifactFile", str)
 """The name of a file, or of a folder of files, in an artifact.
 
-There is one class of names for each kind. A stage is made again when the class of a kind that it reads or writes
-changes, and not for other kinds.
+There is one class of names for each kind. A stage runs again if the class of a kind that it reads or writes changes,
+not for other kinds.
 """
 
 

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from obstore import UpdateVersion
 
 Version = dict[str, str]
-"""Names that a server gives to one state of an object: `e_tag`, `version`."""
+"""A server's names for one state of an object: `e_tag`, `version`."""
 
 _MANIFEST: Final = "manifest.json"
 _MOST_BYTES: Final = 67_108_864
 """A document (manifest, pointer, history) is smaller."""
 
 _RENEWED_AFTER: Final = timedelta(hours=1)
-"""Age from which a manifest is put again when its artifact is reused, since retention goes by its age."""
+"""Age from which a reused artifact gets its manifest uploaded again, since retention uses the age of the manifest."""
 
 _VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216

@@ -131,7 +131,7 @@ def add_signature(
 
 
 def explain_unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
-    """Explain why an artifact does not count in a store that demands signatures; None if it counts."""
+    """Explain why an artifact is not valid in a store that demands signatures; None if it is."""
     return store.signing.find_reason(artifact) if store.signing is not None else None
 
 

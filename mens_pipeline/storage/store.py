@@ -87,7 +87,7 @@ class Artifact:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Everything that decided its content, by the names of the stage."""
+        """Everything that decided its content, under the names that the stage uses."""
         inputs: dict[str, Any] = self.manifest["inputs"]
         return inputs
 
@@ -172,7 +172,7 @@ class ArtifactStore:
         return _read(kind, key, self.root / kind / key) or self._pull(kind, key)
 
     def holding(self, *paths: Path) -> tuple[Artifact, ...]:
-        """Return the artifacts that hold some paths, each once; ignore paths outside the store."""
+        """Return the artifacts that contain some paths, each once; ignore paths outside the store."""
         roots = (self.root.resolve(), *(path.resolve() for path in paths))
         inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
@@ -271,7 +271,7 @@ class ArtifactStore:
                 draft.extra = write(draft.path)
         else:
             self._agree(kind, key, None)
-            os.utime(found.path / MANIFEST)  # retention goes by the last use
+            os.utime(found.path / MANIFEST)  # retention uses the time of the last use
         made = _read(kind, key, self.root / kind / key)
         assert made is not None, "what was just written or found is there"  # noqa: S101 - our own impossibility
         self.point("latest", made)

@@ -21,7 +21,7 @@ MAX_NODES: Final = 20_000
 
 _BITS: Final = 63
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader of libyaml where PyYAML has it, which is ten times faster; both build plain values only."""
+"""The loader of libyaml if PyYAML has it, which is ten times faster; both build plain values only."""
 
 _GIVEN_UP: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """Errors that PyYAML raises for a scalar that does not fit its tag, such as `!!bool maybe`."""

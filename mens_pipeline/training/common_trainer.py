@@ -201,7 +201,7 @@ def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
 
 
 class CommonTrainer:
-    """A mixin that goes before a Trainer among the bases of a class."""
+    """A mixin that comes before a Trainer in the bases of a class."""
 
     state: Any
     optimizer: Any
@@ -217,7 +217,7 @@ class CommonTrainer:
         self.monitor, self.steps, monitor.trainer = monitor, monitor.steps, self
 
     def run(self, about: Mapping[str, Any], checkpoint: Path | None) -> bool:
-        """Train from a checkpoint, or from the start; return False where a request to stop ended it early."""
+        """Train from a checkpoint, or from the start; return False if a request to stop ended it early."""
         log = self.monitor.log
         log.write("train_start", {**about, "resumed_from": checkpoint and checkpoint.name})
         self.train(resume_from_checkpoint=checkpoint and str(checkpoint))

@@ -259,7 +259,7 @@ class _Found(NamedTuple):
 
 
 def _codes(shard: Any, name: str, words: dict[str, int]) -> NDArray[np.uint16]:
-    """Return the places of the words of a column among those of all shards, and add new ones to these."""
+    """Return the indices of a column's words in the words of all shards, after adding new ones."""
     codes = [words.setdefault(word, len(words)) for word in shard[name].dictionary.to_pylist()]
     own: NDArray[np.uint16] = np.array(codes, np.uint16)[shard[name].indices.to_numpy()]
     return own

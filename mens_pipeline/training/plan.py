@@ -32,7 +32,7 @@ _LEAST_REST: Final = 1e-6
 """A smaller rest of the shares is a rounding error."""
 
 _PIECE: Final = 1 << 20
-"""Rows to compute with at once where each needs more than a few bytes."""
+"""Rows to process at once if each needs more than a few bytes."""
 
 _BATCHES_AT_ONCE: Final = 1 << 16
 """Batches to compute with at once."""
@@ -68,7 +68,7 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the plan needs of rows, nine bytes each; lengths in tokens, difficulties from 1 to 10."""
+    """The columns that the plan needs, nine bytes a row; lengths in tokens, difficulties from 1 to 10."""
 
     lengths: NDArray[np.uint32]
     difficulties: NDArray[np.uint8]
@@ -144,9 +144,9 @@ class Batches(Sequence[tuple[int, ...]]):
 
 
 class Share(Sequence[_Item]):
-    """Micro-batches of one process: every n-th of each optimizer step, where n processes train together.
+    """Micro-batches of one process: every n-th of each optimizer step, if n processes train together.
 
-    Every process gets the same number; where a step has none left for this one, it gets `empty`.
+    Every process gets the same number; if a step has none left for this one, it gets `empty`.
     """
 
     def __init__(self, batches: Sequence[_Item], accumulated: int, team: Team, empty: _Item) -> None:
@@ -303,7 +303,7 @@ def shuffle(rows: Rows, random: Random) -> None:
     """Shuffle in place with the draws of `random.shuffle`, in half of its time."""
     buffer: Any = rows
     order, draw = memoryview(buffer), random.getrandbits
-    for bits in range(len(order).bit_length(), 1, -1):  # of the numbers below `place + 1`
+    for bits in range(len(order).bit_length(), 1, -1):  # bits of the numbers below `place + 1`
         for place in range(min(len(order), 2**bits - 1) - 1, 2 ** (bits - 1) - 2, -1):
             other = draw(bits)
             while other > place:

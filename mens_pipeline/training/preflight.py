@@ -145,7 +145,7 @@ def estimate_memory(
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_parameters - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
-    # There, `fuse_adapters` keeps a dense copy of every quantised layer.
+    # On a CPU, `fuse_adapters` keeps a dense copy of every quantised layer.
     copied = bytes_of_value if device == "cpu" else 0
     held = _NF4_BITS / 8 + copied if is_packed else bytes_of_value
     mega = 2**20
@@ -160,7 +160,7 @@ def estimate_memory(
 def choose_quantization(
     recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int
 ) -> Literal["nf4", "bf16"]:
-    """Return how to hold a base: by the recipe, else in bf16 where a GPU has room to train and to generate with it.
+    """Return how to hold a base: as the recipe says, else in bf16 if a GPU has room to train and generate with it.
 
     Raises:
         RefusedError: The recipe says bf16, and the GPU does not compute in it.

@@ -58,7 +58,7 @@ def build_contract(  # noqa: PLR0913, PLR0917 - all that decides a run
     continues: Continued | None = None,
 ) -> dict[str, Any]:
     """Return everything that decides the result of a run, in JSON types; `computed_on` is device and precision."""
-    # The number of processes changes the order of sums, and so bits, and dropout. Two plain sums are equal.
+    # The number of processes changes dropout and the order of sums, hence bits. Two plain summands give the same.
     alone = recipe.model_copy(update={"devices": 1}).accumulation
     is_plain_sum = alone == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
     is_split_felt = recipe.devices > 1 and not is_plain_sum
@@ -86,7 +86,7 @@ SomeJob = TypeVar("SomeJob", bound=CommonJob)
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Generic[SomeJob]):
-    """A checked run of either lane; `is_done` where its folder already holds its result."""
+    """A checked run of either lane; `is_done` if its folder already holds its result."""
 
     job: SomeJob
     preflight: dict[str, Any]
@@ -170,7 +170,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         preflight["notes"] += kernel_notes(configuration, found_kernels)
     heldout = train_path.with_name(HELDOUT)
     if heldout.is_file() and (found := _trained_heldout(heldout, train_path, rows_path)) is not None:
-        # A benchmark may still evaluate the adapter; on these pairs evaluation refuses it.
+        # A benchmark may still evaluate the adapter, but evaluation refuses it on these pairs.
         preflight["notes"].append(found)
     job = TrainingJob(
         recipe=recipe,
@@ -216,7 +216,7 @@ def _with_quantization(
 
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
-    """Return the finding of `trained_heldout`, which reads all rows, and keep it with the encoded rows."""
+    """Return the result of `trained_heldout`, which reads all rows, and keep it with the encoded rows."""
     code = code_version("mens_pipeline.corpus.curate.heldout_split:trained_heldout")
     files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
     kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
@@ -237,7 +237,7 @@ def work_folder(store: ArtifactStore, kind: str, digest: str) -> Path:
 
 
 def point_latest(run_dir: Path) -> None:
-    """Point the link `latest` next to a run at it; raise RefusedError where a folder has that name."""
+    """Point the link `latest` next to a run at it; raise RefusedError if a folder has that name."""
     latest = run_dir.with_name("latest")
     if latest.is_dir() and not latest.is_symlink():
         raise RefusedError(f"{latest}: a folder, and the name of the run that was begun last. Give it another name.")
@@ -250,7 +250,7 @@ def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: f
     """Return the folder of a run, perhaps by the digest of its contract.
 
     Raises:
-        RefusedError: It holds a link, or another run that stays, or lacks room for so many megabytes.
+        RefusedError: It holds a link, or another run that stays, or its disk has too few megabytes free.
     """
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     if run_dir.is_symlink():  # `runs/latest`: a new run may replace the one that it names

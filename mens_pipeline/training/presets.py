@@ -1,4 +1,4 @@
-"""Presets, domains and named recipes, and how they make a recipe: flags win over environment, preset and domain."""
+"""Presets, domains and named recipes, merged into one recipe: flags win over environment, preset and domain."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ AUTO: Final = "auto"
 _ABOUT: Final = "about"
 _MIN_VRAM: Final = "min_vram_gb"
 _VRAM_SLACK: Final = 1.0
-"""Gigabytes by which a GPU may report less memory than it is sold with."""
+"""Gigabytes that a GPU may report below its nominal memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def recipe_errors(values: Mapping[str, Any]) -> list[str]:
         return []
     wrong = {str(item["loc"][0]) for item in found if item["loc"]}
     sentences = [_sentence(item) for item in found]
-    if wrong:  # pydantic checks how fields fit together only where each of them is right
+    if wrong:  # pydantic checks combinations of fields only if each field is valid
         others = recipe_errors({field: value for field, value in values.items() if field not in wrong})
         sentences += [other for other in others if not any(field in other for field in wrong)]
     return sentences
@@ -130,7 +130,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 
 
 def pick_preset(presets: Mapping[str, Preset], vram_gb: float | None) -> str:
-    """Choose the largest preset that fits, or `cpu_demo` without a GPU; raise ConfigurationError where none fits."""
+    """Choose the largest preset that fits, or `cpu_demo` without a GPU; raise ConfigurationError if none fits."""
     if vram_gb is None:
         return "cpu_demo"
     sizes = [(entry.min_vram_gb, name) for name, entry in presets.items() if entry.min_vram_gb is not None]

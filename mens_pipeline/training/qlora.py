@@ -1,4 +1,4 @@
-"""A base model, in four bits or whole, with an adapter to train. Only a training process imports this."""
+"""A base model, in four bits or bfloat16, with an adapter to train. Only a training process imports this."""
 
 import hashlib
 from pathlib import Path
@@ -24,7 +24,7 @@ class Checksums(NamedTuple):
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base, in NF4 except for its head, or whole where the recipe says bf16.
+    """Load the base, in NF4 except for its head, or in bfloat16 if the recipe says bf16.
 
     Where several processes train, the device is the number of a GPU.
 

@@ -1,6 +1,6 @@
 """A trained adapter as an artifact with manifest and card, made once for a contract; a later run may continue it.
 
-A continued run has the same rows and starts its schedule again, from the adapter that the first one ended with.
+A continued run has the same rows, and starts a new schedule from the final adapter of the first run.
 """
 
 import shutil
@@ -40,7 +40,7 @@ SomeRun = TypeVar("SomeRun", bound=Prepared[Any])
 
 
 class TrainingParams(Params):
-    """A run by its contract, which has the hashes of all its inputs; its folder, and a function that finishes it."""
+    """A run: its contract with the hashes of all inputs, its folder, and a function that finishes it."""
 
     contract: dict[str, Any]
     run_dir: Helper[Path]
@@ -76,7 +76,7 @@ def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its r
         contract, preflight and manifest.
 
     Raises:
-        RefusedError: Training did not reach its end; its checkpoints stay in the work folder.
+        RefusedError: Training did not finish; its checkpoints stay in the work folder.
     """
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
@@ -104,7 +104,7 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
     def end() -> dict[str, Any]:
         return finish(ExitCode.DONE if run.is_done else launch(run)).as_json()
 
-    # The contract has the digests, so the same rows from another mix train nothing again.
+    # The contract has the digests, so the same rows from another mix do not train again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
     params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
     made, reused = stage.build(store, params, force=again)
@@ -177,6 +177,6 @@ def continue_from(run: Path) -> Continued:
 
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
-    """Return the recipe of a continued run: `minutes` limit it, and steps no longer do."""
+    """Return the recipe of a continued run: `minutes` limit it instead of steps."""
     recipe = resolved.recipe.model_copy(update={"max_minutes": minutes, "max_steps": None})
     return replace(resolved, recipe=recipe, origins={**resolved.origins, "max_minutes": _ORIGIN, "max_steps": _ORIGIN})

@@ -168,7 +168,7 @@ class Recipe(BaseModel):
 
     @property
     def tokens_at_once(self) -> int | None:
-        """Limit of the padded tokens of a micro-batch, an even part of its step; a longer row is one by itself."""
+        """Limit of the padded tokens of a micro-batch, an even part of its step; a longer row has its own."""
         tokens = self._step[1]
         return None if tokens is None else -(-tokens // self.accumulation)
 

@@ -65,7 +65,7 @@ def _split_batch(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
 
 
 class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
-    """An SFTTrainer that follows a plan and refuses gradients that teach nothing."""
+    """An SFTTrainer that follows a plan and refuses gradients that are zero or not finite."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self.num_parts = 0 if self.args.device.type == "cuda" else 1
 
     def create_optimizer(self, *arguments: Any) -> Any:
-        """Create the optimizer, with a higher rate for the B matrices where the recipe says so.
+        """Create the optimizer, with a higher rate for the B matrices if the recipe says so.
 
         Source:
             LoRA+, arXiv 2402.12354.
@@ -141,7 +141,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return total
 
     def _fitting_parts(self, model: Any) -> int:
-        """Halve the largest micro-batch until it fits, and leave nothing of the trial; refuse a row that never does."""
+        """Halve the largest micro-batch until it fits, and undo the trial; refuse a row that never fits."""
         largest = self._batches[int(self._batches.padded_tokens(self._examples.lengths).argmax())]
         rows = [self._examples[row] for row in largest]
         batch, counted = collate(rows, self.processing_class.pad_token_id), (self.num_tokens, self.num_supervised)
@@ -239,7 +239,7 @@ def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, label
 def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
     """Compute the mean loss of a labelled token of a few rows by PEFT and transformers alone, in nats.
 
-    The adapter is left out where it is new and changes nothing. Call this before `replace_slow_parts`.
+    A new adapter is left out, since it changes nothing. Call this before `replace_slow_parts`.
     """
     batch, model = trainer.few_rows(), trainer.model
     labels = batch["labels"][:, 1:]

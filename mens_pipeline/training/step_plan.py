@@ -142,7 +142,7 @@ class StepPlan:
     """The number of optimizer steps of a run, with its schedule, within the time budget.
 
     The budget lowers the number of steps instead of cutting the run off; without one, nothing depends on time. Each
-    decision is in the file before it takes effect.
+    decision is written to the file before it takes effect.
     """
 
     def __init__(  # noqa: PLR0913 - all that a plan rests on
@@ -155,7 +155,7 @@ class StepPlan:
         *,
         is_recorded: bool = True,
     ) -> None:
-        """Restore the decisions made up to `resumed_at`, and take later ones back.
+        """Restore the decisions made up to `resumed_at`, and discard later ones.
 
         Args:
             path: File of the decisions.
@@ -183,7 +183,7 @@ class StepPlan:
 
     @property
     def is_over(self) -> bool:
-        """Whether it resumes after its last step, whose result was not written."""
+        """Whether it resumes after its last step, because the result was not written."""
         return self._resumed_at >= self.num_steps
 
     def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
@@ -228,7 +228,7 @@ class StepPlan:
         return is_early or self._pace.num_measured >= _MEASURED
 
     def _decide(self, step: int, seconds: float) -> StepDecision | None:
-        """Choose a number of steps that ends within the budget, if the present one misses it beyond the tolerance."""
+        """Choose a number of steps that ends within the budget, if the current one misses it beyond the tolerance."""
         if self._max_seconds is None:
             return None
         planned, target = self.num_steps, self.schedule.target_steps

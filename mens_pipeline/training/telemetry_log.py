@@ -46,7 +46,7 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def losses_of(path: Path) -> dict[int, float]:
-    """Return step -> loss for curves; in a long run, means of equally many neighbours, by the last of them."""
+    """Return step -> loss for curves; in a long run, means of equal groups of steps, at the last of each."""
     losses: dict[int, float] = {}
     together: dict[int, float] = {}
     every = 1

@@ -11,8 +11,8 @@ Before the first step, `train` finds the rows that the recipe shows (`examples`)
    and over the processes;
 4. the trainer clips the norm of the gradient, and refuses one that is zero or not finite (`common_trainer`);
 5. AdamW updates the adapter in float32, with the rate of `step_plan.Schedule`;
-6. all processes share counts, seconds and requests to stop. `common_trainer.RunMonitor` replans the rest of the run
-   where its pace requires it, writes telemetry, and marks a checkpoint when one is due.
+6. all processes share counts, seconds and requests to stop. `common_trainer.RunMonitor` replans the rest of the run if
+   its pace requires it, writes telemetry, and marks a checkpoint when one is due.
 
 After the last step, `train` checks that the base has not changed, measures the loss on rows of other files, and saves
 the adapter with tokenizer, template and system prompt.
@@ -57,18 +57,18 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     """Train, from the newest checkpoint if there is one.
 
     Returns:
-        Whether the run is complete and wrote `adapter/` and `result.json`; False where it stopped on request, after a
+        Whether the run is complete and wrote `adapter/` and `result.json`; False if it stopped on request, after a
         checkpoint.
 
     Raises:
-        RefusedError: The run is impossible, or failed in a way that training on would not mend.
+        RefusedError: The run is impossible, or failed in a way that further training would not fix.
     """
     recipe = job.recipe
     team = own_team(own_environment())
     refuse_sharding(own_environment())
     stop = StopRequest(job.run_dir / STOP if ON_RAY in own_environment() else None)
     set_seed(recipe.seed)
-    # Denormal numbers slow a CPU down a hundredfold and teach nothing.
+    # Denormal numbers slow a CPU down a hundredfold and contribute nothing.
     torch.set_flush_denormal(True)
     tokenizer = load_tokenizer(job.base_path)
     examples = open_examples(job)
@@ -217,7 +217,7 @@ def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
     folder = job.run_dir / ADAPTER
     for config in trainer.model.peft_config.values():
         config.base_model_name_or_path, config.revision = job.base_name, job.base_revision
-        # The library writes a set, in another order each time.
+        # The library writes a set, whose order varies.
         config.target_modules = sorted(config.target_modules)
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
     tokenizer.chat_template = format_for(tokenizer).template()

@@ -225,7 +225,7 @@ def _encode(pair: TrainingPair, tokenizer: Tokenizer, system: str, infill_window
 
 
 class _Ids:
-    """Concatenated lists of ids; two bytes an id where the vocabulary is small enough."""
+    """Concatenated lists of ids; two bytes an id if the vocabulary is small enough."""
 
     def __init__(self) -> None:
         self._ids = array("I")

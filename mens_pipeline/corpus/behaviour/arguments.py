@@ -20,7 +20,7 @@ _LONGEST_SEPARATOR: Final = 2
 _MESSAGES: Final = ("bad input", "not found")
 _MOST_ELEMENTS: Final = 5
 _MOST_LITERALS: Final = 24
-"""Literals of a program that are used; thousands would tell no more about its edges."""
+"""Largest number of literals of a program to use; thousands would not show more of its edges."""
 _MOST_STRING: Final = 24
 """Characters of a literal that is used."""
 _MOST_INT: Final = 10**9
@@ -49,7 +49,7 @@ class Drawing:
         self._sums = {d.name: d.variants for d in declared if isinstance(d, ast.TypeDef | ast.Url) and d.variants}
         self._heights = self._find_heights()
         self.literal_share = 1 / 2
-        """Of the numbers and strings, how many are taken from the code, where it has any."""
+        """Share of the numbers and strings that are taken from the code, if it has any."""
         self._deck: list[int] = []
         self._ints, self._floats, self._decimals, self._strings = _literals(module)
 

@@ -21,7 +21,7 @@ _USUAL_TESTS: Final = 8
 """Fewer tests let other functions pass by chance."""
 _MOST_TESTS: Final = 12
 _WORTH_OF_A_RESULT: Final = 4
-"""Goals that a new result is worth when choosing among calls that are not needed."""
+"""Worth of a new result, in goals, when choosing among calls that are not needed."""
 _LONGEST_EXAMPLE: Final = 80
 """Characters of a call and its result."""
 _LONGEST_EXAMPLES: Final = 150
@@ -128,7 +128,7 @@ def _spare(calls: Sequence[SeenCall], left: Mapping[Goal, int]) -> list[SeenCall
 
 
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
-    """Choose the fewest calls that cover every goal, but eight if there are; prefer earlier ones."""
+    """Choose the fewest calls that cover every goal, but at least eight if there are that many; prefer earlier ones."""
     left, chosen = list(calls), list[SeenCall]()
     missing = collect_goals(left)
     results: set[str] = set()

@@ -48,15 +48,15 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=False)
-"""Contracts are checked, as in evaluations; a function that needs a database has no behaviour of its own."""
+"""Contracts are checked, as in evaluations; a function that needs a database has no observable behaviour."""
 
 LIMITS: Final = Limits(max_steps=20_000, max_depth=100, max_size=10_000, max_allocation=100_000)
 """Of one call."""
 
 _SECONDS: Final = 5.0
-"""For all calls of a function. The step limit ends nearly everything far sooner, so load does not change the result."""
+"""For all calls of a function. The step limit nearly always acts far sooner, so load does not change the result."""
 _NUM_DRAWS: Final = 24
-"""Argument lists drawn at first, and once more where results are scarce, and where mutants survive."""
+"""Argument lists drawn at first, and again if results are scarce or mutants survive."""
 _NUM_MUTANTS: Final = 24
 _MOST_NODES: Final = 2_000
 """Syntax nodes of an observed function."""
@@ -98,7 +98,7 @@ class Behaviour:
 def observe_behaviour(
     source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function; the same arguments give the same behaviour, or the same reason why there is none.
+    """Observe a function; the same arguments give the same behaviour, or the same reason for having none.
 
     `seed` decides which mutants are tried, and which arguments where none are given.
 

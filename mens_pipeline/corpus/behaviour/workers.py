@@ -80,21 +80,20 @@ class BehaviourWorkers(WorkerPool):
         self._seconds = seconds
 
     def observe(self, jobs: Iterable[ObservationJob]) -> Iterator[Behaviour | NoBehaviour]:
-        """Yield the behaviour of functions, in order; `STOPPED` where the worker had to be replaced."""
+        """Yield the behaviour of functions, in order; `STOPPED` if the worker had to be replaced."""
         requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for reply in self._replies(requests):
             yield NoBehaviour.STOPPED if reply is None else _REPLIES.validate_python(reply)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
-        """Yield whether the tests of each task are evidence; `FAILS` where the task stopped its worker."""
+        """Yield whether the tests of each task are evidence; `FAILS` if the task stopped its worker."""
         for reply in self._replies({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
             yield TaskStatus.FAILS if reply is None else TaskStatus(reply[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
         """Try functions, given by program and name, on the tests of tasks.
 
-        Yields the index of the first task whose tests the function passes; None where it passes none or stops its
-        worker.
+        Yields the index of the first task whose tests the function passes; None if it passes none or stops its worker.
         """
         requests = (
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
@@ -103,12 +102,12 @@ class BehaviourWorkers(WorkerPool):
         yield from self._replies(requests)
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
-        """Yield `compute_outputs` for each program; None where the program stops its worker."""
+        """Yield `compute_outputs` for each program; None if the program stops its worker."""
         common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
         yield from self._replies({**common, "number": number} for number in range(len(programs)))
 
     def _replies(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
-        """Yield replies in order; None where a worker had to be replaced."""
+        """Yield replies in order; None if a worker had to be replaced."""
         waiting = iter(requests)
         with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
@@ -132,8 +131,8 @@ def compute_outputs(programs: Sequence[str], number: int, function: str, seed: s
     The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`.
 
     Returns:
-        The result of each call as Vox text; None where it did not return, or where the result cannot be written.
-        Empty where nothing can be drawn.
+        The result of each call as Vox text; None if it did not return, or if the result cannot be written. Empty if
+        nothing can be drawn.
     """
     modules = [analyze(program).module for program in programs]
     arguments: dict[str, tuple[Value, ...]] = {}
@@ -154,7 +153,7 @@ def compute_outputs(programs: Sequence[str], number: int, function: str, seed: s
     program = CallableProgram(called, LIMITS, FEATURES)
     with program.running(_SECONDS_OF_CALLS):
         results = [program.call(function, values) for values in arguments.values()]
-        # Equal for equal records, in whatever order their fields were written.
+        # Equal for equal records, in any order of their fields.
         texts = [literal_of(_order_fields(result.value)) if result.returned else None for result in results]
         return [text if text is not None and len(text) <= _LONGEST else None for text in texts]
 

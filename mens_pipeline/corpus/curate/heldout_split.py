@@ -222,7 +222,7 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Return whether a source file, given by its path, is held out in every workspace, whatever its size."""
+    """Return whether a source file, given by its path, is held out in every workspace, large or small."""
     return _place(group, policy) < policy.heldout_share
 
 
@@ -385,7 +385,7 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
     """Look for prompts and responses of held-out pairs in a train set, ignoring white space.
 
     Returns:
-        A message with the finding and advice; None where the files share nothing.
+        A message with the finding and advice; None if the files share nothing.
     """
     pairs = list(read_pairs(heldout))
     prompts = {collapse_spaces(pair.prompt) for pair in pairs}
@@ -406,6 +406,6 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
 
 
 def refuse_trained_heldout(heldout: Path, train: Path) -> None:
-    """Raise a RefusedError where a held-out pair is in a train set."""
+    """Raise a RefusedError if a held-out pair is in a train set."""
     if (found := trained_heldout(heldout, train)) is not None:
         raise RefusedError(found)

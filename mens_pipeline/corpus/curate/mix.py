@@ -220,7 +220,7 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     giving = [source for source in mixed if source.distinct]
     if not giving and not accepted:
         raise RefusedError("mix: no source gives any row. Check the paths, the weights and include_lanes.")
-    # Fractions, since floats overflow where weights are worlds apart.
+    # Fractions, since floats overflow if weights differ enormously.
     weights = [Fraction(source.source.weight) for source in giving]
     wanted = (len(source.distinct) * sum(weights) / weight for source, weight in zip(giving, weights, strict=True))
     total = max(wanted, default=0)
@@ -228,14 +228,14 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     for source, weight in zip(giving, weights, strict=True):
         share = weight / sum(weights)
         source.requested_share = float(share)
-        # Repeat it as its share asks for; the seed draws the pairs that come once more.
+        # Repeat it up to its share; the seed draws the pairs that occur once more.
         most = math.floor(len(source.distinct) * config.max_repeats)
         whole, rest = divmod(min(round(total * share), most), len(source.distinct))
         extra = _random(config, f"repeat {source.source.path}").sample(source.distinct, rest)
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
     if ROWS in rows:
-        # The sources decide how large the train set is, and more holes may be cut than it takes. Pieces that users
+        # The sources determine the size of the train set, so there may be more holes than it takes. Pieces that users
         # accepted always stay.
         asked = round(len(emitted) * config.infill.share / (1 - config.infill.share))
         number = min(infill.kept, max(len(accepted), asked))

@@ -110,7 +110,7 @@ def instruction_in(text: str) -> str:
 
 
 def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> str | None:
-    """Return why a new request is not worth completing, or None.
+    """Return the reason why a new request is not worth completing, or None.
 
     `stopped` tells whether the model ended by itself.
     """
@@ -176,7 +176,7 @@ def check_content(attempt: Attempt, module: Module) -> Refusal | None:
 
 
 def names_in(instruction: str, construct: str) -> set[str]:
-    """Return the names that an instruction gives to what it asks for: those in backticks after its noun."""
+    """Return the names that an instruction requests: those in backticks after its noun."""
     noun = noun_of(construct).split(" ", 1)[1].replace("`", "")
     return set(re.findall(rf"\b{re.escape(noun)}(?: named| called)? `([A-Za-z_][\w.]*)(?:\([^`]*\))?`", instruction))
 

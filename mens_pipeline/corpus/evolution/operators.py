@@ -109,7 +109,7 @@ class Evolution:
 
     @property
     def demand(self) -> str:
-        """Requirement on the program, as a sentence; empty where nothing can be named."""
+        """Requirement on the program, as a sentence; empty if nothing can be named."""
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:

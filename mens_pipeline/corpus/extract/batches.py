@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from typing import Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
-"""Work that a process gets at once: half a second, and little memory."""
+"""Work for a process at once: half a second, and little memory."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -159,7 +159,7 @@ class WorkspaceParams(Params):
         )
 
     def refuse_change(self) -> None:
-        """Raise a RefusedError where the workspace or the telemetry has changed since it was pinned."""
+        """Raise a RefusedError if the workspace or the telemetry has changed since it was pinned."""
         now = WorkspaceParams.pin(self.root, self.query).model_dump()
         changed = [name for name, value in now.items() if value != getattr(self, name)]
         if changed:
@@ -168,7 +168,7 @@ class WorkspaceParams(Params):
 
 
 class ExtractionParams(WorkspaceParams):
-    """A workspace, and how to extract it; `previous` saves work and decides nothing.
+    """A workspace, and how to extract it; `previous` saves work and does not affect the result.
 
     A policy that denies nothing is left out of the key.
     """

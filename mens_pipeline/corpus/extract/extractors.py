@@ -51,7 +51,7 @@ BETWEEN: Final = "\n\n"
 _NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 MAX_PIECE: Final = 16_384
-"""Characters of a declaration with everything it needs; larger pieces are useless where everything calls everything."""
+"""Characters of a declaration with everything it needs; larger pieces are useless if everything calls everything."""
 
 MIN_PROSE: Final = 100
 """Characters of prose that make a section worth a record."""
@@ -162,7 +162,7 @@ class Dependencies:
         self._declared: dict[str, list[int]] = {}
         for index, span in enumerate(spans):
             declared = {variant.name for variant in getattr(span.declaration, "variants", ())}
-            # Indexes, imports and tests are never what another declaration needs by name.
+            # No declaration needs an index, an import or a test by name.
             if span.name is not None and span.construct.name not in {"index", "test", "forall"}:
                 declared.add(span.name)
             for name in declared:

@@ -99,7 +99,7 @@ class Licences:
     """The licences of the files of a workspace, and which of them may not train.
 
     Licence files are looked up from a file's folder up to the git checkout around `root`. Folders are cached; make a
-    new object where files may have changed.
+    new object if files may have changed.
     """
 
     root: Path

@@ -77,7 +77,7 @@ def parse_page(text: str) -> Page:
 
 
 def refuse_lost_header(text: str) -> None:
-    """Raise a FrontmatterError where a page without a header starts with a malformed one."""
+    """Raise a FrontmatterError if a page without a header starts with a malformed one."""
     if _LOST_HEADER.match(text) is None:
         return
     if text.startswith(_RULE):
@@ -87,7 +87,7 @@ def refuse_lost_header(text: str) -> None:
 
 @cache
 def _parser() -> MarkdownIt:
-    # Inline markup is kept as written; parsing it is where a hostile page would cost most.
+    # Inline markup is kept as written; a hostile page would cost most there.
     return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 
 
@@ -137,7 +137,7 @@ class Allowance:
     num_bytes: int = MAX_INCLUDED_BY_PAGE
 
     def spend(self, num_bytes: int) -> None:
-        """Count a file; raise an IncludeError where the allowance is used up."""
+        """Count a file; raise an IncludeError if the allowance is used up."""
         self.num_bytes -= num_bytes
         if self.num_bytes < 0:
             raise IncludeError(f"the page includes more than {MAX_INCLUDED_BY_PAGE} bytes")

@@ -196,7 +196,7 @@ def _run(
 
 @contextmanager
 def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
-    """Yield the output of a process, which is killed when reading takes too long."""
+    """Yield the output of a process; kill it if reading takes too long."""
     assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
     timer = Timer(_MOST_SECONDS, process.kill)
     timer.start()

@@ -95,7 +95,7 @@ class _Spans:
         )
 
     def within_token(self, start: int, end: int, random: Random) -> int:
-        """Return a place within the first token of a hole; its start where hardly anything would be left."""
+        """Return a place within the first token of a hole; its start if hardly anything would be left."""
         token = self._at.get(start)
         length = 0 if token is None else min(token.end, end) - start
         place = start + random.randrange(1, length) if length > 1 else start

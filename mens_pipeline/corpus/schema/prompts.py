@@ -81,7 +81,7 @@ def noun_of(construct: str) -> str:
 
 
 def describe_shape(declaration: ast.Declaration, source: str) -> str:
-    """Describe the parts of a declaration, as the end of a sentence; empty where there is nothing to add.
+    """Describe the parts of a declaration, as the end of a sentence; empty if there is nothing to add.
 
     Returns:
         Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.

@@ -101,7 +101,7 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
     said = [(turn["role"], turn["content"]) for turn in turns]
     if said[-1][0] != "assistant":
         said.append(("assistant", fields.get("response") or fields.get("output") or ""))
-    # This pipeline has a system prompt of its own.
+    # This pipeline has its own system prompt.
     *before, (_, response) = dropwhile(lambda turn: turn[0] == "system", said)
     if not before or not response:
         raise ValueError("messages: expected a turn of the user, and a completion of the assistant after it")

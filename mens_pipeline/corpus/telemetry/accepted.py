@@ -1,6 +1,6 @@
 """Store pieces that were accepted at a cursor as rows of a telemetry table, redacted before they are written.
 
-The table is an SQLite file of its own, named to `mens serve`; the night reads it like any other telemetry.
+The table is a separate SQLite file, named to `mens serve`; the nightly run reads it like other telemetry.
 """
 
 import sqlite3

@@ -453,7 +453,7 @@ _DRAWN: Final = frozenset((SensitiveKind.CARD_NUMBER, SensitiveKind.PHONE, Sensi
 
 @dataclass(frozen=True, slots=True)
 class RedactedRow(Generic[Row]):
-    """A row after redaction, None where it is dropped, and how many secrets of each kind it contained."""
+    """A row after redaction, None if it is dropped, and the number of secrets of each kind."""
 
     row: Row | None
     counts: Counter[SensitiveKind]

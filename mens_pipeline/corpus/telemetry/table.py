@@ -293,7 +293,7 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
 
 
 def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str | None, str]:
-    """Find schema and name of the table; letter case is ignored where one name fits, as PostgreSQL folds it."""
+    """Find schema and name of the table; letter case is ignored if only one name fits, as PostgreSQL folds it."""
     schema, _, name = asked.rpartition(".")
     existing = sorted([*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)])
     fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]

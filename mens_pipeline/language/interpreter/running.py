@@ -236,7 +236,7 @@ class CallableProgram:
     """A parsed program whose functions can be called one by one, each call in a fresh state.
 
     Memory is bounded by counting, time by counting and, in the main thread, by a signal. Run untrusted programs in a
-    process of their own.
+    separate process.
     """
 
     def __init__(self, module: ast.Module, limits: Limits, features: Features) -> None:

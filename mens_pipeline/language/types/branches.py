@@ -23,7 +23,7 @@ from mens_pipeline.language.types.terms import (
 
 
 def side_effect(checker: Checker, node: ast.SideEffect, _expected: Type) -> Type:
-    """`side_effect`: a function of its own, called immediately (U2)."""
+    """`side_effect`: a separate function, called immediately (U2)."""
     with checker.function(ANYTHING):
         found = checker.block(node.statements)
     return UNKNOWN if found == NEVER else found

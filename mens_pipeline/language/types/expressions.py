@@ -495,7 +495,7 @@ def _check_argument(checker: Checker, node: MethodCall, index: int, argument: Ar
 
 
 def _type_rows(method: str, record: Type) -> Type:
-    """Return rows and found records as types of their own: programs use them directly or as a Result."""
+    """Return rows and found records as separate types: programs use them directly or as a Result."""
     if method in _CHAIN or method == "unwrap":
         return Nominal("Rows", (record,))
     return {

@@ -26,7 +26,7 @@ _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
 
 _ONE_PROCESS: Final = find_executor(dg.in_process_executor)
 """Runs steps one after another in the process of the run: starting a process for each would take most of the time of
-an unchanged graph. Steps that load a model start a process of their own anyway."""
+an unchanged graph. Steps that load a model start a separate process anyway."""
 
 whole_graph = dg.define_asset_job(
     "whole_graph",
@@ -162,7 +162,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             )
         is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0
         if is_fewer and before.gone != seen.fingerprint:
-            # The remaining files do not tell when others vanished: half a checkout may be on its way.
+            # The remaining files do not show when others vanished: a checkout may be half done.
             waiting = before.model_copy(update={"gone": seen.fingerprint})
             return _skip_run(waiting, "files are gone; if the next look finds the same, it is a change")
         return _request_run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))

@@ -68,10 +68,10 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     generator: JobLauncher,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Completions of base and adapter to held-out prompts and the benchmark, each judged by the front end.
+    """Complete held-out prompts and the benchmark with base and adapter, and score each completion.
 
-    The prompts are those that were held out of its own training. Where the gates cannot tell yet, more files are
-    asked, as config/gates.yaml says. Completions are kept: the base is asked the same prompts once, not every night.
+    The prompts were held out of the training of this adapter. While gates are undecided, more files are completed, as
+    config/gates.yaml says. Completions are kept, so the base does not repeat them every night.
     """
     settings = load_settings()
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
@@ -116,7 +116,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @dg.asset_check(asset=eval_results)
 def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the parse rate of the adapter is above that of the base, by more than chance alone would give."""
+    """Warn unless the parse rate of the adapter is above that of the base, beyond chance."""
     results = results_in(store.artifact(eval_results).path)
     difference = results.parse_difference
     return dg.AssetCheckResult(
@@ -133,7 +133,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 
 @dg.asset_check(asset=eval_results)
 def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the adapter completes more lines exactly than its base and an n-gram, by more than chance would give.
+    """Warn unless the adapter completes more lines exactly than its base and an n-gram, beyond chance.
 
     An adapter that was never shown a hole passes; the gate of the same name blocks.
     """
@@ -225,7 +225,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
 def recipe_scores(
     context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Keep what the adapter of each recipe came to, a partition each, with all of them in one table."""
+    """Keep the results of the adapter of each recipe, one partition each, and list all recipes in one table."""
     adapter = Adapter.open(store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path)
     evaluation, gate = store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), store.artifact(benchmark_gate)
     results, receipt = results_in(evaluation.path), receipt_in(gate.path)

@@ -21,7 +21,7 @@ _DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A finished run past its days; it stays if it has the latest event of what it `keeps`: assets and checks."""
+    """A finished run that is too old; it stays if it has the latest event of what it `keeps`."""
 
     run_id: str
     job_name: str

@@ -68,7 +68,7 @@ class PromotionConfig(dg.Config):
 def benchmark_gate(
     context: dg.AssetExecutionContext, config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Judge the adapter: the verdict is bound by hash to what was measured and to what config/gates.yaml requires.
+    """Judge the adapter: the verdict is bound by hash to the figures and to the thresholds of config/gates.yaml.
 
     The page `report.html` shows it to people, with every failure.
     """
@@ -182,9 +182,8 @@ def promoted_adapter(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
-    Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
-    One that a rollback took out of use is not promoted again. Of several recipes that were evaluated it promotes the
-    best.
+    It refuses an adapter without its own passing verdict, even when it is materialised alone. An adapter that a
+    rollback withdrew is not promoted again. Of several evaluated recipes it promotes the best.
     """
     promoted = _promote(context, config, benchmark_gate, store)
     if promoted is not None:
@@ -223,7 +222,7 @@ def _promote(
     with ExitStack() as uninterrupted:
 
         def confirm() -> None:
-            # From here on history and pointer change together; a signal that came before has its trace in the status.
+            # From here on history and pointer change together; an earlier signal shows in the status of the run.
             uninterrupted.enter_context(capture_interrupts())
             stop_if_canceled(context)
 

@@ -86,7 +86,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 ) -> dg.MaterializeResult[Any]:
     """Train a LoRA adapter on a base in four bits or bfloat16, with the mixed train set.
 
-    An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
+    An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run resumes.
     """
     config, settings = training_of(context), load_settings()
     device, opened = compute.resolve(), store.open()

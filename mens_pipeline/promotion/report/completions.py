@@ -18,9 +18,9 @@ _PLACE: Final = re.compile(r"(\d+):(\d+): ")
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A text in five pieces, around the marked line and in it around the marked character, which may be its end.
+    """A text in five pieces: the marked character, the line before and after it, and the text around that line.
 
-    Where nothing is marked all is `before`. `num_left_out` characters are not shown.
+    The mark may be the end of a line; without one, `before` is the whole text. `num_left_out` characters are not shown.
     """
 
     before: str
@@ -59,10 +59,10 @@ class CompletionView:
     """The first completion of a prompt by a model.
 
     Attributes:
-        program: What was evaluated.
-        faults: Why it does not pass, a sentence each.
-        num_passed: Of all completions of the prompt.
-        num_samples: Likewise.
+        program: The evaluated program.
+        faults: Why it does not pass, one sentence each.
+        num_passed: Completions of the prompt that pass.
+        num_samples: All completions of the prompt.
     """
 
     program: Excerpt
@@ -78,7 +78,7 @@ class CompletionView:
 
     @property
     def word(self) -> str:
-        """Outcome in a word or two; of several completions how many pass."""
+        """Outcome in a word or two; for several completions, how many pass."""
         if self.num_samples > 1:
             return f"{self.num_passed}/{self.num_samples} pass"
         return "passes" if self.passed else "fails"
@@ -148,7 +148,7 @@ def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
 
 
 def find_faults(score: Score, asked: str) -> Iterator[str]:
-    """Yield why a completion does not pass, a sentence each."""
+    """Yield the reasons why a completion does not pass, one sentence each."""
     if score.empty:
         yield "The completion is empty."
     elif not score.parses:
@@ -157,7 +157,7 @@ def find_faults(score: Score, asked: str) -> Iterator[str]:
     if score.refusal:
         yield "It says that it cannot, and writes no program."
     if not score.stopped:
-        # Of a completion that another program asked for, nobody counted.
+        # For a completion by another program, the number of tokens is unknown.
         yield f"It did not end within {score.num_tokens} tokens." if score.num_tokens else "It was cut off."
     if score.parses and not score.has_construct:
         found = ", ".join(map(noun_of, score.constructs))

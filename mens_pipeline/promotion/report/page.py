@@ -1,4 +1,4 @@
-"""The page: models side by side in one file that loads nothing else; of an evaluation, everything known of it."""
+"""The report page, one file that loads nothing else: models side by side, or everything about one evaluation."""
 
 import base64
 import hashlib

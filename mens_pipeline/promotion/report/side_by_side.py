@@ -133,9 +133,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A model minus the first one, over the `num_tasks` prompts that both were asked.
+    """A model minus the first one, over the `num_tasks` prompts that both completed.
 
-    `p_value` is by the exact paired test over first completions; `tone` is good or bad where it is small.
+    `p_value` is by the exact paired test over first completions; `tone` is good or bad if it is small.
     """
 
     value: float
@@ -392,7 +392,7 @@ def find_completions(place: Path) -> Path | None:
 
 
 def read_model(path: Path) -> ComparedModel:
-    """Read the scored completions of a model, named after its folder, or after a file with a name of its own.
+    """Read the scored completions of a model, named after its folder, or after a file with its own name.
 
     Raises:
         SourceNotFoundError: The file cannot be read.
@@ -459,7 +459,7 @@ _RATES: Final = {
     "hidden tests, benchmark": (Suite.BENCHMARK, "test_rate"),
 }
 _NAMED: Final = "recipe "
-"""Before the name of a recipe, in the origin of a value."""
+"""Prefix of the name of a recipe in the origin of a value."""
 _MOST_BYTES: Final = 16 * 2**20
 
 

@@ -362,7 +362,7 @@ def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, An
 
 
 def fold_record(text: str) -> str:
-    """Put a record with one member a line on one line, where it fits.
+    """Put a record with one member a line on one line if it fits.
 
     It is a line that ends in `{`, members with trailing commas, and a line that starts with `}`.
     """

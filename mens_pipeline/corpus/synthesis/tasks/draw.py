@@ -204,7 +204,7 @@ def _observe_batch(drafts: list[TaskDraft]) -> list[TrainingPair | str | None]:
 def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
     """Build the task with examples and hidden tests; None when they prove nothing.
 
-    Returns its template alone where its names or types do not hold.
+    Returns only its template if its names or types do not hold.
     """
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn

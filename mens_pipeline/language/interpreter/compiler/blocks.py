@@ -99,7 +99,7 @@ def unit(_frame: Frame) -> Value:
 
 
 def block(statements: Sequence[ast.Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
-    """Compile a block in a scope of its own; its value is that of its last statement (B3).
+    """Compile a block in its own scope; its value is that of its last statement (B3).
 
     All its steps are charged on entry, even those that an early `return` skips; nested blocks charge their own. In a
     function body, a final `return` needs no jump.
