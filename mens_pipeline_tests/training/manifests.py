@@ -7,6 +7,31 @@ from mens_pipeline.models.base import Base
 from mens_pipeline.models.chat import CHATML
 from mens_pipeline.training.recipe import Recipe
 
+RESULT: dict[str, Any] = {
+    "device": "cpu",
+    "compute_dtype": "float32",
+    "num_train": 15,
+    "num_rows": 16,
+    "not_shown": {"too_long": 1},
+    "num_tokens": 1000,
+    "num_supervised_tokens": 400,
+    "longest": 77,
+    "num_steps": 4,
+    "planned_steps": 4,
+    "num_trained_parameters": 100,
+    "num_adapter_matrices": 28,
+    "num_changed_matrices": 28,
+    "frozen_sha256": "f" * 64,
+    "trained_tokens": 1234,
+    "seconds": 61.7,
+    "train_loss": 0.5,
+    "validation_loss": None,
+    "plan": {},
+    "kinds": {},
+    "num_batches": 4,
+}
+"""The result of a training process."""
+
 
 def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
     """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for."""
@@ -26,28 +51,6 @@ def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
         "train_sha256": "d" * 64,
         "heldout_sha256": None,
         "contract_digest": "c" * 64,
-        "result": {
-            "device": "cpu",
-            "compute_dtype": "float32",
-            "num_train": 15,
-            "num_rows": 16,
-            "not_shown": {"too_long": 1},
-            "num_tokens": 1000,
-            "num_supervised_tokens": 400,
-            "longest": 77,
-            "num_steps": 4,
-            "planned_steps": 4,
-            "num_trained_parameters": 100,
-            "num_adapter_matrices": 28,
-            "num_changed_matrices": 28,
-            "frozen_sha256": "f" * 64,
-            "trained_tokens": 1234,
-            "seconds": 61.7,
-            "train_loss": 0.5,
-            "validation_loss": None,
-            "plan": {},
-            "kinds": {},
-            "num_batches": 4,
-        },
+        "result": RESULT,
     }
     return {**usual, **changes}

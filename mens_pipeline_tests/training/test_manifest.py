@@ -16,32 +16,15 @@ from mens_pipeline.training.prepare import LIBRARIES, PreparedRun, prepare_run
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline_tests.corpus.rows import mix_report
+from mens_pipeline_tests.training import manifests
 from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast
 from mens_pipeline_tests.training.small_folder import FIM_MARKS, Encoder, write_folder
 
 RESULT: dict[str, Any] = {
-    "device": "cpu",
-    "not_shown": {"too_long": 1},
-    "num_tokens": 1000,
-    "num_supervised_tokens": 400,
-    "compute_dtype": "float32",
-    "planned_steps": 4,
-    "num_trained_parameters": 100,
-    "num_adapter_matrices": 28,
-    "num_changed_matrices": 28,
-    "frozen_sha256": "f" * 64,
+    **manifests.RESULT,
     "n_layers": 2,
     "n_heads": 4,
-    "num_rows": 16,
-    "num_train": 15,
-    "longest": 77,
-    "num_steps": 4,
-    "trained_tokens": 1234,
-    "seconds": 61.7,
     "train_loss": 0.51239,
-    "validation_loss": None,
-    "plan": {},
-    "num_batches": 4,
     "kinds": {
         "raw": {"share": 0.25, "tokens_shown": 3000, "epochs": 1.5},
         "task": {"share": 0.75, "tokens_shown": 9000, "epochs": 0.5},
