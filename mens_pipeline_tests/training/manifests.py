@@ -1,5 +1,6 @@
 """Training manifests with all that is read of one, for tests that train nothing."""
 
+from copy import deepcopy
 from typing import Any
 
 from mens_pipeline.models.adapter import SCHEMA_VERSION
@@ -51,6 +52,6 @@ def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
         "train_sha256": "d" * 64,
         "heldout_sha256": None,
         "contract_digest": "c" * 64,
-        "result": RESULT,
+        "result": deepcopy(RESULT),
     }
     return {**usual, **changes}
