@@ -72,7 +72,7 @@ def test_links_lead_to_headings_of_files(page: Path) -> None:
 
 def test_pages_named_in_code_exist() -> None:
     """In messages, docstrings, comments and configuration."""
-    places = ("*.md", "*.toml", "*.yaml", "Makefile", "config/**/*.yaml", "docs/*.*", "mens_pipeline/**/*.py")
+    places = ("*.md", "*.toml", "*.yaml", "Makefile", "config/**/*.*", "docs/*.*", "mens_pipeline/**/*.py")
     texts = {path: path.read_text("utf-8") for place in places for path in PROJECT_ROOT.glob(place) if path.is_file()}
     named = {(name, path.name) for path, text in texts.items() for name in _NAMED.findall(text)}
 
