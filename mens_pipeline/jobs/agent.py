@@ -49,7 +49,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
                 # If one fails, torch ends the others by SIGTERM, which hides the cause.
                 if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
                     found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
-                    advice = "Check whether memory ran out, and run the same again: what is done is taken up."
+                    advice = "Check whether memory ran out, and run the same command again: it resumes."
                     raise RefusedError(f"{found}. {advice}") from error
             return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
     return ExitCode.DONE

@@ -316,11 +316,11 @@ def _infill_parses(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if found is None:
         return _NOT_ASKED
     shown, free = found.shown, found.models["adapter"]["all"].parses
-    what = f"{free.short} pieces stand as they are written freely, {shown.short} holes are served"
+    shares = f"{free.short} pieces parse in place when written freely, {shown.short} holes are served"
     if "served" not in found.models:
-        return Measured(not required, 0.0, required, f"no piece stands in its hole; {what}")
+        return Measured(not required, 0.0, required, f"no piece parses in place; {shares}")
     rate = found.models["served"]["all"].parses
-    message = f"{rate.short} of what is served stands, required {100 * required:.1f} %; {what}"
+    message = f"{rate.short} of the served pieces parse in place, required {100 * required:.1f} %; {shares}"
     return Measured((rate.value or 0.0) >= required, rate.value, required, message)
 
 
@@ -403,7 +403,7 @@ GATES: Final[dict[GateName, Gate]] = {
     GateName.DECLINE: Gate("No slow decline", RESULTS, _decline),
     GateName.ANTI_STUB: Gate("Few stubs", RESULTS, _anti_stub),
     GateName.STOP_RATE: Gate("Completions end", RESULTS, _stop_rate),
-    GateName.INFILL_PARSES: Gate("All that is served at a cursor stands", RESULTS, _infill_parses),
+    GateName.INFILL_PARSES: Gate("Every piece served at a cursor parses in place", RESULTS, _infill_parses),
     GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _infill_gain),
     GateName.INFILL_REGRESSION: Gate("Completes no fewer holes than the champion", RESULTS, _infill_regression),
     GateName.SUPERVISED_RATIO: Gate("Enough tokens carry the loss", MANIFEST, _supervised_ratio),

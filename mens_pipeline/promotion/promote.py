@@ -136,7 +136,7 @@ def find_reasons_against(
             yield "It was taken out of use by a rollback; sign an override to promote it again."
         if terms.heldout is None:
             problem = f"{terms.heldout_problem} Or sign an override."
-            yield f"Nothing says that it was evaluated on what was held out of its training: {problem}"
+            yield f"Nothing shows that it was evaluated on pairs held out of its training: {problem}"
     yield from find_differences(verdict, then, now)
     yield from _find_unlike(verdict)
     receipt = verdict.receipt

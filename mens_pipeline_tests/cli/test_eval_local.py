@@ -116,7 +116,7 @@ def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, run: Path, stor
     invoke("gate", "--run-dir", run)
 
     assert scored.exit_code == own.exit_code == 0, scored.stderr
-    assert "8 prompts and 8 answers of 8 held-out pairs stand in 8 rows" in seen
+    assert "8 prompts and 8 answers of 8 held-out pairs are in 8 rows" in seen
     assert "The held-out set is not the one it was evaluated on; evaluate again" in refused
     assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})

@@ -135,7 +135,7 @@ def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], 
     _invoke("override", run, "--by", "me", "--reason", "The disk with the rows broke.")
     overridden = _invoke("promote", run, "--override", run.folder / "gate_override.json")
 
-    assert "Nothing says that it was evaluated on what was held out of its training" in refused
+    assert "Nothing shows that it was evaluated on pairs held out of its training" in refused
     assert message in refused
     assert overridden.exit_code == 0, overridden.exception
 

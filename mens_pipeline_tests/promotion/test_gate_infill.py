@@ -65,7 +65,7 @@ def test_all_that_is_served_stands() -> None:
     free = STRICT.model_copy(update={"min_infill_parse_rate": 0.0})
 
     assert good.passed
-    assert "60/60 (100.0 %) of what is served stands" in good.message
+    assert "60/60 (100.0 %) of the served pieces parse in place" in good.message
     assert not bad.passed
     assert not none.passed
     assert _outcome(GateName.INFILL_PARSES, _results([], adapter=20, base=0, ngram=0), free).passed

@@ -400,9 +400,9 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
     if not lines:
         return None
     found = f"{len(same_prompts)} prompts and {len(same_responses)} answers of {len(pairs)} held-out pairs"
-    where = f"stand in {len(lines)} rows of {train}, the first in row {lines[0]}"
+    where = f"are in {len(lines)} rows of {train}, the first in row {lines[0]}"
     advice = "`mens corpus mix` writes both files so that they share nothing; run it, and train on what it wrote."
-    return f"{heldout}: {found} {where}: what was trained on judges nothing. {advice}"
+    return f"{heldout}: {found} {where}: an evaluation on training rows says nothing. {advice}"
 
 
 def refuse_trained_heldout(heldout: Path, train: Path) -> None:

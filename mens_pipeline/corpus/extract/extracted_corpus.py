@@ -163,7 +163,7 @@ class WorkspaceParams(Params):
         now = WorkspaceParams.pin(self.root, self.query).model_dump()
         changed = [name for name, value in now.items() if value != getattr(self, name)]
         if changed:
-            advice = "Run again from workspace_snapshot on, so that the corpus is made of what was checked."
+            advice = "Run again from workspace_snapshot on, so that the corpus matches the checked files."
             raise RefusedError(f"{self.root}: {', '.join(changed)} changed since the workspace was pinned. {advice}")
 
 

@@ -79,7 +79,7 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
     )
     tried = f" It is the {receipt.tried}." if receipt.tried else ""
     if receipt.overall_passed:
-        sentence = f"No gate of the policy {receipt.policy} stands in its way.{tried}{warnings}"
+        sentence = f"No gate of the policy {receipt.policy} refuses it.{tried}{warnings}"
         return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
     refuse = "refuses" if num_refusing == 1 else "refuse"
     if not num_refusing:

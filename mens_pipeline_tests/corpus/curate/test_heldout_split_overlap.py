@@ -155,7 +155,7 @@ def test_a_held_out_row_that_was_trained_on_is_named(tmp_path: Path, changes: di
     with pytest.raises(RefusedError) as error:
         refuse_trained_heldout(heldout, train)
     assert str(error.value).startswith(
-        f"{heldout}: {found} of 3 held-out pairs stand in 1 rows of {train}, the first in row 7:"
+        f"{heldout}: {found} of 3 held-out pairs are in 1 rows of {train}, the first in row 7:"
     )
     assert str(error.value).endswith(
         "`mens corpus mix` writes both files so that they share nothing; run it, and train on what it wrote."

@@ -27,12 +27,12 @@ def _page(receipt: Receipt | None) -> str:
         (
             receipt_of(said(GateName.COVERAGE, passed=True)),
             "Good enough to promote",
-            "No gate of the policy ci stands in its way.",
+            "No gate of the policy ci refuses it.",
         ),
         (
             receipt_of(said(GateName.COVERAGE, passed=True), said(GateName.THROUGHPUT, passed=False, block=False)),
             "Good enough to promote",
-            "No gate of the policy ci stands in its way. 1 gate warns.",
+            "No gate of the policy ci refuses it. 1 gate warns.",
         ),
         (
             receipt_of(said(GateName.COVERAGE, passed=False), said(GateName.PARSE_RATE, passed=True)),
