@@ -309,7 +309,7 @@ _BELOW: Final = 60.0
 """Log-probability of all other tokens, below the least likely of these: too low to be drawn, and finite."""
 _FORCED: Final = 1e3
 _NUM_COMPARED: Final = 32
-"""Tokens of which logits of llama.cpp are compared."""
+"""Most likely tokens whose logits are compared with those of llama.cpp."""
 _SECTIONS: Final = (11, 11, 10)
 """Default pairs of a head that rotate by time, height and width of an image."""
 _SPACE: Final = chr(ord(" ") + 256)

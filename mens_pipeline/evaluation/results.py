@@ -25,16 +25,15 @@ INSERTS: Final = EvalFile.INSERTS
 InfillModel = Literal["adapter", "served", "left_to_right", "base", "ngram", "champion"]
 """Whose pieces are scored.
 
-`adapter` writes freely; `served` are its pieces that stand in their holes, written once more and constrained where the
-first did not. `left_to_right` is the adapter that is shown the prefix alone, `base` likewise the base; as `ngram` they
-write to the end of the line, and are asked for lines alone.
+`adapter` writes freely. `served` are the pieces that parse in place; one that does not is written again, constrained.
+`left_to_right` is the adapter and `base` the base, both without the suffix; like `ngram` they complete lines only.
 """
 
 ModelRole = Literal["base", "few_shot", "adapter", "fallback"]
 """Whose completions are kept with their scores.
 
-`few_shot` is the base with examples in its prompt; `fallback` is the adapter constrained by the parser, which is asked
-where what it wrote freely is no program.
+`few_shot` is the base with examples in its prompt. `fallback` is the adapter, constrained by the parser, for prompts
+that it does not complete with a program when it writes freely.
 """
 
 

@@ -133,7 +133,7 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
     )
 
 
-def build_suite(  # noqa: PLR0913 - what is asked, and of whom
+def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
     manifest: TrainingManifest,
     heldout: Path,
     train: Path,

@@ -19,11 +19,11 @@ COMPLETIONS: Final = GenerationFile.COMPLETIONS
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
-"""How a model holds its weights in memory."""
+"""Format of the weights in memory."""
 
 
 class Syntax(StrEnum):
-    """Whether the parser steers what a model writes."""
+    """Role of the parser in generation."""
 
     FREE = "free"
     """It does not."""

@@ -148,7 +148,7 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
 
 
 def never_shown(kinds: Mapping[str, ShownKind]) -> dict[str, int]:
-    """Return kind -> rows, for kinds with rows of which training showed none."""
+    """Return kind -> rows, for kinds that training never showed."""
     there = {name: kind.rows + kind.rows_too_long for name, kind in kinds.items() if not kind.tokens_shown}
     return {name: rows for name, rows in sorted(there.items()) if rows}
 

@@ -65,7 +65,7 @@ _START: Final = 20.0
 
 
 class SuiteSize(Strict):
-    """How much of the eval suite a run asks; a number above the total takes all."""
+    """Numbers of tasks and holes that a run asks; a number above the total takes all."""
 
     heldout_tasks: int = Field(ge=1, description="Held-out prompts of one round, by whole files.")
     benchmark_tasks: int = Field(ge=0, description="Benchmark tasks.")

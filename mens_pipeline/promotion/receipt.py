@@ -39,7 +39,7 @@ FAILED: Final = GateFile.FAILED
 
 
 class Receipt(Document, Versioned):
-    """The verdict: the fields of upstream's receipt, and what is needed to check it."""
+    """The verdict: the fields of upstream's receipt, and those needed to check it."""
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
@@ -106,7 +106,7 @@ def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_b
     return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
 
-def build_receipt(  # noqa: PLR0913 - what a receipt says
+def build_receipt(  # noqa: PLR0913 - the fields of a receipt
     inputs: GateInputs,
     sources: Mapping[str, str | None],
     thresholds: Thresholds,
@@ -187,7 +187,7 @@ _NEAR: Final = 0.1
 
 
 class Remedy(StrEnum):
-    """What to do about a refusal."""
+    """Advice after a refusal."""
 
     MORE = "more"
     """Train the same run for longer."""
@@ -196,7 +196,7 @@ class Remedy(StrEnum):
     DATA = "data"
     """Enlarge the workspace, or use the policy for the first model of a small one."""
     SETTING = "setting"
-    """Change what the gate names."""
+    """Change the setting that the gate names."""
 
 
 _MEASURE_A_CHANCE: Final = (GateName.REGRESSION, GateName.DECLINE)

@@ -91,7 +91,7 @@ def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
 
 
 def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once where it lies, and once more after the copy: it may have changed in between."""
+    """Once before the copy and once after it, since it may have changed in between."""
     opened: list[ArtifactStore] = []
     hashed: list[Path] = []
     open_it, hash_it = ArtifactStore.__init__, adapter.adapter_digest

@@ -105,7 +105,7 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
 
 @pytest.mark.parametrize("text", ["[]", '"scratch"', "3", "null", "[" * 100_000, "\udcff", "{"])
 def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
-    """Whatever it holds, the error names the file."""
+    """The error names the file."""
     (tmp_path / MANIFEST).write_text(text, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*Name the run that it was trained in"):

@@ -67,7 +67,7 @@ PRESENT = Terms(
     is_benchmark_asked=False,
     decoding=DECODING,
 )
-"""What a run is held to; of which evaluation, `promote` says."""
+"""The terms of a promotion, without those of one evaluation, which `promote` adds."""
 
 _NUM_TASKS = 40
 

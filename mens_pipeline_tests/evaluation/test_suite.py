@@ -1,4 +1,4 @@
-"""What models are asked."""
+"""The eval suite: its tasks, its parts, and the files that it refuses."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
 
 
 def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
-    """Nothing would be judged."""
+    """It would evaluate nothing."""
     with pytest.raises(
         RefusedError,
         match=r"no completion fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
@@ -129,14 +129,14 @@ def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
 
 
 def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
-    """Nothing can be counted without its tokenizer."""
+    """Tokens are counted with its tokenizer."""
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
         completion_fits(described_base(tmp_path), Decoding())
 
 
 @pytest.mark.threat("M14")
 def test_what_was_trained_on_is_no_eval_suite(heldout: Path) -> None:
-    """Whatever the manifest says: the rows themselves are compared."""
+    """The rows are compared, not the manifest."""
     train = heldout.with_name("train.jsonl")
     write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
 
@@ -168,7 +168,7 @@ def test_an_eval_suite_is_divided_by_whole_files() -> None:
 
 
 def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
-    """A workspace that grows is asked what it was asked before, as far as that goes."""
+    """A workspace that grows keeps its earlier tasks where it can."""
     few, many = (divide_into_rounds(heldout_files(*[5] * number), 50, 2)[0] for number in (20, 24))
 
     assert len({task.file for task in few} & {task.file for task in many}) >= 7

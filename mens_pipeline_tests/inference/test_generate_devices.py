@@ -81,7 +81,7 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
 
 @pytest.mark.nightly
 def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
-    """In one line; no process is left, and what was written of another generation of the same model stays."""
+    """In one line. No process is left, and completions of another generation of the same model stay."""
     endless = Decoding(max_new_tokens=400, num_samples=300, temperature=1.5)
     asked = {"short": _generation(trained, _DRAWN, 3, 2), "long": _generation(trained, endless, 9, 2)}
     launched: list[GenerationJob] = []

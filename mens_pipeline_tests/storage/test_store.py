@@ -41,7 +41,7 @@ def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
 
 
 def test_files_are_named_by_the_kind_of_their_artifact(store: ArtifactStore) -> None:
-    """What is found has the kind as plain text: Dagster stores no enum of ours."""
+    """A stored artifact has its kind as plain text, since Dagster cannot store our enums."""
     with store.writing(Kind.HELDOUT_SPLIT, {}) as draft:
         (draft.path / SplitFile.HELDOUT).touch()
     found = store.find(Kind.HELDOUT_SPLIT, {})

@@ -27,7 +27,7 @@ class LaneEvaluation(Strict):
 
 
 class DataEvaluationDocument(LaneEvaluation):
-    """Figures for training data, not for what a model writes."""
+    """Figures for training data, not for completions of a model."""
 
     schema_: Literal["mens_data_evaluation_v1"] = Field(default="mens_data_evaluation_v1", alias="schema")
     measured: Literal["data"] = "data"

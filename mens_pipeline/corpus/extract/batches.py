@@ -24,9 +24,9 @@ def start_processes(number: int) -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Where batches run: in `size` processes, or in this process with one.
+    """Runs batches in `size` processes; with one, in this process.
 
-    `start` starts them; for a cluster it starts them on its nodes.
+    `start` starts the processes; for a cluster, on its nodes.
     """
 
     size: int

@@ -120,10 +120,10 @@ class CorpusDetails(Details):
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """How much of a corpus was known.
+    """Counts of reused and newly extracted files of a corpus.
 
-    `is_whole`: it existed already; otherwise `known` and `extracted` count files. `differs`: a full extraction gave
-    other bytes than the earlier one of the same inputs.
+    `is_whole`: the corpus existed already; otherwise `known` and `extracted` count files. `differs`: a full extraction
+    gave other bytes than the earlier one of the same inputs.
     """
 
     is_whole: bool = False

@@ -52,7 +52,7 @@ class SensitiveKind(StrEnum):
 
 
 class RedactionPolicy(StrEnum):
-    """How to treat sensitive rows of a workspace or a mix; telemetry is always masked."""
+    """Treatment of sensitive rows of a workspace or a mix; telemetry is always masked."""
 
     MASK = "mask"
     """Replace secrets with placeholders; drop a program that would become another one."""
