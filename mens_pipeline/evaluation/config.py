@@ -6,7 +6,7 @@ from mens_pipeline.inference.generation import Decoding, Syntax
 
 
 class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: how models complete, and what is asked beside the eval suite."""
+    """`config/evaluation.yaml`: decoding, and the prompts besides the eval suite."""
 
     syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others complete freely.")
     base_tasks: int | None = Field(
