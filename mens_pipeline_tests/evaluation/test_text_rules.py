@@ -1,4 +1,4 @@
-"""The program in an answer."""
+"""The program in a completion, refusals, and placeholders."""
 
 import pytest
 
