@@ -134,7 +134,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
         (replace(PRESENT, benchmark="c" * 64), "The benchmark is not the one it was evaluated on; evaluate again"),
         (
             replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone."),
-            r"evaluated on what was held out of its training: train\.jsonl: gone\. Or sign an override",
+            r"evaluated on pairs held out of its training: train\.jsonl: gone\. Or sign an override",
         ),
         (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
         (
