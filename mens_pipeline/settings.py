@@ -124,11 +124,6 @@ class Settings(BaseSettings):
         validation_alias="MENS_NUM_WORKERS",
         description="Number of processes for the corpus, which do not change the result. Default: all CPUs.",
     )
-    trackers: SecretStr = Field(
-        default=SecretStr(""),
-        validation_alias="MENS_TRACKERS",
-        description="Trackers for runs and the champion: mlflow=URI, tensorboard=FOLDER, or both with a comma.",
-    )
     telemetry_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_TELEMETRY_URL",

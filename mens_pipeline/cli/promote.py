@@ -125,7 +125,6 @@ def promote(
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
-    from mens_pipeline.delivery.trackers import track_champion
     from mens_pipeline.orchestration.instance import report_champion
     from mens_pipeline.promotion import promote as promotion
     from mens_pipeline.promotion.history import champion_key, read_history, sign_history
@@ -157,7 +156,6 @@ def promote(
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     print_line(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
-    track_champion(settings.trackers.get_secret_value(), done.champion, store, log_line)
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
         advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
         log_line(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")

@@ -257,7 +257,6 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
 
 
 def _train(run: "PreparedRun") -> TrainingManifest:
-    from mens_pipeline.delivery.trackers import Trackers
     from mens_pipeline.training.qlora_adapter import finish_run
 
     settings = load_settings()
@@ -268,25 +267,17 @@ def _train(run: "PreparedRun") -> TrainingManifest:
     if run.is_done:
         log_line("this run is complete; nothing is trained again")
         return finish_run(run, commit, ExitCode.DONE, settings.backend)
-    trackers, show = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line), show_steps()
-
-    def watch(event: dict[str, Any]) -> None:
-        show(event)
-        trackers.take(event)
-
     try:
         code = run_and_show(
             run.job_path,
-            watch,
+            show_steps(),
             grace_seconds=_GRACE_SECONDS,
             num_ranks=run.job.recipe.devices,
             on_ray=settings.launcher == "ray",
         )
     except KeyboardInterrupt:
-        trackers.end(ExitCode.INTERRUPTED)
         log_line("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
-    trackers.end(code)
     return finish_run(run, commit, code, settings.backend)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 _SECRETS: Final = (
     *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
-    *("TOKEN", "DSN", "PROXY", "URL", "TRACKERS"),
+    *("TOKEN", "DSN", "PROXY", "URL"),
 )
 """Variables with a word that ends like this may contain a secret, or an address with a password."""
 

@@ -12,13 +12,12 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.delivery.trackers import Trackers
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import Follower, poll_in_thread
-from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, find_exit_code
+from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, find_exit_code
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.asset import stop_if_canceled
@@ -76,37 +75,25 @@ class Trainer(dg.ConfigurableResource[None]):
 
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedRun | PreparedScratch) -> int:
         """Train, report progress as observations of the asset, and return the exit code."""
-        settings = load_settings()
-        trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
-        watch = watch_training(context, self.report_seconds, trackers.take)
-        launcher = self.launcher or settings.launcher
-        code: int = ExitCode.INTERRUPTED
-        try:
-            if not isinstance(prepared.job, TrainingJob):
-                code = run_in_child(context, prepared.job_path, self.grace_seconds, watch)
-            elif launcher == "local":
-                num_ranks = prepared.job.recipe.devices
-                code = run_in_child(context, prepared.job_path, self.grace_seconds, watch, num_ranks)
-            else:
-                ray_job = None
-                if launcher == "kuberay":
-                    image, is_cuda = context.run.tags.get(_IMAGE_TAG), prepared.job.device == "cuda"
-                    ray_job = read_ray_job(KUBERAY, prepared.job.recipe.devices, image, is_cuda=is_cuda)
-                code = run_on_ray(context, prepared.job_path, watch, ray_job)
-        finally:
-            trackers.end(code)
-        return code
+        watch = watch_training(context, self.report_seconds)
+        launcher = self.launcher or load_settings().launcher
+        if not isinstance(prepared.job, TrainingJob):
+            return run_in_child(context, prepared.job_path, self.grace_seconds, watch)
+        if launcher == "local":
+            return run_in_child(context, prepared.job_path, self.grace_seconds, watch, prepared.job.recipe.devices)
+        ray_job = None
+        if launcher == "kuberay":
+            image, is_cuda = context.run.tags.get(_IMAGE_TAG), prepared.job.device == "cuda"
+            ray_job = read_ray_job(KUBERAY, prepared.job.recipe.devices, image, is_cuda=is_cuda)
+        return run_on_ray(context, prepared.job_path, watch, ray_job)
 
 
-def watch_training(
-    context: dg.AssetExecutionContext, seconds: float, track: Callable[[Mapping[str, Any]], None]
-) -> Callable[[dict[str, Any]], None]:
-    """Return a callback that sends telemetry to `track` and, once in `seconds`, a step to the log and the UI."""
+def watch_training(context: dg.AssetExecutionContext, seconds: float) -> Callable[[dict[str, Any]], None]:
+    """Return a callback for telemetry that sends a step to the log and the UI, once in `seconds`."""
     last = 0.0
 
     def watch(event: dict[str, Any]) -> None:
         nonlocal last
-        track(event)
         payload = event["payload"]
         if event["event"] == "train_start":
             if done := step_of(payload["resumed_from"]):

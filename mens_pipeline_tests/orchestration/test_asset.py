@@ -58,7 +58,7 @@ def test_training_that_goes_on_says_from_where() -> None:
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
             payload = {"resumed_from": checkpoint, "planned_steps": 300, "computed_by": "the libraries"}
-            watch_training(context, 0.0, lambda _event: None)({"event": "train_start", "payload": payload})
+            watch_training(context, 0.0)({"event": "train_start", "payload": payload})
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([adapter], instance=instance)
@@ -75,7 +75,7 @@ def test_progress_has_rounded_numbers() -> None:
     def adapter(context: dg.AssetExecutionContext) -> None:
         step = {"step": 3, "max_steps": 9, "eta_seconds": 60.0}
         step |= {"loss": 2 / 3, "grad_norm": 1 / 3, "tokens_per_second": 1000 / 7}
-        watch_training(context, 0.0, lambda _event: None)({"event": "step", "payload": step})
+        watch_training(context, 0.0)({"event": "step", "payload": step})
 
     result = dg.materialize([adapter])
     (event,) = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]

@@ -11,7 +11,6 @@ from dagster._utils.interrupts import capture_interrupts  # holds SIGINT back; n
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.records import HELDOUT
-from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.asset import OWNERS, declare_asset, plainly, stop_if_canceled, version_with_config
@@ -227,7 +226,6 @@ def _promote(
             stop_if_canceled(context)
 
         promotion = promote(verdict, adapter, opened, terms, now=int(time.time()), confirm=confirm)
-    track_champion(settings.trackers.get_secret_value(), promotion.champion, opened, context.log.warning)
     return dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
