@@ -111,15 +111,13 @@ def promote(
     reason: str = option("by hand", "Why it is rolled back, for the history.", metavar="TEXT"),
     override_file: Path | None = option(None, "A record that `mens override` signed.", "--override", metavar="FILE"),
     history: bool = switch("Print all changes, and change nothing."),
-    sign: bool = switch(
-        "Print all changes and all tries, and sign them as they stand with a new key.", "--sign-history"
-    ),
+    sign: bool = switch("Print all changes and all tries, and sign them as they are with a new key.", "--sign-history"),
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
 
-    Its verdict must have passed, be about this very adapter and its newest evaluation, by the held-out pairs beside its
-    train set, and not be out of date; all of that is checked again. An adapter that was rolled back is not promoted
-    again by itself.
+    Its verdict must have passed, must be about this adapter and its newest evaluation with the held-out pairs next to
+    the train set, and must not be out of date. All of that is checked again. An adapter that was rolled back is not
+    promoted again automatically.
 
     With MENS_SIGNING_KEY evaluation, verdict, history and tries must be signed by that key, and the champion will be.
 
@@ -174,7 +172,7 @@ def override(
 ) -> None:
     """Sign a record that lets this adapter be promoted although its gate failed.
 
-    It is signed with MENS_OVERRIDE_KEY, holds for this adapter and this verdict alone, and stays beside the adapter and
+    It is signed with MENS_OVERRIDE_KEY, holds for this adapter and this verdict alone, and stays with the adapter and
     in the history.
 
     Exit code 0: gate_override.json is written. 1: there is no verdict. 2: the command was misused.

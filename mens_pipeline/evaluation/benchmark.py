@@ -70,14 +70,14 @@ class TaskSpec(_Strict):
     """One task, as the manifest states it."""
 
     id: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Its name, unique in the manifest.")
-    category: str = Field(min_length=1, description="What results are counted by; in ours the construct it is about.")
+    category: str = Field(min_length=1, description="Results are counted by it; in ours, the construct of the task.")
     description: str = Field(min_length=1, max_length=MAX_TEXT, description="The prompt that the model is given.")
     file: FilePath | None = Field(default=None, description="A file that the prompt is about.")
-    context_files: tuple[FilePath, ...] = Field(default=(), description="Files that stand beside it.")
+    context_files: tuple[FilePath, ...] = Field(default=(), description="Files that its context is read from.")
     semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a right completion.")
     difficulty: Difficulty = Field(default=Difficulty.MEDIUM, description="How hard it is meant to be.")
     mode: Mode = Field(default=Mode.SOURCE, description="How a completion is read.")
-    requires: tuple[Requirement, ...] = Field(default=(), description="What a completion must declare.")
+    requires: tuple[Requirement, ...] = Field(default=(), description="Declarations that a completion must have.")
     tests: FilePath | None = Field(default=None, description="A file with `@test` functions that no model sees.")
     never_train: bool = Field(
         default=False,
@@ -102,7 +102,7 @@ class Manifest(_Strict):
     """A whole benchmark, as its manifest states it."""
 
     schema_: Literal["vox_mens_bench_manifest_v1"] = Field(alias="schema", description="The version of the format.")
-    description: str = Field(default="", description="What the benchmark is for.")
+    description: str = Field(default="", description="The purpose of the benchmark.")
     benchmarks: tuple[TaskSpec, ...] = Field(min_length=1, description="The tasks, in the order of the report.")
 
 

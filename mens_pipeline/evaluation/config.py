@@ -25,7 +25,7 @@ class EvaluationConfig(Decoding):
     infill_lines: int = Field(
         default=120, ge=1, description="Of these, rests of lines that models are asked for that see no suffix."
     )
-    infill_tokens: int = Field(default=64, ge=1, le=1_024, description="Tokens of a piece at most.")
+    infill_tokens: int = Field(default=64, ge=1, le=1_024, description="Most tokens of a piece.")
 
     @property
     def decoding(self) -> Decoding:

@@ -60,7 +60,7 @@ class Drift(Strict):
     first: Rate = Field(description="Characters kept in the earlier half.")
     recent: Rate = Field(description="Characters kept in the later half.")
     p_value: float | None = Field(description="Chance of such a fall where time plays no part; null for few commits.")
-    hint: str = Field(description="What to do about it; empty where nothing is.")
+    hint: str = Field(description="Advice about it; empty without one.")
 
     def __str__(self) -> str:
         """Format for people, in one line."""
@@ -72,7 +72,7 @@ class Drift(Strict):
 
 
 class ReplayFacts(Strict):
-    """What was replayed, by whom."""
+    """The commits that were replayed, and the model."""
 
     adapter_sha256: str
     base_model: str

@@ -288,7 +288,7 @@ class Requirement(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
     construct_: str = Field(alias="construct", description="A name of `CONSTRUCTS`: `function`, `table`, `workflow`.")
-    name: str | None = Field(default=None, description="What it declares; an index as `Table.index`.")
+    name: str | None = Field(default=None, description="Name of the declaration; an index as `Table.index`.")
     label: str | None = Field(
         default=None, description="Label of a test, interval of a schedule, text of a tool, URI of a resource, v0 id."
     )
@@ -302,7 +302,9 @@ class Requirement(BaseModel):
     columns: _Texts | None = Field(default=None, description="Columns that must be there.")
     routes: _Texts | None = Field(default=None, description="Routes that must be there.")
     count_at_least: int | None = Field(default=None, ge=1, description="How many such declarations; 1 unless given.")
-    contains: _Texts | None = Field(default=None, description="What must occur within it: `Match`, `call:len`, ...")
+    contains: _Texts | None = Field(
+        default=None, description="Constructs that must occur within it: `Match`, `call:len`, ..."
+    )
 
     @model_validator(mode="after")
     def _fits_its_construct(self) -> "Requirement":

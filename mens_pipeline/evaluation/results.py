@@ -66,7 +66,7 @@ class Progress(Document):
         ge=1, description="Evaluations on this eval suite since it last promoted an adapter, this one included."
     )
     round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
-    num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
+    num_rounds: int = Field(ge=1, description="Most rounds that were planned; all but the first need undecided gates.")
     num_reserve: int = Field(ge=0, description="Held-out prompts that were not asked; files that come later.")
     try_sha256: str = Field(description="Of the try, as the ledger of its store counts it.")
     store_id: str = Field(description="Of that store, as the ledger names it.")
@@ -79,7 +79,7 @@ class Progress(Document):
 
 
 class ModelComparison(Document):
-    """Another model beside the adapter that is evaluated, over the same prompts; differences are of first samples."""
+    """A model to compare with the adapter, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
     parse_difference: Paired = Field(description="The other model first, the adapter second.")
@@ -104,11 +104,11 @@ class EarlierComparison(ChampionComparison):
 class FewShotComparison(ModelComparison):
     """The base with a description of the language and solved examples in its prompt, on a sample of the eval suite."""
 
-    prompt: str = Field(description="What it was told before each prompt.")
+    prompt: str = Field(description="The text before each prompt.")
 
 
 class FallbackComparison(Document):
-    """The adapter as it is served: constrained by the parser where what it writes freely is no program."""
+    """The adapter as it is served: constrained by the parser where its free completion is not a program."""
 
     scores: ModelScores
     num_constrained: int = Field(ge=0, description="Completions that were written once more, constrained.")
@@ -150,9 +150,9 @@ class InsertScore(Strict):
 
     model: InfillModel
     task: str
-    kind: str = Field(description="What was cut out: `line`, `expression`, `arguments` and so on.")
+    kind: str = Field(description="The kind of piece that was cut out: `line`, `expression`, `arguments` and so on.")
     file: str
-    piece: str = Field(description="What was written; of a model that sees no suffix, up to the end of the line.")
+    piece: str = Field(description="The piece that the model wrote; without a suffix, up to the end of the line.")
     exact: bool = Field(description="The same as what was cut out, but for white space.")
     kept: float = Field(ge=0, le=1, description="Share of the characters of the longest beginning that is right.")
     similarity: float = Field(ge=0, le=1, description="Characters in common, Ratcliff and Obershelp's measure.")
@@ -161,9 +161,9 @@ class InsertScore(Strict):
     passes_tests: bool | None = Field(description="The tests of the file pass with it; null without tests.")
     stopped: bool = Field(description="The model ended by itself.")
     likelihood: float | None = Field(description="Mean log-probability of its tokens; null of an n-gram.")
-    before: str = Field(description="The end of what stands before the hole.")
-    reference: str = Field(description="What was cut out.")
-    after: str = Field(description="The beginning of what stands behind it.")
+    before: str = Field(description="The end of the text before the hole.")
+    reference: str = Field(description="The piece that was cut out.")
+    after: str = Field(description="The beginning of the text after it.")
 
 
 class InsertRates(Strict):
@@ -190,10 +190,10 @@ class Abstention(Strict):
 
 
 class InfillResults(Strict):
-    """The suite `infill`: every model, kind by kind, and the adapter beside each of the others on the same holes."""
+    """The suite `infill`: every model by kind, and the adapter compared with each of the others on the same holes."""
 
-    window: int = Field(ge=1, description="Tokens before and behind the cursor that a model is shown.")
-    shown: Rate = Field(description="Holes for which a piece that stands there can be served.")
+    window: int = Field(ge=1, description="Tokens before and after the cursor that a model is shown.")
+    shown: Rate = Field(description="Holes for which the server has a piece that fits there.")
     models: dict[InfillModel, dict[str, InsertRates]] = Field(description="Kind, or `all` -> figures.")
     champion: str | None = Field(description="Key of the promoted adapter in the store; null when there was none.")
     exact_difference: dict[InfillModel, Paired] = Field(
@@ -283,7 +283,7 @@ class LocalReport(Document, Versioned):
     pass_rate_at_1: float = Field(ge=0, le=1)
     pass_rate_at_k: float = Field(ge=0, le=1, description="Tasks with a passing sample; not the unbiased estimate.")
     semantic_task_success: int = Field(description="Tasks whose first completion meets all requirements.")
-    anti_stub_task_success: int = Field(description="Tasks whose first completion is no stub.")
+    anti_stub_task_success: int = Field(description="Tasks whose first completion is not a stub.")
     placeholder_event_rate: float = Field(ge=0, le=1)
     trivial_placeholder_event_rate: float = Field(ge=0, le=1, description="Completions that are empty.")
     construct_richness_mean: float = Field(

@@ -65,7 +65,7 @@ def heldout_beside(manifest: TrainingManifest) -> Path:
     path = manifest.train_file.with_name(HELDOUT)
     if not path.is_file():
         advice = "Restore them, or train without --fast-corpus; what `--heldout FILE` evaluates needs an override."
-        raise RefusedError(f"{path}: no held-out pairs beside the train set. {advice}")
+        raise RefusedError(f"{path}: no held-out pairs next to the train set. {advice}")
     return path
 
 

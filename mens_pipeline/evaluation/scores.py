@@ -23,7 +23,7 @@ class Execution(Strict):
     num_tests: int = Field(ge=0, description="Tests that were run.")
     num_passed: int = Field(ge=0)
     error_class: ErrorClass | None = Field(description="Of the first test that does not pass; null when all do.")
-    message: str = Field(description="What it says; empty when all pass.")
+    message: str = Field(description="Message of the first failure; empty when all pass.")
 
     @property
     def passed(self) -> bool:
@@ -41,11 +41,11 @@ class Score(Strict):
 
     task: str
     sample: int
-    program: str = Field(description="What was evaluated: the fenced block of the completion, or all of it.")
+    program: str = Field(description="The evaluated text: the fenced block of the completion, or all of it.")
     num_tokens: int
     stopped: bool = Field(description="The model ended its turn.")
     empty: bool
-    refusal: bool = Field(description="It says that it will not or cannot, and is no program.")
+    refusal: bool = Field(description="It says that it will not or cannot, and is not a program.")
     stub: bool = Field(
         description="A placeholder comment, or a function that promises a value and has no body or only panics."
     )
@@ -54,16 +54,18 @@ class Score(Strict):
     error_code: str | None
     resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     semantic_error: str | None = Field(
-        description="The first error in names and types of an accepted completion, beside what the task has already."
+        description="The first error in names and types of an accepted completion, besides those that the task has."
     )
     semantic_code: str | None
     constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted completion.")
     has_construct: bool = Field(description="It declares what was asked for.")
     has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
-    unmet: tuple[str, ...] = Field(description="What the task requires and the completion lacks, a sentence each.")
+    unmet: tuple[str, ...] = Field(
+        description="Requirements of the task that the completion does not meet, a sentence each."
+    )
     has_tests: bool = Field(description="The task has hidden tests.")
     execution: Execution | None = Field(
-        default=None, description="What its hidden tests gave; null without tests, or where nothing parses."
+        default=None, description="Outcome of its hidden tests; null without tests, or where nothing parses."
     )
 
     @property
@@ -109,7 +111,7 @@ class Scores(Strict):
     test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
     empty_rate: Rate
     refusal_rate: Rate
-    stub_rate: Rate = Field(description="A placeholder stands where code should.")
+    stub_rate: Rate = Field(description="It has a placeholder in place of code.")
     duplicate_rate: Rate = Field(description="The program was also the completion to another prompt.")
     mean_tokens: float = Field(ge=0, description="Tokens of a completion.")
     coverage: Coverage

@@ -170,7 +170,7 @@ FOREIGN_WORDS: Final[dict[str, str]] = {
     "struct": "Write `type Name { ... }`.",
     "switch": "Write `match`.",
     "throw": "Return `Error(message)`.",
-    "try": "Write `?` behind what may fail.",
+    "try": "Write `?` after an expression that may fail.",
     "use": "Write `import`.",
     "var": "Write `let mut`.",
 }

@@ -176,7 +176,7 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - everything a run can be cut by
         minutes: Of the whole run.
         spent: Seconds already used.
         rates: Measured speeds.
-        rows: What the recipe would show without a limit.
+        rows: Rows that the recipe would show without a limit.
         recipe: The recipe.
         suite: The whole eval suite.
 
@@ -297,7 +297,7 @@ class RunPlan(Strict):
     """Plan of a run."""
 
     preset: str | None = Field(default=None, description="Preset that the minutes chose, if they did.")
-    dial: Dial | None = Field(default=None, description="What fits into the minutes; null without minutes.")
+    dial: Dial | None = Field(default=None, description="The share that fits into the minutes; null without minutes.")
     stages: tuple[PlannedStage, ...]
     note: str = Field(default="", description="A warning for people.")
 

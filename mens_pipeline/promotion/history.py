@@ -30,7 +30,7 @@ _LOCK: Final = ".lock"
 _ADVICE: Final = "It alone says what was promoted and withdrawn: restore it from a backup."
 _SIGNED: Final = (
     "Restore it from a backup. Where the key is new, or a promotion was cut off, `mens promote --sign-history` prints "
-    "the history and signs it as it stands."
+    "the history and signs it as it is."
 )
 
 

@@ -29,7 +29,7 @@ LEDGER: Final = "ledger.jsonl"
 
 _SIGNED: Final = (
     "Restore it from a backup: without it nobody knows how often adapters were tried. Where the key is new, `mens "
-    "promote --sign-history` prints the ledger and signs it as it stands."
+    "promote --sign-history` prints the ledger and signs it as it is."
 )
 _HALF: Final = 16
 """Digits of the two halves of a store id: its origin, which copies share, and its place."""
@@ -72,9 +72,7 @@ class EvaluationTry(Versioned):
 class LedgerEntry(EvaluationTry):
     """A line of `ledger.jsonl`."""
 
-    store_id: str = Field(
-        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies."
-    )
+    store_id: str = Field(description="Of the store: 16 digits that its copies share, and 16 of its location.")
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(
         ge=1, description="Tries on this eval suite since it last promoted an adapter, this one included."
@@ -218,7 +216,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
                 raise RefusedError(f"{place}:{number + 1}: {problem}: {cause}. {_SIGNED}")
         signature = seal.signature if seal is not None else None
         if problem := store.signing.problem_of(signature, LEDGER, end=_last(lines)):
-            cause = "what stood behind this line was cut off"
+            cause = "the lines after this one were cut off"
             raise RefusedError(f"{place}:{max(len(lines), 1)}: the end: {problem}: {cause}. {_SIGNED}")
     return lines, entries
 

@@ -51,7 +51,9 @@ class Thresholds(Strict):
         description="Probability with which a true rate must be beyond its threshold, over all tries on an eval suite.",
     )
     max_rounds: int = Field(
-        ge=1, le=10, description="Times that held-out prompts are asked at most, more files each time, to decide."
+        ge=1,
+        le=10,
+        description="Most rounds of held-out prompts, with more files each time, until the gate is decided.",
     )
     first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round, by whole source files.")
     min_heldout_tasks: int = Field(ge=1, description="Held-out prompts that must be asked.")
@@ -65,13 +67,13 @@ class Thresholds(Strict):
         description="The same share of what is served, over all prompts: constrained where no program came; 0: none.",
     )
     parse_rate_floor: float = Field(
-        ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."
+        ge=0, le=1, description="Lower bound of the true rate, with `confidence`; no more than `min_parse_rate`."
     )
     min_resolve_rate: float = Field(
         ge=0, le=1, description="Share of those completions that must parse without an error in names and types."
     )
     resolve_rate_floor: float = Field(
-        ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_resolve_rate` at most."
+        ge=0, le=1, description="Lower bound of the true rate, with `confidence`; no more than `min_resolve_rate`."
     )
     min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted completions must show.")
     min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")

@@ -50,7 +50,7 @@ class Receipt(Document, Versioned):
         description="Evaluations on this eval suite since its last promotion, this one included; null when unknown."
     )
     gates: tuple[GateOutcome, ...]
-    subject: Subject | None = Field(description="What was evaluated, by hash; null when the results cannot be read.")
+    subject: Subject | None = Field(description="The evaluated files, by hash; null when the results cannot be read.")
     thresholds: Thresholds
     champion_key: str | None = Field(description="The adapter that was in use.")
     is_benchmark_asked: bool

@@ -220,7 +220,9 @@ class ChatRequest(TextRequest):
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
         default=None, description="Ours: whether the parser constrains the tokens; `fallback` is `constrained`."
     )
-    best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
+    best_of: int | None = Field(
+        default=None, ge=1, description="An extension in chats: candidates, of which the best is returned."
+    )
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_CHATS)
 
@@ -264,7 +266,9 @@ class CompletionRequest(TextRequest):
         description="One text or the ids of its tokens, by itself or alone in a list."
     )
     suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
-    best_of: int | None = Field(default=None, ge=1, description="With a suffix: pieces of which one is chosen.")
+    best_of: int | None = Field(
+        default=None, ge=1, description="With a suffix: candidates, of which the best is returned."
+    )
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
     @model_validator(mode="before")

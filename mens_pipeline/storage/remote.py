@@ -39,7 +39,7 @@ _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
 _ADVICE: Final = (
     "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of this "
-    "process may read and write there. What was made stays in MENS_STORE_ROOT; then run the same again."
+    "process may read and write there. Everything made so far stays in MENS_STORE_ROOT; run the same command again."
 )
 
 

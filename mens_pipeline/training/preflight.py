@@ -190,7 +190,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
     ids = {text: tokenizer.encode(text, add_special_tokens=False) for text in chat.markers}
     for text, found in ids.items():
         if len(found) != 1:
-            others = "or on the turns of Llama 3, Gemma or Mistral, with the chat template beside it"
+            others = "or on the turns of Llama 3, Gemma or Mistral, with the chat template next to it"
             advice = f"Choose a base model that was trained on ChatML, such as Qwen or SmolLM2-Instruct, {others}."
             raise RefusedError(f"{path}: {text} is {len(found)} tokens, not one. {advice}")
     return ids[chat.end][0]

@@ -164,7 +164,7 @@ RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")
 class NamedRecipe(Strict):
     """A recipe to compare with others."""
 
-    about: str = Field(min_length=1, description="What is tried, in a sentence.")
+    about: str = Field(min_length=1, description="The question that it answers, in a sentence.")
     preset: str = Field(default=AUTO, description="Of config/presets.yaml; `auto` picks by memory.")
     domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
     base: str | None = Field(default=None, min_length=1, description="Base model, a folder or a name on the Hub.")

@@ -198,7 +198,7 @@ def encode_pairs(
     for pair in pairs:
         encoded = _encode(pair, tokenizer, system, infill_window, infill_order)
         if encoded.completion[-1] != end or end in encoded.completion[:-1]:
-            expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
+            expected = "each row must end with the token that ends a turn, and have it nowhere else"
             raise RefusedError(f"{expected}. Report this with the train set.")
         prompts.append(encoded.prompt)
         completions.append(encoded.completion)

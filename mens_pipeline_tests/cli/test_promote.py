@@ -124,7 +124,7 @@ def _change_heldout(run: _Run) -> None:
         (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed since"),
         (lambda run: run.train.unlink(), r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
         (_change_heldout, r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them"),
-        (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
+        (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs next to the train set. Restore them"),
     ],
 )
 def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:

@@ -95,10 +95,17 @@ _ERRORS = [
 
 _WARNINGS = [
     Expected(Code.RETURN_ARROW, "fn f() -> int { }", 1, 7, "old spelling", "Write `to`"),
-    Expected(Code.STRAY_WORD, "fn f() { const x = 1 }", 1, 9, "`const` stands here as a statement", "Write `let`"),
+    Expected(Code.STRAY_WORD, "fn f() { const x = 1 }", 1, 9, "`const` is a statement of its own here", "Write `let`"),
     Expected(Code.STRAY_WORD, "fn f() { retrun x }", 1, 9, "before identifier `x` on the same line", "mean `return`?"),
-    Expected(Code.STRAY_WORD, "fn f() { if a { } elif b { } }", 1, 18, "`elif` stands here", "Write `else if`"),
-    Expected(Code.STRAY_WORD, "fn f() { x as int }", 1, 9, "`x` stands here", None),
+    Expected(
+        Code.STRAY_WORD,
+        "fn f() { if a { } elif b { } }",
+        1,
+        18,
+        "`elif` is a statement of its own here",
+        "Write `else if`",
+    ),
+    Expected(Code.STRAY_WORD, "fn f() { x as int }", 1, 9, "`x` is a statement of its own here", None),
     Expected(Code.DROPPED_CHARACTERS, "let x = 1;", 1, 9, "`;` means nothing", "no separator"),
     Expected(Code.DROPPED_CHARACTERS, "\ufefflet x = 1", 1, 0, "`U+FEFF` means nothing", "byte-order mark"),
     Expected(Code.DROPPED_DECORATOR, "@comp fn f() { }", 1, 0, "`@comp` is not a decorator", "mean `@component`?"),

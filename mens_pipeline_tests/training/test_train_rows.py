@@ -178,7 +178,7 @@ class _Careless(Encoder):
 @pytest.mark.parametrize("times", [0, 2])
 def test_every_row_ends_its_turn_once(times: int) -> None:
     """Never or twice is refused before anything is written."""
-    expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
+    expected = "each row must end with the token that ends a turn, and have it nowhere else"
     encode_pairs([_pair()], _Careless(1), _SYSTEM, 192, "suffix_first")
     with pytest.raises(RefusedError, match=expected):
         encode_pairs([_pair()], _Careless(times), _SYSTEM, 192, "suffix_first")

@@ -74,7 +74,7 @@ def parse_header(text: str) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise FrontmatterError("the header is no mapping")
+        raise FrontmatterError("the header is not a mapping")
     return {str(key): value for key, value in values.items()}
 
 

@@ -165,7 +165,7 @@ class ProgramReport:
         tests: One result per test, in source order; empty unless the program ran.
         diagnostics: Errors of the parser.
         limit: The limit that stopped the whole program; None unless its status is `stopped`.
-        message: What happened to the program as a whole.
+        message: Outcome of the program as a whole.
         notes: Remarks, such as tests that were left out.
     """
 

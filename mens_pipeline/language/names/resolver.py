@@ -85,7 +85,7 @@ class Resolver:
             if param.default is not None:
                 self.visit(param.default)
             if param.name in seen:
-                self.findings.add(Code.DUPLICATE_DECLARATION, param, f"the parameter `{param.name}` stands twice")
+                self.findings.add(Code.DUPLICATE_DECLARATION, param, f"the parameter `{param.name}` occurs twice")
             seen.add(param.name)
             self.declare(param, Binding(param.name, NameKind.PARAMETER, param))
 
@@ -204,7 +204,7 @@ def _object(resolver: Resolver, node: ast.ObjectLit) -> None:
     seen: set[str] = set()
     for entry in node.fields:
         if entry.key in seen:
-            resolver.findings.add(Code.DUPLICATE_FIELD, entry, f"the field `{entry.key}` stands twice")
+            resolver.findings.add(Code.DUPLICATE_FIELD, entry, f"the field `{entry.key}` occurs twice")
         seen.add(entry.key)
         resolver.visit(entry.value)
 
@@ -325,7 +325,7 @@ def _loop(resolver: Resolver, node: ast.Loop) -> None:
 def _loop_control(resolver: Resolver, node: ast.Break | ast.Continue) -> None:
     if not resolver.scopes.in_loop:
         word = "break" if isinstance(node, ast.Break) else "continue"
-        resolver.findings.add(Code.OUTSIDE_LOOP, node, f"`{word}` stands in no loop of its function")
+        resolver.findings.add(Code.OUTSIDE_LOOP, node, f"`{word}` is not in a loop of its function")
 
 
 _FORMS: Final[dict[type, Callable[[Resolver, Any], None]]] = {

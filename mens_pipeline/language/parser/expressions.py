@@ -20,7 +20,7 @@ from mens_pipeline.language.vocabulary import (
 
 _STATEMENT_HINTS: Final[dict[str, str]] = {
     "fn": "A function cannot be declared inside a body. Is a `}` missing above?",
-    "import": "Imports stand at the top level. Is a `}` missing above?",
+    "import": "Imports belong at the top level. Is a `}` missing above?",
     "type": "Types are declared at the top level. Is a `}` missing above?",
 }
 _STATEMENT_WORDS: Final = ("let", "return", "while", "loop", "break", "continue", "match", "else", "not", "spawn")
@@ -87,7 +87,7 @@ class StatementParser(OperandParser):
         last = self.warnings[-1] if self.warnings else None
         if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
             return
-        message = f"`{word}` stands here as a statement of its own, before {self.next_token_text()} on the same line"
+        message = f"`{word}` is a statement of its own here, before {self.next_token_text()} on the same line"
         advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
         self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
 

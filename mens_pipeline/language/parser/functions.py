@@ -43,7 +43,7 @@ class FunctionParser(StatementParser):
     def _expect_fn(self) -> None:
         advice = None
         if self.kinds[self.pos] in {"type", "component", "workflow", "activity", "actor", "@table"}:
-            advice = "Decorators like these stand in front of functions only."
+            advice = "Decorators like these may precede functions only."
         elif self.kinds[self.pos] in {"pub", "async"} or self.texts[self.pos].startswith("@"):
             advice = "`pub`, `async` and wrappers such as `@test` come first, then function decorators, then `fn`."
         if not self.at("fn"):
@@ -55,7 +55,7 @@ class FunctionParser(StatementParser):
         if self.at_word("uses"):
             advice = "The `uses` clause comes before the return type."
         elif self.at("NL"):
-            advice = "The `{` of the body stands on the line of the signature."
+            advice = "Write the `{` of the body on the line of the signature."
         if not self.at("{"):
             self.fail(Code.EXPECTED_TOKEN, "expected `{` after the signature", advice)
         return self.block()

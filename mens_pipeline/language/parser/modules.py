@@ -139,9 +139,9 @@ class ModuleParser(DeclarationParser):
         elif kind == "}":
             advice = "A block above is closed once too often."
         elif kind in _REACTIVE:
-            advice = "Reactive members stand in a component or in a `.vox.ui` file."
+            advice = "Reactive members belong in a component or in a `.vox.ui` file."
         elif kind in {"if", "for", "while", "match", "return", "loop"}:
-            advice = "Statements stand in a function, or in a script (mode `script`)."
+            advice = "Statements belong in a function, or in a script (mode `script`)."
         self.fail(Code.EXPECTED_DECLARATION, "expected a declaration", advice)
 
     def _partial(self, start: int) -> StateMachine:

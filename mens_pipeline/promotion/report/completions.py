@@ -163,10 +163,10 @@ def find_faults(score: Score, asked: str) -> Iterator[str]:
         found = ", ".join(map(noun_of, score.constructs))
         yield f"Asked for {noun_of(asked)}; it declares {found}."
     elif score.parses and score.has_name is False:
-        yield "What it declares does not have the name that was asked for."
+        yield "Its declaration does not have the requested name."
     yield from score.unmet
     if score.stub:
-        yield "A placeholder stands where code should, or a function promises a value and has no body."
+        yield "It has a placeholder in place of code, or a function that promises a value and has no body."
     execution = score.execution
     if execution is not None and not execution.passed:
         passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"

@@ -255,7 +255,7 @@ def report_page(
     return _render(
         build_table(list_columns(results, completions)),
         title=f"{verdict.title}: adapter {adapter_sha256[:12]}",
-        kicker=f"What the model writes, base beside adapter {adapter_sha256[:12]}",
+        kicker=f"Completions of the base and of adapter {adapter_sha256[:12]}",
         verdict=verdict,
         sentences=[verdict.sentence],
         first=[*first, *_by_hash(failures)[: _NUM_FIRST - len(first)]],
@@ -302,7 +302,7 @@ def comparison_page(comparison: SideBySide) -> str:
         comparison.table,
         title=title,
         kicker="The same prompts, scored the same way; no verdict rests on this page",
-        verdict=Headline(" beside ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
+        verdict=Headline(" and ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
         sentences=comparison.notes,
         first=(),
         facts=facts,

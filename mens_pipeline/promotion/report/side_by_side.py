@@ -89,7 +89,7 @@ _DETAILS: Final = (
         "right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct
     ),
     Measure("right name", "Under the name asked for, where one was.", lambda s: s.name_rate, lambda j: j.has_name),
-    Measure("stubs", "A placeholder stands where code should.", lambda s: s.stub_rate, lambda j: j.stub, -1),
+    Measure("stubs", "It has a placeholder in place of code.", lambda s: s.stub_rate, lambda j: j.stub, -1),
     Measure("empty", "Nothing was written.", lambda s: s.empty_rate, lambda j: j.empty, -1),
     Measure("refusals", "It says that it cannot.", lambda s: s.refusal_rate, lambda j: j.refusal, -1),
     Measure("duplicates", "The same program completes another prompt.", lambda s: s.duplicate_rate, better=-1),

@@ -86,7 +86,7 @@ _DUPLICATES = [
     Row("type P { x: int, x: str }", ("duplicate-field x",)),
     Row("type S = | A(x: int, x: int)", ("duplicate-field x",)),
     Row("@form F { field a: int field a: str }", ("duplicate-field a",)),
-    Row("let p = { a: 1, a: 2 }", ("duplicate-field a: 2",), "the field `a` stands twice"),
+    Row("let p = { a: 1, a: 2 }", ("duplicate-field a: 2",), "the field `a` occurs twice"),
     Row("type S = | A | A", ("duplicate-variant A",)),
 ]
 _CONTROL = [
@@ -103,7 +103,7 @@ _CONTROL = [
     Row("component C() { derived n = 1 on mount: { n = 2 } view: n }", ("not-mutable n",), "derived value"),
     Row("fn f() { 1 = 2 f()[0] = 3 }", ("not-mutable 1", "not-mutable f()"), "only names"),
     Row("fn f() { let p = { a: [1] } p.a[0] = 3 }", ("not-mutable p",)),
-    Row("fn f() { break }", ("outside-loop break",), "`break` stands in no loop"),
+    Row("fn f() { break }", ("outside-loop break",), "`break` is not in a loop"),
     Row("fn f() { while true { let g = fn() { continue } } }", ("outside-loop continue",)),
     Row("fn f() { loop { side_effect { break } } }", ("outside-loop break",)),
     Row("fn f() { if true { break } }", ("outside-loop break",)),

@@ -124,12 +124,12 @@ _NO_RESULT = "the result of `add` is `int`, but its body can end here without on
         ("// no", True, ["It does not pass the front end: it declares nothing."]),
         (GOOD, False, ["It did not end within 7 tokens."]),
         (OTHER, True, ["Asked for a function; it declares a type."]),
-        ("fn sub() { }", True, ["What it declares does not have the name that was asked for."]),
+        ("fn sub() { }", True, ["Its declaration does not have the requested name."]),
         (
             "fn add() to int { }",
             True,
             [
-                "A placeholder stands where code should, or a function promises a value and has no body.",
+                "It has a placeholder in place of code, or a function that promises a value and has no body.",
                 f"Line 1, column 1: {_NO_RESULT} (missing-return)",
             ],
         ),

@@ -172,7 +172,7 @@ def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
     def run(_frame: Frame) -> Value:
         if in_loop:
             raise signal
-        raise scope.add_place(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` stands in no loop of its function"), node)
+        raise scope.add_place(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` is not in a loop of its function"), node)
 
     return run
 

@@ -74,7 +74,7 @@ def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
         def fail(frame: Frame) -> Value:
             for code in codes:
                 code(frame)
-            message = f"the field `{repeated}` stands twice in a record"
+            message = f"the field `{repeated}` occurs twice in a record"
             raise scope.add_place(VoxError(ErrorKind.DUPLICATE_FIELD, message), node)
 
         return fail
