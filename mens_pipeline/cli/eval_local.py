@@ -108,12 +108,6 @@ class EvalOptions(Options):
         "constrained: only tokens that can lead to a program; fallback: only if a free completion is not one.",
         field="syntax",
     )
-    names: bool | None = option(
-        None,
-        "In constrained completions, refuse fields and methods that the type of a value does not have.",
-        "--names/--no-names",
-        field="names",
-    )
     trial: bool = switch("Only the adapter, only on the benchmark: figures that no verdict uses.")
     endpoint: str | None = option(None, "Try a model at an OpenAI-compatible address: https://HOST/v1.", metavar="URL")
     describe: bool = switch("Describe Vox to the model of the endpoint: config/few_shot.md.")

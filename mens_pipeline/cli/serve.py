@@ -40,11 +40,6 @@ class ServeOptions(Options):
     decoding: Syntax = option(
         Syntax.CONSTRAINED, "constrained: only tokens that can lead to a program; fallback means the same here."
     )
-    names: bool = option(
-        False,
-        "In constrained completions, refuse fields and methods that the type of a value does not have.",
-        "--names/--no-names",
-    )
     best_of: int = option(1, "Draw this many completions per request and return one.", ge=1, le=1_024)
     show_all: bool = switch("At a cursor, also return pieces that the model is unsure of.")
     record_accepted: Path | None = option(
@@ -120,7 +115,7 @@ def serve(options: ServeOptions) -> None:
     path = served.evaluated.adapter_path or served.evaluated.base_path
     log_line(f"loading {served.name}, {served.fingerprint}, from {path}")
     limits = ServerLimits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
-    defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
+    defaults = Defaults(options.decoding, options.best_of, options.show_all)
     accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)
     with _hold(chosen, settings.cache_root, options.port):
         server.ModelServer(served, address, access, limits, defaults, log_line, accepted).run()

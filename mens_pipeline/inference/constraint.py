@@ -3,7 +3,7 @@
 `Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
 the whole vocabulary, at the cost of little more than one token. Near the limit a token must also leave room to close
 the program, so that every completion ends as one. No token ends the third equal statement in a row, since small models
-repeat themselves until they are cut off. With `names`, only members of its type may follow a value of known type.
+repeat themselves until they are cut off.
 
 `InsertConstraint` takes a token where prefix and piece together can still become a program. It accepts the end only
 where prefix, piece and suffix are a program or, in an editor, may become one with more typing. It gives up the piece if
@@ -14,9 +14,7 @@ seen what follows. Instead, the model is shown the text before the word, and mus
 and in the `token healing` example of llama.cpp).
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -24,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, analyze, complete, has_tokens, tokenize
-from mens_pipeline.language.semantics import members_after
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +34,6 @@ _MOST_TRIES: Final = 256
 """Tokens to try before taking the shortest way to the end of a program."""
 _MOST_SEARCHES: Final = 16
 """Ways to the end to search for one token, while each found one needs more room than is left."""
-_MOST_MISNAMED: Final = 128
-"""Tokens to refuse only for their names, before the most likely one is taken."""
 _REPLACEMENT: Final = "\ufffd"
 """The decoded text of a token that holds a part of a character."""
 _LETTER: Final = "\u00e9"
@@ -52,9 +47,6 @@ _MOST_ALIKE: Final = 2
 _MOST_ELEMENTS: Final = 8
 _LONGEST_TURN: Final = 3
 """Entries that may alternate."""
-_ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
-_LONGEST_NAME: Final = 80
-"""Characters after a dot in which a member is looked for."""
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """State of the parser -> the end of a program, found by any completion of this process."""
@@ -118,30 +110,11 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
     return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
 
 
-def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield each access to a member (`value.name`) that ends after the first `num_read` characters of a text.
-
-    Yields:
-        The end of the dot, the name as far as it is written, and whether the name is complete.
-    """
-    pieces = tokenize(text)
-    for before, dot, name in zip((None, *pieces), pieces, (*pieces[1:], None), strict=False):
-        word, end = (name.text, name.end) if name is not None else ("", dot.end)
-        is_number = before is not None and before.kind == "INT"  # it may become `1.5`
-        if dot.text == "." and end >= num_read and not is_number and (word.isidentifier() or not word):
-            yield dot.end, word, end < len(text)
-
-
 class Constraint:
     """The program that a completion has written so far, and the tokens that may follow it."""
 
-    def __init__(
-        self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
-    ) -> None:
-        """Begin with the empty program; `names` refuses members that the type of a value lacks.
-
-        `max_new_tokens` include the token of `stop` that ends the completion.
-        """
+    def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:
+        """Begin with the empty program; `max_new_tokens` include the token of `stop` that ends the completion."""
         self._tokenizer = tokenizer
         self._stop = stop
         self._mode = mode
@@ -155,8 +128,6 @@ class Constraint:
         self._closings: dict[ParserPlace, str] = {}
         self._is_whole = True
         self._num_searches = 0
-        self._has_names = names
-        self._members: tuple[str, frozenset[str] | None] = "", None
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
@@ -167,17 +138,12 @@ class Constraint:
 
     def _draw(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         refused: list[int] = []
-        misnamed: list[int] = []
         self._num_searches = 0
-        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES and len(misnamed) < _MOST_MISNAMED:
+        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES:
             token = sampler.choose(scores, refused)
             if self._may_follow(token):
-                if self._may_name(token):
-                    return token
-                misnamed.append(token)
+                return token
             refused.append(token)
-        if misnamed and self._may_follow(misnamed[0]):
-            return misnamed[0]
         self.is_forced = True
         self._closing = self._find_closing("")
         return self._next_forced()
@@ -200,24 +166,6 @@ class Constraint:
         if not _ENDS_ENTRY.isdisjoint(piece) and repeats_itself(self._text + piece):
             return False
         return self._left > self._room_from or self._leaves_room(piece)
-
-    def _may_name(self, token: int) -> bool:
-        """Check that the value before a dot has the member that a token names or begins to name."""
-        if not self._has_names or token in self._stop:
-            return True
-        piece = self._decode_after(token).removeprefix(self._read).rstrip(_REPLACEMENT)
-        if "." not in piece and not _ENDS_WITH_MEMBER.search(self._text[-_LONGEST_NAME:]):
-            return True
-        text, read = self._text + piece, len(self._viable.unsettled)
-        tail = self._viable.unsettled + piece
-        for end, word, is_whole in _accesses(tail, read):
-            program = text[: end - len(tail) or None]
-            if self._members[0] != program:  # the last one is remembered
-                self._members = program, members_after(program, self._mode, tail[:end])
-            known = self._members[1]
-            if known is not None and not (word in known if is_whole else any(one.startswith(word) for one in known)):
-                return False
-        return True
 
     def _leaves_room(self, piece: str) -> bool:
         """Check whether the program can be closed after a piece, and set how many tokens may follow unchecked."""

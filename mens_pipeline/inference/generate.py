@@ -113,7 +113,7 @@ class _Writer:
             prefix, word = split_word(request.prompt)
             return InsertConstraint(self.tokenizer, self.stop, request.mode, prefix, request.suffix, begun=word)
         decoding = self.generation.decoding
-        return Constraint(self.tokenizer, self.stop, request.mode, decoding.max_new_tokens, names=decoding.names)
+        return Constraint(self.tokenizer, self.stop, request.mode, decoding.max_new_tokens)
 
     @cached_property
     def _line_ends(self) -> frozenset[int]:

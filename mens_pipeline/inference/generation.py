@@ -44,10 +44,6 @@ class Decoding(Strict):
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability to sample from.")
     seed: int = Field(default=1337, ge=0, description="Seed of the samples.")
     syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers a completion.")
-    names: bool = Field(
-        default=False,
-        description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
-    )
     batch_tokens: int = Field(
         default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
     )

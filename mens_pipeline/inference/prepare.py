@@ -164,11 +164,10 @@ def list_inputs(generation: Generation) -> dict[str, Any]:
 
 
 def _parser_version(decoding: Decoding) -> str | None:
-    """Hash the code that steers a completion; names and types count only if the parser checks them."""
+    """Hash the code that steers a completion; it does not check names and types."""
     if decoding.syntax is Syntax.FREE:
         return None
-    without = () if decoding.names else ("mens_pipeline.language.semantics",)
-    return code_version("mens_pipeline.inference.constraint", without=without)
+    return code_version("mens_pipeline.inference.constraint", without=("mens_pipeline.language.semantics",))
 
 
 class GenerationParams(Params):

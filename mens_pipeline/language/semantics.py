@@ -4,19 +4,14 @@ It is sound, not complete: each finding is a mistake, but a program without find
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
-from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused, diagnostic_records
+from mens_pipeline.language.front_end import DEEP_STACK, collector_paused, diagnostic_records
 from mens_pipeline.language.names.declarations import Findings, Span
 from mens_pipeline.language.names.resolver import resolve
-from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.types.declarations import check
-from mens_pipeline.language.viability import complete
-
-_NOBODY: Final = "q0"
-"""A member that no value has."""
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
@@ -25,35 +20,6 @@ def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = 
     Errors are mistakes, warnings doubtful. `assumed` names are declared elsewhere, with unknown types.
     """
     return _findings(module, source, assumed).diagnostics()
-
-
-def members_after(text: str, mode: Mode = Mode.SOURCE, unsettled: str | None = None) -> frozenset[str] | None:
-    """Return the fields and methods that may follow the dot at the end of a text.
-
-    `unsettled` is `ViableText.unsettled`, the only part on which a completion depends; None for all of the text.
-
-    Returns:
-        None if the value before the dot has an unknown type, or if the dot is not an access.
-    """
-    tail = text if unsettled is None else unsettled
-    fields, methods = (_members(text, tail, ending, mode) for ending in (_NOBODY, f"{_NOBODY}()"))
-    return fields | methods if fields is not None and methods is not None else None
-
-
-def _members(text: str, tail: str, ending: str, mode: Mode) -> frozenset[str] | None:
-    rest = complete(tail + ending, mode, is_strict=True)
-    source = text + ending + (rest or "")
-    module = analyze(source, mode).module
-    return members_at(module, source, len(text)) if module is not None else None
-
-
-def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
-    """Return the members of the value whose unknown member is named at `offset`.
-
-    Returns:
-        Its methods if the name is called, else its fields; None if the value has this member or may have any.
-    """
-    return _findings(module, source, frozenset()).choices.get(offset)
 
 
 def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:

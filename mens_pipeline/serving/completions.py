@@ -47,13 +47,11 @@ class Defaults:
 
     Attributes:
         best_of: Used if one completion is requested and sampled.
-        names: Whether the constraint also rejects members that the type of a value does not have.
         show_all: Whether to send pieces at a cursor that the model is unsure of.
     """
 
     syntax: Syntax
     best_of: int = 1
-    names: bool = False
     show_all: bool = False
 
 
@@ -98,7 +96,6 @@ class RequestPreparer:
             temperature=temperature if asked.temperature is None else asked.temperature,
             top_p=top_p if asked.top_p is None else asked.top_p,
             best_of=best_of,
-            names=self._defaults.names,
             threshold=None if asked.suffix is None or self._defaults.show_all else self._served.infill_threshold,
             warnings=(*warnings, *self._find_warnings(asked, max_tokens)),
         )

@@ -74,7 +74,6 @@ class PreparedRequest:
         asked: The request; its cursor is in `text` and `suffix`, without marks.
         prompt: Tokens that the model reads.
         max_tokens: Limit of each completion.
-        names: Whether the constraint also rejects members that the type of a value does not have.
         threshold: Mean log-probability of a token below which a piece at a cursor is withheld.
         deadline: When all completions must have ended, on the monotonic clock.
         warnings: Sentences on deviations from the request.
@@ -89,7 +88,6 @@ class PreparedRequest:
     temperature: float = 0.0
     top_p: float = 1.0
     best_of: int = 1
-    names: bool = False
     threshold: float | None = None
     warnings: tuple[str, ...] = ()
 

@@ -177,7 +177,7 @@ def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
         around = (prefix, asked.suffix)
         constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, begun=word, is_typed=True)
     elif is_constrained:
-        constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room, names=request.names)
+        constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room)
     return ServedSlot(
         request.prompt,
         Sampler(request.temperature, request.top_p, f"{request.seed}:{completion.number}"),

@@ -127,7 +127,7 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
                 sample,
                 encode_prompt(tokenizer, system_prompt, task.prompt),
                 decoding,
-                Constraint(tokenizer, stop, task.mode, budget, names=decoding.names),
+                Constraint(tokenizer, stop, task.mode, budget),
             )
             for (_, sample), task in tasks.items()
         ]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference import constraint as constraints
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generate import complete_slots, generate, new_slot
@@ -285,67 +284,12 @@ def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
     return str(tokenizer.decode(ids))
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("fn f(s: str) to int { return s.lend() }", "fn f(s: str) to int { return s.len"),
-        ("fn f(s: str) to int { return s.le() }", "fn f(s: str) to int { return s.le"),
-        ("type P { x: int }\nfn f(p: P) { p.y", "type P { x: int }\nfn f(p: P) { p."),
-        ("type S = | A | B\nfn f(s: S) { s.a", "type S = | A | B\nfn f(s: S) { s"),
-    ],
-    ids=["other word", "half a word", "field", "nothing"],
-)
-def test_a_member_that_a_value_has_not_is_refused_where_it_goes_wrong(tokenizer: Any, text: str, written: str) -> None:
-    """At the character that no member has there; without the option all of it may be written."""
-    stop = frozenset({tokenizer.eos_token_id})
-    free = Constraint(tokenizer, stop, Mode.SOURCE, 10_000)
-    held = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
-
-    assert _write(free, tokenizer, text) == text
-    assert _write(held, tokenizer, text)[:-1] == written
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "fn f(s: str) to int { return s.len() }",
-        "fn f() to float { return 1.5 }",
-        "fn f(s: str) to bool { return s.trim().starts_with(s) }",
-        'fn f() { print("a.b. c") } // d.e. f',
-        "fn f(p: P) to int { return p.y }\ntype P { y: int }",
-        "import ledger.rounding",
-    ],
-    ids=["method", "number", "chain", "text", "type to come", "import"],
-)
-def test_what_may_be_right_is_written(tokenizer: Any, text: str) -> None:
-    """Whatever stands before the dot."""
-    stop = frozenset({tokenizer.eos_token_id})
-
-    assert _write(Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True), tokenizer, text) == text
-
-
-def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes what it would rather write, not the shortest way to an end."""
-    import torch
-
-    monkeypatch.setattr(constraints, "_MOST_MISNAMED", 26)
-    stop = frozenset({tokenizer.eos_token_id})
-    constraint = Constraint(tokenizer, stop, Mode.SOURCE, 10_000, names=True)
-    _write(constraint, tokenizer, "type P { q: int }\nfn f(p: P) { p.")
-    scores = torch.zeros(len(tokenizer))
-    for rank, letter in enumerate("ZABCDEFGHIJKLMNOPQRSTUVWXYq"):
-        scores[tokenizer.encode(letter, add_special_tokens=False)[0]] = 100.0 - rank
-
-    assert tokenizer.decode([constraint.choose(scores, Sampler(0.0, 1.0, ""))]) == "Z"
-    assert not constraint.is_forced
-
-
 def _find_refused(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
     stop = frozenset({tokenizer.eos_token_id})
     return [
         name
         for name, source, mode in programs
-        if _write(Constraint(tokenizer, stop, mode, 100_000, names=True), tokenizer, source) != source
+        if _write(Constraint(tokenizer, stop, mode, 100_000), tokenizer, source) != source
     ]
 
 
@@ -354,7 +298,7 @@ def _right() -> list[Program]:
 
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    """With names held to; the slow test takes longer ones."""
+    """The slow test takes longer ones."""
     assert _find_refused(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 

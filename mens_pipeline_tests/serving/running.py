@@ -86,7 +86,6 @@ def running(  # noqa: PLR0913 - what a server is told
     syntax: Syntax = Syntax.FREE,
     best_of: int = 1,
     *,
-    names: bool = False,
     show_all: bool = False,
     accepted: AcceptedPieces | None = None,
 ) -> Iterator[Running]:
@@ -98,7 +97,6 @@ def running(  # noqa: PLR0913 - what a server is told
         token: What it wants.
         syntax: Whether the parser steers answers by default.
         best_of: Answers of which one is chosen by default.
-        names: Whether members that a value has not are refused where the parser steers.
         show_all: Whether pieces at a cursor are sent that the model is unsure of.
         accepted: Table of accepted pieces.
     """
@@ -110,7 +108,7 @@ def running(  # noqa: PLR0913 - what a server is told
         )
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
-    defaults = Defaults(syntax, best_of, names, show_all)
+    defaults = Defaults(syntax, best_of, show_all)
     server = ModelServer(served, resolve_address("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
     thread = threading.Thread(target=server.run)
     thread.start()

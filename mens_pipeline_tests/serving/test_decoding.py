@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from openai.types.chat.chat_completion import Choice
 
-from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
-from mens_pipeline.serving import slot
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
@@ -51,23 +49,6 @@ def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
     assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []
     assert {_read_decoding(choice) for choice in choices} == {"constrained"}
     assert {choice.finish_reason for choice in choices} == {"stop"}
-
-
-def test_names_are_steered_where_the_server_says_so(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the grammar, in what is written under it."""
-    made: list[bool] = []
-
-    class Noted(Constraint):
-        def __init__(self, *arguments: Any, names: bool) -> None:
-            made.append(names)
-            super().__init__(*arguments, names=names)
-
-    monkeypatch.setattr(slot, "Constraint", Noted)
-    for names in (True, False):
-        with running(merged, ServerLimits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
-            assert is_program(_choice(server).message.content or "", Mode.SOURCE)
-
-    assert made == [True, False]
 
 
 def test_a_request_may_ask_for_another_way(steering: Running) -> None:

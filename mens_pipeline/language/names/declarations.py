@@ -57,8 +57,6 @@ class Findings:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self.choices: dict[int, frozenset[str]] = {}
-        """Offset of an unknown member -> the members that the value has."""
         self._found: dict[tuple[int, Code], tuple[Span, str, str | None, Severity]] = {}
 
     @property

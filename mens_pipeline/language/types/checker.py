@@ -134,7 +134,6 @@ class Checker:
     def report_unknown(self, code: Code, place: Node | Span, message: str, name: str, known: Any) -> None:
         """Report a name that is not one of the known ones, with the nearest of those."""
         if not self.findings.is_full:
-            self.findings.choices[place.start] = frozenset(known)
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))
 
 

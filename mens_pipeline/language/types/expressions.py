@@ -384,7 +384,6 @@ def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
     place = checker.findings.member(node.object, node, node.field)
     if fields is None:
         message = f"`{format_type(owner)}` has no fields, so no `.{node.field}`"
-        checker.findings.choices[place.start] = frozenset()
         checker.report(Code.UNKNOWN_FIELD, place, message, _instead(checker, owner))
         return UNKNOWN
     if node.field in fields:
