@@ -173,7 +173,7 @@ class ModuleParser(DeclarationParser):
             return False
         start = self.starts[self.pos]
         margin = self.source.rfind("\n", 0, start) + 1
-        return (margin == start and self.kinds[self.pos] in _LINE_STARTERS) or self.source[margin] == "@"
+        return (margin == start and self.kinds[self.pos] in LINE_STARTERS) or self.source[margin] == "@"
 
     def import_declaration(self) -> Import:
         """`'import' ImportItem { ',' ImportItem }` (G6)."""
@@ -297,7 +297,7 @@ _SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset((
 ))  # fmt: skip
 """Tokens that begin a declaration in script mode (M3)."""
 
-_LINE_STARTERS: Final = (_FORMS.keys() | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {"let", "workflow"}
+LINE_STARTERS: Final = (_FORMS.keys() | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {"let", "workflow"}
 """Tokens that can only begin a declaration in an unindented line."""
 
 _DECLARATION_WORDS: Final = (_FORMS.keys() & KEYWORDS) | {"fn", "routes", "url", "state_machine", "partial"}

@@ -1,0 +1,236 @@
+"""The text around a cursor, as editors send it: windows, files with errors, long files."""
+
+import re
+from random import Random
+
+import pytest
+
+from mens_pipeline.language import Viability, ViableText, analyze
+from mens_pipeline.language.surroundings import read_surroundings
+from mens_pipeline.settings import PROJECT_ROOT
+
+_REST = "\n\nfn last() to int {\n    return 3\n}\n"
+"""A program after the line of the cursor."""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "piece", "suffix", "fits"),
+    [
+        ("fn f() to int {\n    return ", "1", "\n}\n", True),
+        ("fn f() to int {\n    return ", "1", _REST, True),
+        ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
+        ("fn f(a: int) to int {\n    if ", "a > 1 {", "\n}\n", True),
+        ("fn ", "f(a: int) to int {", _REST, True),
+        ("fn f() to int {\n    let a = ", "", _REST, False),
+        ("fn f() to int {\n    let a = ", "last(", _REST, False),
+        ("fn f() to int {\n    let a = ", "[1, 2", "\n}\n", False),
+        ("fn f() to int {\n    return last(", "1", ")" + _REST, False),
+        ("fn f() to int {\n    let a = ", "1", "\n        }\n    }\n}\n", True),
+        ("fn f() to int {\n    if true {\n    }\n", "}", "\n}\n", False),
+        ("fn broken( {\n    ", "return 1", _REST, True),
+        ("fn broken( {\n    ", "return", ")" + _REST, False),
+    ],
+    ids=[
+        "a program",
+        "its block is still to be closed",
+        "two blocks are",
+        "a block begins",
+        "a function begins",
+        "nothing",
+        "a call is open",
+        "a list is open",
+        "the line has more text",
+        "the text after the cursor belongs to later lines",
+        "a brace too many",
+        "after a broken line",
+        "on a broken line",
+    ],
+)
+def test_a_line_fits_where_more_lines_may_follow(prefix: str, piece: str, suffix: str, fits: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """In a file that somebody types, whose blocks are closed later."""
+    assert read_surroundings(prefix, suffix).accept(piece) is fits
+
+
+_PROGRAM = """@table type Customer {
+    name: str
+    orders: int
+}
+
+fn is_regular(orders: int) to bool {
+    return orders > 3
+}
+
+fn discount(orders: int, price: int) to int {
+    if is_regular(orders) {
+        return price / 10
+    }
+    return 0
+}
+
+component Prices(prices: list[int]) {
+    view: column() {
+        for price in prices {
+            text() { str(price) }
+        }
+        button() { "Order" }
+    }
+}
+
+fn grade(points: Option[int]) to str {
+    return match points {
+        Some(found) => {
+            let word = "has " + str(found)
+            word
+        }
+        None => "none"
+    }
+}
+
+@test
+fn regular_customers_get_a_tenth() {
+    assert(discount(5, 100) is 10)
+    assert(discount(1, 100) is 0)
+}
+"""
+
+
+@pytest.mark.parametrize("after", [10_000, 200, 120])
+@pytest.mark.parametrize("before", [10_000, 300, 200])
+def test_every_line_fits_into_a_window_around_it(before: int, after: int) -> None:
+    """Windows begin and end anywhere: inside a function, a view, a match, a word."""
+    assert analyze(_PROGRAM).ok
+    for line in re.finditer(r"(?<=\n)( *)(\S[^\n]*)", _PROGRAM):
+        prefix, suffix = _PROGRAM[: line.start(2)][-before:], _PROGRAM[line.end() :][:after]
+        around = read_surroundings(prefix, suffix)
+
+        assert around.accept(line[2]), (prefix, line[2], suffix)
+        assert around.prefix.endswith(line[1])
+        assert ViableText().append(around.prefix) is not Viability.DEAD
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["    let x = )\n", "    if (\n", "    }\n", "    } else {\n", "    match {\n"],
+)
+def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
+    """Above and below the cursor; the names of the declaration are still known."""
+    place = _PROGRAM.index("    return orders")
+    prefix, suffix = _PROGRAM.split("        return price / 10")
+    above = prefix[:place] + error + prefix[place:]
+    below = suffix.replace("    assert(discount(5", error + "    assert(discount(5")
+    for text in ((above, suffix), (prefix, below), (above, below)):
+        around = read_surroundings(text[0] + "        ", text[1])
+
+        assert around.accept("return price / 10")
+        assert not around.accept("return price /")
+        assert around.skipped == ("a declaration with an error",)
+        assert around.find_error("return price / 10") is None
+        assert around.find_error("return prise") is not None
+        assert not around.is_window
+
+
+def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
+    """The line is read from the next place from which it can be."""
+    prefix, suffix = _PROGRAM.split("    return 0\n")
+    broken = prefix.replace("    if is_regular(orders) {", "    let = 1\n    if is_regular(orders) {")
+    around = read_surroundings(broken + "    ", suffix)
+
+    assert around.accept("return 0")
+    assert around.skipped == ("lines above the cursor",)
+
+
+@pytest.mark.parametrize(
+    ("line", "piece", "code"),
+    [
+        ("    return ", "price * orders", None),
+        ("    return ", "prise", "unknown-name"),
+        ("    return pri", "se", "unknown-name"),
+        ("    let rest = ", "price.cents", "unknown-field"),
+        ("    let rest = ", "is_regular(orders, price)", "wrong-argument-count"),
+        ("    return ", "grade(price)", "type-mismatch"),
+        ("    let rest = is_regular(orders", ")", None),
+    ],
+)
+def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str | None) -> None:
+    """From the beginning of the word that it continues."""
+    prefix, suffix = _PROGRAM.split("    return 0\n")
+    found = read_surroundings(prefix + line, "\n" + suffix).find_error(piece)
+
+    assert (found and str(found.code)) == code
+
+
+def test_a_name_that_a_window_may_hide_is_no_error() -> None:
+    """Other errors are found in a window too."""
+    place = _PROGRAM.index("    return 0\n")
+    around = read_surroundings(_PROGRAM[place - 90 : place] + "    ", _PROGRAM[place + len("    return 0") :])
+
+    assert around.is_window
+    assert around.find_error("return rebate") is None
+    assert around.find_error("return grade(1, 2)") is not None
+
+
+def test_a_long_file_is_read_around_its_cursor() -> None:
+    """In whole lines; nothing is refused for its length."""
+    functions = [f"fn step_{number}(n: int) to int {{\n    return n + {number}\n}}\n\n" for number in range(3_000)]
+    around = read_surroundings("".join(functions) + "fn last(n: int) to int {\n    ", "\n}\n\n" + "".join(functions))
+
+    assert around.accept("return n")
+    assert around.is_window
+    assert len(around.above) <= 24_000
+    assert len(around.below) <= 12_000
+    assert around.skipped[0] == "text far from the cursor"
+
+
+def test_the_line_of_the_cursor_is_never_changed() -> None:
+    """Of any window of any golden program: what is read ends and begins like what was sent."""
+    dice = Random(5)  # noqa: S311 - a reproducible draw
+    for file in sorted((PROJECT_ROOT / "data" / "golden").rglob("*.vox"))[:60]:
+        text = file.read_text(encoding="utf-8")
+        for _ in range(6):
+            place, before, after = (dice.randrange(1, most) for most in (len(text), 900, 500))
+            prefix, suffix = text[max(0, place - before) : place], text[place : place + after]
+            around = read_surroundings(prefix, suffix)
+            line = prefix[prefix.rfind("\n") + 1 :] if "\n" in prefix else ""
+
+            assert around.prefix.endswith(line)
+            assert around.suffix.startswith(suffix.partition("\n")[0])
+            assert analyze(around.above).ok
+            assert analyze(around.below).ok
+
+
+@pytest.mark.parametrize("unit", ["\t", "  ", "   ", "        "])
+def test_a_piece_gets_the_indentation_of_its_file(unit: str) -> None:
+    """A model writes four spaces a level below the line of the cursor, as the programs that it learned from."""
+    lines = ("fn f(a: int) to int {", "{u}let b = a", "{u}if b > 1 {", "{u}{u}return 2", "{u}}", "{u}return 1", "}", "")
+    own = "\n".join(lines).replace("{u}", unit)
+    around = read_surroundings(own[: own.index("if b")], "\n}\n")
+    begin = " " * len(unit.replace("\t", "    "))
+    nested = read_surroundings(own[: own.index("return 2")], own[own.index("return 2") + len("return 2") :])
+
+    piece = f"if b > 1 {{\n{begin}    return 2\n{begin}}}\n{begin}return 1"
+    assert around.indent(piece) == own[own.index("if b") : -len("\n}\n")]
+    assert nested.indent(f"return 2\n{begin}{begin}return 3") == f"return 2\n{unit}{unit}return 3"
+    assert around.indent("return 1") == "return 1"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "is_finished"),
+    [
+        ("// Adds two num", "\nfn add() {\n}\n", True),
+        ("fn f() {\n    let a = 1 # half of", "\n}\n", True),
+        ("fn f() {\n    // Adds two numbers.\n    ", "\n}\n", False),
+        ('fn f() {\n    print("half', "\n}\n", True),
+        ('fn f() {\n    print("whole"', "\n}\n", False),
+        ("fn f() {\n}\n", "", True),
+        ("fn f() {\n}\n\n\n", "\n\n", True),
+        ("fn f() {\n}\n\n// Adds two numbers.\n", "", False),
+        ("fn f() {\n}\n\n@pure\n", "", False),
+        ("fn f() {\n}\n\nfn ", "", False),
+        ("fn f() {\n    return 1\n", "", False),
+        ("fn f() {\n}\n\n", "fn g() {\n}\n", False),
+        ("", "", False),
+    ],
+)
+def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """In comments, strings and finished files; a comment announces a declaration."""
+    assert read_surroundings(prefix, suffix).is_finished is is_finished
