@@ -24,10 +24,10 @@ from mens_pipeline.evaluation.judge import FEATURES, errors_beside, prepend_give
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.generation import Completion, is_program, program_in
 from mens_pipeline.language import Mode, analyze, name_of
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, with_given
+from mens_pipeline.language.surroundings import Surroundings
 
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
@@ -71,24 +71,20 @@ class Selection:
     step: Step
 
 
-def choose_insert(prefix: str, suffix: str, candidates: Sequence[SampledText]) -> int:
-    """Choose one of several pieces at a cursor: accepted ones first, then resolved names, then likelihood.
+def choose_insert(around: Surroundings, candidates: Sequence[SampledText]) -> int:
+    """Choose one of several pieces at a cursor: accepted ones first, then those without new errors, then likelihood.
 
     Args:
-        prefix: Text before the cursor.
-        suffix: Text after it.
+        around: Text before and after the cursor.
         candidates: At least one piece; empty ones come last.
 
     Returns:
         The index of the piece; the first of equal ones.
     """
 
-    def worth(place: int) -> tuple[bool, bool, int, float]:
-        candidate = candidates[place]
-        program = prefix + candidate.text + suffix
-        num_errors = len(errors_beside("", program, Mode.SOURCE, frozenset())) if analyze(program).ok else 0
-        stands = stands_at_cursor(prefix, candidate.text, suffix)
-        return bool(candidate.text), stands, -num_errors, candidate.likelihood
+    def worth(place: int) -> tuple[bool, bool, bool, float]:
+        text = candidates[place].text
+        return bool(text), around.accept(text), around.find_error(text) is None, candidates[place].likelihood
 
     return max(range(len(candidates)), key=worth)
 

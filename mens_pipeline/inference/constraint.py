@@ -6,8 +6,8 @@ the program, so that every completion ends as one. No token ends the third equal
 repeat themselves until they are cut off.
 
 `InsertConstraint` takes a token where prefix and piece together can still become a program. It accepts the end only
-where prefix, piece and suffix are a program or, in an editor, may become one with more typing. It gives up the piece if
-the likeliest tokens lead to no such end.
+where prefix, piece and suffix are a program or, in an editor, may become one with more typing (`Surroundings.accept`).
+It gives up the piece if the likeliest tokens lead to no such end.
 
 `BegunWord` heals tokens: half a word has other tokens than the whole word, so a model that is shown `retu` has never
 seen what follows. Instead, the model is shown the text before the word, and must spell the word first (as in guidance
@@ -21,7 +21,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, analyze, complete, has_tokens, tokenize
+from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
+from mens_pipeline.language.surroundings import Surroundings
 
 if TYPE_CHECKING:
     import torch
@@ -58,8 +59,6 @@ _MOST_READ: Final = 120_000
 """Characters to parse for one piece; a statement without an end is parsed again for each token."""
 _WHOLE_SHARE: Final = 4
 """Parsing a text is this many times faster per character than finding its possible continuations."""
-_CLOSING: Final = frozenset("} ")
-"""Characters of a text that only closes blocks."""
 
 
 @dataclass(slots=True)
@@ -226,63 +225,31 @@ class Constraint:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOURCE) -> bool:
-    """Check whether a piece fits in a file that somebody is typing.
-
-    It fits where the whole is a program. At the end of a line it also fits where the line is complete, only blocks are
-    open after it, and the whole is a program once further lines close them. It also fits if the text after the cursor
-    cannot be reached without the line either: then the line is not at fault.
-    """
-    if analyze(prefix + piece + suffix, mode).ok:
-        return True
-    line, _, behind = suffix.partition("\n")
-    written, before = f"{prefix}{piece}\n", prefix[: prefix.rfind("\n") + 1]
-    num_open = None if line.strip() or not piece.strip() else _count_blocks(written, mode)
-    if num_open is None:
-        return False
-    if _is_reached(written, behind, num_open, mode):
-        return True
-    return not _is_reached(before, behind, _count_blocks(before, mode) or 0, mode)
-
-
-def _count_blocks(text: str, mode: Mode) -> int | None:
-    """Count the open blocks of a text; None if it lacks more than their ends."""
-    closing = complete(text, mode)
-    return None if closing is None or not _CLOSING.issuperset(closing) else closing.count("}")
-
-
-def _is_reached(text: str, behind: str, num_open: int, mode: Mode) -> bool:
-    """Check whether closing some open blocks between two texts makes them a program."""
-    return any(analyze(f"{text}{'}' * num}\n{behind}", mode).ok for num in range(num_open + 1))
-
-
 class InsertConstraint:
     """The piece that a completion has written at a cursor so far, and the tokens that may follow it."""
 
-    def __init__(  # noqa: PLR0913 - a tokenizer, two texts, and what is asked of the piece
+    def __init__(
         self,
         tokenizer: Any,
         stop: frozenset[int],
-        mode: Mode,
-        prefix: str,
-        suffix: str,
+        around: Surroundings,
         *,
         begun: str = "",
         is_typed: bool = False,
     ) -> None:
-        """Begin with an empty piece between two texts, which has to start with the word `begun`.
+        """Begin with an empty piece, which has to start with the word `begun` at the end of the prefix.
 
-        With `is_typed` it may end where `stands_at_cursor` holds, else only where the whole is a program.
+        With `is_typed` it may end where its surroundings accept it, else only where it completes the declaration.
         """
         self._tokenizer = tokenizer
         self._stop = stop
-        self._mode = mode
-        self._prefix, self._suffix, self._begun, self._is_typed = prefix, suffix, begun, is_typed
+        self._around, self._begun, self._is_typed = around, begun, is_typed
+        self._prefix = around.prefix.removesuffix(begun)
         self._num_tries = 0
         self._tokens: list[int] = []
         self._piece = ""
-        self._viable = ViableText(mode)
-        self._viable.append(prefix)
+        self._viable = ViableText(around.mode)
+        self._viable.append(self._prefix)
         self._num_read = 0
         self.is_forced = self._viable.viability is Viability.DEAD
 
@@ -301,13 +268,15 @@ class InsertConstraint:
 
     def _may_follow(self, token: int) -> bool:
         if token in self._stop:
-            whole = self._prefix + self._piece + self._suffix
-            self._num_read += len(whole) // _WHOLE_SHARE
-            is_program = analyze(whole, self._mode).ok
-            if is_program or not self._is_typed:
-                return is_program
-            self._num_read += len(whole)
-            return stands_at_cursor(self._prefix, self._piece, self._suffix, self._mode)
+            num_characters = len(self._prefix + self._piece + self._around.suffix)
+            self._num_read += num_characters // _WHOLE_SHARE
+            if self._begun.startswith(self._piece) and self._piece != self._begun:
+                return False
+            piece = self._piece.removeprefix(self._begun)
+            if self._around.completes(piece) or not self._is_typed:
+                return self._around.completes(piece)
+            self._num_read += num_characters
+            return self._around.accept(piece)
         text = self._decode([*self._tokens, token])
         more = text.removeprefix(self._piece)
         if not text.startswith(self._piece) or not more or _REPLACEMENT in more:

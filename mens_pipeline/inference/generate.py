@@ -28,6 +28,7 @@ from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.agent import Team, own_team
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
+from mens_pipeline.language.surroundings import Surroundings
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import encode_prompt, format_for
 from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
@@ -110,8 +111,8 @@ class _Writer:
 
     def _constraint(self, request: Request) -> Constraint | InsertConstraint:
         if request.suffix is not None:
-            prefix, word = split_word(request.prompt)
-            return InsertConstraint(self.tokenizer, self.stop, request.mode, prefix, request.suffix, begun=word)
+            around = Surroundings(request.prompt, request.suffix, request.mode)
+            return InsertConstraint(self.tokenizer, self.stop, around, begun=split_word(request.prompt)[1])
         decoding = self.generation.decoding
         return Constraint(self.tokenizer, self.stop, request.mode, decoding.max_new_tokens)
 

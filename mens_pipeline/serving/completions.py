@@ -13,10 +13,10 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import format_sse_event
 
-from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.evaluation.best_of import SampledText, Selector, choose_insert
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import Mode
+from mens_pipeline.language.surroundings import Surroundings, read_surroundings
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_text, encode_turns
 from mens_pipeline.models.infill import encode_infill_prompt, split_at_marks
@@ -28,6 +28,7 @@ from mens_pipeline.serving.generation import (
     PendingCompletion,
     Piece,
     PreparedRequest,
+    Withheld,
 )
 from mens_pipeline.serving.http import MOST_STOPS, MOST_STOPS_AT_CURSOR, RequestRefusedError, client_went_away
 from mens_pipeline.serving.queue import GenerationQueue, ServerLimits
@@ -47,7 +48,7 @@ class Defaults:
 
     Attributes:
         best_of: Used if one completion is requested and sampled.
-        show_all: Whether to send pieces at a cursor that the model is unsure of.
+        show_all: Whether to send all pieces at a cursor that parse, also wrong names and those it is unsure of.
     """
 
     syntax: Syntax
@@ -77,11 +78,14 @@ class RequestPreparer:
         asked = _find_cursor(request)
         self._check(asked)
         warnings: list[str] = []
-        if asked.suffix is not None:
-            _refuse_long_program(asked)
-            if self._served.infill_order is None:
-                asked = _continue_line(asked)
-                warnings.append(_NOT_TAUGHT)
+        around: Surroundings | None = None
+        if asked.suffix is not None and self._served.infill_order is None:
+            asked = _continue_line(asked)
+            warnings.append(_NOT_TAUGHT)
+        elif asked.suffix is not None:
+            around = await run_in_threadpool(read_surroundings, asked.text or "", asked.suffix)
+            if around.skipped:
+                warnings.append(f"the parser skips {', '.join(around.skipped)}")
         prompt = await run_in_threadpool(self._encode, asked)
         best_of = self._count_candidates(asked)
         temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
@@ -96,7 +100,9 @@ class RequestPreparer:
             temperature=temperature if asked.temperature is None else asked.temperature,
             top_p=top_p if asked.top_p is None else asked.top_p,
             best_of=best_of,
+            around=around,
             threshold=None if asked.suffix is None or self._defaults.show_all else self._served.infill_threshold,
+            shows_errors=self._defaults.show_all,
             warnings=(*warnings, *self._find_warnings(asked, max_tokens)),
         )
 
@@ -185,8 +191,15 @@ def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:
-    """Move a cursor between marks in the text to the fields `text` and `suffix`."""
-    cursor = None if request.suffix or request.text is None else split_at_marks(request.text)
+    """Move a cursor between marks in the text to the fields `text` and `suffix`.
+
+    Raises:
+        RequestRefusedError: The text has marks that are not understood.
+    """
+    try:
+        cursor = None if request.suffix or request.text is None else split_at_marks(request.text)
+    except ValueError as error:
+        raise _invalid("prompt", f"{error}. Send the text after the cursor as `suffix`") from error
     if cursor is not None:
         request = replace(request, text=cursor[0], suffix=cursor[1])
     return request if request.suffix is None else replace(request, stop=request.stop[:MOST_STOPS_AT_CURSOR])
@@ -198,16 +211,11 @@ def _continue_line(request: GenerationRequest) -> GenerationRequest:
     return replace(request, text=request.text or "\n", suffix=None, stop=stop, best_of=None)
 
 
-def _refuse_long_program(request: GenerationRequest) -> None:
-    """Refuse a program that takes so long to parse that other requests would wait."""
-    num_characters = len(request.text or "") + len(request.suffix or "")
-    if num_characters > MAX_TEXT:
-        found = f"{num_characters} characters around the cursor, and {MAX_TEXT} are parsed"
-        raise RequestRefusedError(400, f"suffix: {found}. Send less.", param="suffix", code="context_length_exceeded")
-
-
 def _invalid(field: str, problem: str) -> RequestRefusedError:
     return RequestRefusedError(400, f"{field}: {problem}.", param=field, code="invalid_value")
+
+
+_FINISHED: Final = GenerationResult("", (), "stop", 0, 0, 0.0, 0.0, is_constrained=True, withheld=Withheld.FINISHED)
 
 
 class Completions:
@@ -236,7 +244,11 @@ class Completions:
             return PendingCompletion(request, number, listen)
 
         self._all = [new_completion(number) for number in range(max(request.asked.num_completions, request.best_of))]
-        queue.submit(self._all)
+        if request.around is not None and request.around.is_finished and not request.shows_errors:
+            for completion in self._all:
+                self._events.put_nowait((completion.number, _FINISHED))
+        else:
+            queue.submit(self._all)
 
     async def events(self) -> AsyncIterator[tuple[int, Piece | GenerationResult]]:
         """Yield each event with the number of its completion, until all have ended.
@@ -317,8 +329,8 @@ class Completions:
 
     def _find_best(self, candidates: Sequence[SampledText]) -> int:
         asked = self._request.asked
-        if asked.suffix is not None:
-            return choose_insert(asked.text or "", asked.suffix, candidates)
+        if self._request.around is not None:
+            return choose_insert(self._request.around, candidates)
         return self._selector.choose(asked.turns[-1].text, Mode.SOURCE, candidates, self._request.deadline).place
 
 

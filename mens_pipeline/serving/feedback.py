@@ -5,7 +5,7 @@ Clients report the text that a person accepted. With a table, it becomes a row f
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,11 +14,17 @@ from prometheus_client import CollectorRegistry, Counter
 from pydantic import BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
-from mens_pipeline.serving.generation import GenerationRequest, GenerationResult
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Withheld
 from mens_pipeline.serving.http import RequestRefusedError
 
 FEEDBACK: Final = "/v1/feedback"
 
+WHY_WITHHELD: Final[Mapping[Withheld | None, str]] = {
+    Withheld.DOES_NOT_PARSE: "no piece was found that parses there",
+    Withheld.WRONG_NAME: "the piece has an error in names or types; mens serve --show-all sends it",
+    Withheld.FINISHED: "nothing is left to write inside a comment or a string, or at the end of the file",
+    Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
+}
 _EMPTY: Final = "empty"
 """The reason where the model wrote nothing."""
 _MOST_REMEMBERED: Final = 1_000
@@ -66,6 +72,7 @@ class CursorUse:
             return
         if not result.text:
             self._withheld.labels(result.withheld or _EMPTY).inc()
+            self._log_line(f"nothing at a cursor: {WHY_WITHHELD.get(result.withheld, 'the model wrote nothing')}")
             return
         self._shown.inc()
         found = self._sent.pop(request.id, _Sent((request.text or "")[-_BEFORE:], request.suffix[:_AFTER], ()))

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.language.surroundings import Surroundings
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving.http import RequestRefusedError
 
@@ -14,8 +15,12 @@ from mens_pipeline.serving.http import RequestRefusedError
 class Withheld(StrEnum):
     """Reason to withhold a piece at a cursor."""
 
-    DOES_NOT_STAND = "does_not_stand"
+    DOES_NOT_PARSE = "does_not_parse"
     """The file does not parse with it."""
+    WRONG_NAME = "wrong_name"
+    """It brings an error in names or types."""
+    FINISHED = "finished"
+    """Nothing is left to write there."""
     UNSURE = "unsure"
     """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
 
@@ -73,8 +78,10 @@ class PreparedRequest:
     Attributes:
         asked: The request; its cursor is in `text` and `suffix`, without marks.
         prompt: Tokens that the model reads.
+        around: Text around the cursor, for the parser; None without a cursor.
         max_tokens: Limit of each completion.
         threshold: Mean log-probability of a token below which a piece at a cursor is withheld.
+        shows_errors: Whether a piece at a cursor may have an error in names or types.
         deadline: When all completions must have ended, on the monotonic clock.
         warnings: Sentences on deviations from the request.
     """
@@ -88,7 +95,9 @@ class PreparedRequest:
     temperature: float = 0.0
     top_p: float = 1.0
     best_of: int = 1
+    around: Surroundings | None = None
     threshold: float | None = None
+    shows_errors: bool = False
     warnings: tuple[str, ...] = ()
 
     @property

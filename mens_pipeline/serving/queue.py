@@ -9,9 +9,16 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mens_pipeline.errors import MensError
-from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.engine import Engine
-from mens_pipeline.serving.generation import Failed, GenerationResult, PendingCompletion, Piece, Withheld
+from mens_pipeline.language.surroundings import Surroundings
+from mens_pipeline.serving.generation import (
+    Failed,
+    GenerationResult,
+    PendingCompletion,
+    Piece,
+    PreparedRequest,
+    Withheld,
+)
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.slot import ServedSlot, new_slot
 
@@ -203,15 +210,14 @@ class GenerationQueue:
     def _finish(self, slot: ServedSlot) -> None:
         if slot.end not in {"stop", "length", "late"}:
             return
-        result, threshold = slot.to_result(), slot.completion.request.threshold
+        result, request = slot.to_result(), slot.completion.request
         if result is None:
             slot.completion.listen(self._lateness())
             return
         if slot.is_held:
-            asked = slot.completion.request.asked
-            stands = not slot.has_to_stand or stands_at_cursor(asked.text or "", result.text, asked.suffix or "")
-            if withheld := _find_reason(result, threshold, stands=stands):
-                result = replace(result, text="", tokens=(), num_tokens=0, withheld=withheld)
+            result = _withhold(result, request, request.around if slot.is_checked else None)
+            if slot.is_given_up and not result.text and result.withheld is None:
+                result = replace(result, withheld=Withheld.DOES_NOT_PARSE)
             slot.completion.listen(Piece(result.text, result.tokens))
         weight = _NEWEST if self.totals.ended else 1.0
         self._usual_seconds += weight * (result.prompt_seconds + result.seconds - self._usual_seconds)
@@ -236,8 +242,21 @@ def _not_ready(why: str) -> RequestRefusedError:
     return RequestRefusedError(503, f"The server {why}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
-def _find_reason(result: GenerationResult, threshold: float | None, *, stands: bool) -> Withheld | None:
-    if not stands:
-        return Withheld.DOES_NOT_STAND
-    is_unsure = threshold is not None and result.likelihood is not None and result.likelihood < threshold
-    return Withheld.UNSURE if is_unsure else None
+def _withhold(result: GenerationResult, request: PreparedRequest, around: Surroundings | None) -> GenerationResult:
+    """Cut a piece at a cursor to whole lines that fit there, or withhold it; without `around` it is not checked."""
+    text, withheld = result.text if result.text.strip() else "", None
+    if around is not None and text:
+        text = around.indent(text)
+        ends = [len(text), *(place for place in range(len(text) - 1, 0, -1) if text[place] == "\n")]
+        fitting = next((text[:end] for end in ends if around.accept(text[:end])), None)
+        text = text if fitting is None else fitting
+        if fitting is None:
+            withheld = Withheld.DOES_NOT_PARSE
+        elif not request.shows_errors and around.find_error(text) is not None:
+            withheld = Withheld.WRONG_NAME
+    threshold, likelihood = request.threshold, result.likelihood
+    if withheld is None and threshold is not None and likelihood is not None and likelihood < threshold:
+        withheld = Withheld.UNSURE
+    if withheld is not None:
+        return replace(result, text="", tokens=(), num_tokens=0, withheld=withheld)
+    return result if text == result.text else replace(result, text=text, tokens=())

@@ -58,9 +58,14 @@ class ServedSlot(Slot):
         return self.completion.is_cancelled
 
     @property
-    def has_to_stand(self) -> bool:
-        """Whether it is a constrained piece at a cursor, which is sent only if the file parses with it."""
-        return self.completion.request.asked.suffix is not None and self.constraint is not None
+    def is_checked(self) -> bool:
+        """Whether it is a constrained piece at a cursor, which is sent only if it fits there."""
+        return self.completion.request.around is not None and self.constraint is not None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether no piece at a cursor was found that can end there."""
+        return self.is_checked and self.constraint is not None and self.constraint.is_forced
 
     @property
     def is_steered(self) -> bool:
@@ -76,7 +81,7 @@ class ServedSlot(Slot):
     @property
     def is_held(self) -> bool:
         """Whether it may be withheld, so that no piece is sent before its end."""
-        return self.has_to_stand or self.completion.request.threshold is not None
+        return self.is_checked or self.completion.request.threshold is not None
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
         """Add a token, and send the text that is now certain; the token that ends the turn has none."""
@@ -170,12 +175,11 @@ def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
     request, asked = completion.request, completion.request.asked
     room, is_constrained = request.max_tokens, request.syntax is Syntax.CONSTRAINED
     constraint: Constraint | InsertConstraint | None = None
-    prefix, word = split_word(asked.text or "") if asked.suffix is not None else ("", "")
+    word = split_word(asked.text or "")[1] if request.around is not None else ""
     if word:
         room += len(loaded.tokenizer.encode(word, add_special_tokens=False))
-    if is_constrained and asked.suffix is not None:
-        around = (prefix, asked.suffix)
-        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, begun=word, is_typed=True)
+    if is_constrained and request.around is not None:
+        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, request.around, begun=word, is_typed=True)
     elif is_constrained:
         constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room)
     return ServedSlot(

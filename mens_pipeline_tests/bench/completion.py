@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import httpx
 
-from mens_pipeline.inference.constraint import stands_at_cursor
+from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.infill import encode_infill_prompt
@@ -128,7 +128,7 @@ def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float
 def _row(name: str, pauses: list[Pause], found: Measured) -> str:
     seconds, num = sorted(found.seconds), len(pauses)
     answered = [*zip(pauses, found.pieces, strict=True)]
-    stand = sum(stands_at_cursor(pause.prefix, piece, pause.suffix) for pause, piece in answered if piece)
+    stand = sum(read_surroundings(pause.prefix, pause.suffix).accept(piece) for pause, piece in answered if piece)
     exact = sum(pause.rest.split() == piece.split() for pause, piece in answered)
     return (
         f"{name:<20} p50 {median(seconds):.2f} s, p95 {seconds[int(0.95 * num)]:.2f} s; CPU p50 "

@@ -14,6 +14,7 @@ from mens_pipeline.evaluation.judge import FEATURES
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import run_with_tests
+from mens_pipeline.language.surroundings import Surroundings
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, completion, task
 
@@ -223,4 +224,4 @@ def test_a_piece_at_a_cursor_is_chosen(pieces: tuple[tuple[str, float], ...], be
     """By whether it stands, by its names, by its likelihood."""
     candidates = [SampledText(*piece) for piece in pieces]
 
-    assert choose_insert("fn double(n: int) to int {\n    return ", "\n}\n", candidates) == best
+    assert choose_insert(Surroundings("fn double(n: int) to int {\n    return ", "\n}\n"), candidates) == best

@@ -11,7 +11,7 @@ from mens_pipeline.inference.constraint import BegunWord, InsertConstraint, Voca
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generate import complete_slots
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode
+from mens_pipeline.language.surroundings import Surroundings
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_piece_that_is_held_to_the_syntax_begins_with_it(complete: Callable[..
     stop = frozenset({own.eos_token_id})
 
     def constraint() -> InsertConstraint:
-        return InsertConstraint(own, stop, Mode.SOURCE, "let x =", "\n", begun=" tot")
+        return InsertConstraint(own, stop, Surroundings("let x = tot", "\n"), begun=" tot")
 
     scores = torch.zeros(len(own))
     scores[own.encode("(", add_special_tokens=False)[0]] = 5.0

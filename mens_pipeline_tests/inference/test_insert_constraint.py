@@ -3,13 +3,12 @@
 from collections import Counter
 from typing import Any
 
-import pytest
-
-from mens_pipeline.inference.constraint import InsertConstraint, stands_at_cursor
+from mens_pipeline.inference.constraint import InsertConstraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generate import complete_slots
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, Viability, ViableText, analyze
+from mens_pipeline.language import Viability, ViableText, analyze
+from mens_pipeline.language.surroundings import Surroundings
 
 _HOLES = (
     ("fn double(n: int) to int {\n    return n ", "\n}\n"),
@@ -27,7 +26,7 @@ def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Slot
             tuple(tokenizer.encode(prefix)),
             Sampler(temperature, 1.0, f"{number}:{sample}"),
             24,
-            InsertConstraint(tokenizer, stop, Mode.SOURCE, prefix, suffix),
+            InsertConstraint(tokenizer, stop, Surroundings(prefix, suffix)),
             name=str(number),
             sample=sample,
         )
@@ -76,7 +75,7 @@ def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
     scores = torch.zeros(len(tokenizer))
     scores[tokenizer.encode(")")] = 9.0
     for prefix, most in (("let a = 1" + " + 1" * 4_000, 12), ("let a = 1" + " + 1" * 40, 170)):
-        constraint = InsertConstraint(tokenizer, stop, Mode.SOURCE, prefix, "\n")
+        constraint = InsertConstraint(tokenizer, stop, Surroundings(prefix, "\n"))
         num_taken = 0
         while not constraint.is_forced and num_taken < most:
             constraint.choose(scores, Sampler(0.0, 1.0, ""))
@@ -88,42 +87,6 @@ def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
 
 _REST = "\n\nfn last() to int {\n    return 3\n}\n"
 """A program behind the line of the cursor."""
-
-
-@pytest.mark.parametrize(
-    ("prefix", "piece", "suffix", "stands"),
-    [
-        ("fn f() to int {\n    return ", "1", "\n}\n", True),
-        ("fn f() to int {\n    return ", "1", _REST, True),
-        ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
-        ("fn f(a: int) to int {\n    if ", "a > 1 {", "\n}\n", True),
-        ("fn ", "f(a: int) to int {", _REST, True),
-        ("fn f() to int {\n    let a = ", "", _REST, False),
-        ("fn f() to int {\n    let a = ", "last(", _REST, False),
-        ("fn f() to int {\n    let a = ", "[1, 2", "\n}\n", False),
-        ("fn f() to int {\n    return last(", "1", ")" + _REST, False),
-        ("fn f() to int {\n    let a = ", "1", "\n        }\n    }\n}\n", True),
-        ("fn f() to int {\n    if true {\n    }\n", "}", "\n}\n", False),
-        ("fn broken( {\n    ", "return 1", _REST, False),
-    ],
-    ids=[
-        "a program",
-        "its block is still to be closed",
-        "two blocks are",
-        "a block begins",
-        "a function begins",
-        "nothing",
-        "a call is open",
-        "a list is open",
-        "more stands on the line",
-        "what stands behind belongs to lines that are still to come",
-        "a brace too many",
-        "a broken beginning",
-    ],
-)
-def test_a_line_stands_where_more_lines_may_follow(prefix: str, piece: str, suffix: str, stands: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """In a file that somebody types, whose blocks are closed later."""
-    assert stands_at_cursor(prefix, piece, suffix) is stands
 
 
 def test_a_piece_for_somebody_who_types_may_leave_blocks_open(tokenizer: Any) -> None:
@@ -139,7 +102,7 @@ def test_a_piece_for_somebody_who_types_may_leave_blocks_open(tokenizer: Any) ->
     ended[tokenizer.eos_token_id] = 3.0
 
     def ends(*, is_typed: bool) -> bool:
-        constraint = InsertConstraint(tokenizer, stop, Mode.SOURCE, prefix, _REST, is_typed=is_typed)
+        constraint = InsertConstraint(tokenizer, stop, Surroundings(prefix, _REST), is_typed=is_typed)
         constraint.choose(scores, Sampler(0.0, 1.0, ""))
         return constraint.choose(ended, Sampler(0.0, 1.0, "")) in stop and not constraint.is_forced
 

@@ -52,6 +52,6 @@ def taught_run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def taught(taught_run: Path) -> Iterator[Running]:
-    """A server of that run."""
-    with running(taught_run, ServerLimits(2, 20_000, 60.0, 400), syntax=Syntax.FALLBACK) as server:
+    """A server of that run, which shows unknown names too: its model knows no others."""
+    with running(taught_run, ServerLimits(2, 40_000, 60.0, 400), syntax=Syntax.FALLBACK, show_all=True) as server:
         yield server

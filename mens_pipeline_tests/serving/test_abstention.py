@@ -61,7 +61,9 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
     """Whole or streamed, each answer says why it is empty; `--show-all` sends what an adapter without one sends."""
     evaluated = _evaluate(taught_run, tmp_path / "run", _SURE)
     with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK) as server:
-        shown, said = _pieces(server), _read_log(server)
+        said = _read_log(server)
+    with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
+        shown = _pieces(server)
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
         assert _pieces(server) == shown
         (line,) = _read_log(server)
@@ -81,9 +83,8 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
         assert "".join(event["content"] for event in events) == reply.json()["content"] == ""
         why = reply.json()["withheld"]
         assert events[-1]["withheld"] == why
-        if piece:
-            assert why == "unsure"
-            assert "withheld: the model is too unsure of it; mens serve --show-all" in reply.headers["X-Mens-Warning"]
+        assert not piece or why in {"unsure", "wrong_name"}
+        assert "; mens serve --show-all sends it" in reply.headers["X-Mens-Warning"] or not piece
 
 
 @pytest.mark.slow
@@ -95,8 +96,9 @@ def test_the_threshold_holds_for_every_decoding(taught_run: Path, tmp_path: Path
         assert '"content": "", "stop": false' in _ask(server, seed=0, stream=True).text
     with running(_evaluate(taught_run, tmp_path / "low", _NEVER), _LIMITS, syntax=syntax) as server:
         replies = [_ask(server, seed=seed).json() for seed in range(8)]
-        assert any(reply["content"] for reply in replies)
-        assert "unsure" not in {reply.get("withheld") for reply in replies}
+        reasons = {reply.get("withheld") for reply in replies}
+        assert "unsure" not in reasons
+        assert any(reply["content"] for reply in replies) or "wrong_name" in reasons
 
 
 def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import analyze
+from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.infill import Order, encode_infill_prompt
@@ -16,11 +17,12 @@ from mens_pipeline.serving.completions import Defaults, RequestPreparer
 from mens_pipeline.serving.generation import GenerationRequest
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model
-from mens_pipeline_tests.serving.running import CPU, Running
+from mens_pipeline_tests.serving.running import CPU, Running, running
 from mens_pipeline_tests.serving.talkative import write_taught_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 
 
@@ -59,6 +61,23 @@ def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
         assert not piece or analyze(f"let x = {piece}\n").ok
 
     assert shown > 0
+
+
+def test_a_piece_with_an_unknown_name_is_withheld(taught_run: Path) -> None:
+    """Or with a wrong type; its draws are the same, and `--show-all` sends them."""
+    body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2}
+    pieces = []
+    for show_all in (True, False):
+        with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK, show_all=show_all) as server:
+            pieces.append([server.post("/infill", **body, seed=seed).json() for seed in range(8)])
+    wrong = [reply for reply in pieces[1] if reply.get("withheld") == "wrong_name"]
+
+    assert wrong
+    for shown, kept in zip(*pieces, strict=True):
+        around = read_surroundings("let x = ", "\n")
+        assert kept["content"] in {"", shown["content"]}
+        is_wrong = bool(shown["content"]) and around.find_error(shown["content"]) is not None
+        assert (kept.get("withheld") == "wrong_name") == is_wrong
 
 
 def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> None:
