@@ -5,6 +5,7 @@ marks, between special tokens that its chat format does not use, or between word
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from itertools import accumulate, groupby, takewhile
 from string import ascii_letters, digits
@@ -39,6 +40,14 @@ _NATIVE: Final = (
     _CODESTRAL,
 )
 """Marks of Qwen2.5-Coder and Qwen3, StarCoder and CodeGemma, Granite, DeepSeek, Code Llama and Codestral."""
+_CODE_LLAMA: Final = Marks("<PRE>", "<SUF>", "<MID>")
+_MARKED: Final = (*_NATIVE, _CODE_LLAMA, Marks("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"))
+"""Marks that clients write: also Code Llama's as texts, and those of GLM. Mellum has StarCoder's, suffix first."""
+_LIKE_A_MARK: Final = re.compile(
+    r"<\|?(?:fim|code|editable_region|user_cursor)[-_a-z]*\|?>|<(?:PRE|SUF|MID|FILL|CURSOR)>"
+    r"|\[(?:PREFIX|SUFFIX|MIDDLE)\]|<\uff5cfim[^>\n]{1,20}>|<\|(?:prefix|suffix|middle|cursor)\|>"
+)
+_MOST_NAMED: Final = 4
 _IDLE: Final = Marks("<issue_start>", "<issue_closed>", "<issue_comment>")
 """Special tokens of SmolLM2 that neither its chat format nor programs use."""
 _WORDS: Final = Marks("<prefix>", "<suffix>", "<middle>")
@@ -71,15 +80,35 @@ def choose_order(tokenizer: Tokenizer) -> Order:
 
 
 def split_at_marks(text: str) -> tuple[str, str] | None:
-    """Return prefix and suffix of a prompt that a client has marked itself; None for other prompts.
+    """Return prefix and suffix of a prompt that a client has marked itself; None for a prompt without marks.
 
-    The marks are those of any base, in the order prefix, suffix, middle.
+    The marks are those of any common family, in either order; the middle may be missing. Text before the first mark
+    belongs to other files, and text after the middle to the prefix.
+
+    Raises:
+        ValueError: Its marks are unknown, or incomplete; the message names them.
     """
-    for before, behind, middle in _NATIVE:
-        if text.startswith(before) and text.endswith(middle) and behind in text:
-            prefix, _, suffix = text[len(before) : -len(middle)].partition(behind)
-            return prefix, suffix
+    for marks in _MARKED:
+        at_prefix, at_suffix, at_middle = (text.find(mark) for mark in marks)
+        if at_prefix < 0 or at_suffix < 0 or 0 <= at_middle < max(at_prefix, at_suffix):
+            continue
+        middle = text[at_middle + len(marks.middle) :] if at_middle >= 0 else ""
+        end = at_middle if at_middle >= 0 else len(text)
+        if at_prefix < at_suffix:
+            prefix, suffix = text[at_prefix + len(marks.prefix) : at_suffix], text[at_suffix + len(marks.suffix) : end]
+        else:
+            prefix, suffix = text[at_prefix + len(marks.prefix) : end], text[at_suffix + len(marks.suffix) : at_prefix]
+        if marks == _CODE_LLAMA:
+            prefix, suffix = prefix.removeprefix(" ").removesuffix(" "), suffix.removesuffix(" ")
+        return prefix + middle, suffix
+    if unknown := dict.fromkeys(_LIKE_A_MARK.findall(text)):
+        raise ValueError(f"{', '.join(list(unknown)[:_MOST_NAMED])}: not understood as the marks of a cursor")
     return None
+
+
+def has_marks(text: str) -> bool:
+    """Check whether a client has marked a cursor in a text, with marks that are understood or others."""
+    return any(mark in text for marks in _MARKED for mark in marks) or _LIKE_A_MARK.search(text) is not None
 
 
 def split_word(prefix: str) -> tuple[str, str]:

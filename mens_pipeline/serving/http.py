@@ -1,6 +1,7 @@
 """Bodies of requests: read up to a limit, validated field by field, and refused with a reason."""
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
@@ -94,7 +95,23 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
+        repaired = _repair_text(bytes(body)) if error.errors(include_url=False)[0]["type"] == _NO_JSON else None
+        if repaired is None:
+            raise _format_errors(error) from error
+    try:
+        return model.model_validate_json(repaired)
+    except ValidationError as error:
         raise _format_errors(error) from error
+
+
+def _repair_text(body: bytes) -> bytes | None:
+    """Replace half characters, which editors send that cut a text anywhere; None if the rest is not JSON either."""
+    try:
+        document = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    text = json.dumps(document, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _too_large(max_bytes: int) -> RequestRefusedError:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, StrictInt, model_validator
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline.models.chat import Turn
+from mens_pipeline.models.infill import has_marks
 from mens_pipeline.serving.completions import ClientResponse
 from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, PreparedRequest, ScoredToken
 from mens_pipeline.serving.http import MOST_STOPS, STRICT, Lenient, Listing, find_turn_errors, list_stops
@@ -39,8 +40,10 @@ _TABBY_TOKENS: Final = 64
 _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "frequency_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
+    "min_p": (None, 0, 0.0),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
+    "top_k": (None, 0, -1),
 }
 """Unsupported parameters, with their values without effect; clients send them along."""
 
@@ -60,9 +63,12 @@ IGNORED: Final = frozenset(
     {
         *("metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort"),
         *("safety_identifier", "service_tier", "store", "user", "verbosity"),
+        *("cache_prompt", "dynatemp_range", "frequency_penalty", "id_slot", "min_p", "mirostat", "n_probs"),
+        *("presence_penalty", "repeat_penalty", "repetition_penalty", "samplers", "top_k", "typical_p"),
+        "xtc_probability",
     }
 )
-"""Parameters without effect on a completion here; editors send them along."""
+"""Parameters of the account, of sampling and of caches, without effect here; clients send them along."""
 
 _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "annotations": (None, []),
@@ -77,8 +83,6 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
 _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,
     "echo": (None, False),
-    "min_p": (None, 0, 0.0),
-    "top_k": (None, 0, -1),
 }
 
 
@@ -180,7 +184,8 @@ class TextRequest(Lenient):
         if self.stream_options is not None and not self.stream:
             errors.append("stream_options: only with stream")
         stops = list_stops(self.stop)
-        if not all(stops) or len(stops) > MOST_STOPS:
+        is_at_cursor = self.is_at_cursor(self.model_dump(include={"prompt", "suffix"}))
+        if not all(stops) or (len(stops) > MOST_STOPS and not is_at_cursor):
             errors.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
         return errors
 
@@ -284,8 +289,9 @@ class CompletionRequest(TextRequest):
 
     @classmethod
     def is_at_cursor(cls, values: Mapping[str, Any]) -> bool:
-        """Return whether there is a suffix."""
-        return bool(values.get("suffix"))
+        """Return whether there is a suffix, or the prompt has the marks of a cursor."""
+        prompt = values.get("prompt")
+        return bool(values.get("suffix")) or (isinstance(prompt, str) and has_marks(prompt))
 
     def find_errors(self) -> list[str]:
         """Return errors between fields, a phrase each."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.language import analyze
+from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.infill import split_at_marks
 from mens_pipeline_tests.bench.editor import Frame, draw
 from mens_pipeline_tests.serving.running import Running
@@ -117,6 +118,38 @@ _TABBY_PLUGIN: dict[str, Any] = {
 _VLLM: dict[str, Any] = {"prompt": _PREFIX + _LINE, "suffix": _SUFFIX, "min_p": 0.1, "top_k": 20, "cache_salt": "x"}
 
 
+_BOTH = (_PREFIX + _LINE, _SUFFIX)
+_ZED_FORMS = {
+    "code_llama": "<PRE> {} <SUF>{} <MID>".format(*_BOTH),
+    "star_coder": "<fim_prefix>{}<fim_suffix>{}<fim_middle>".format(*_BOTH),
+    "deepseek_coder": "<\uff5cfim\u2581begin\uff5c>{}<\uff5cfim\u2581hole\uff5c>{}<\uff5cfim\u2581end\uff5c>".format(
+        *_BOTH
+    ),
+    "qwen": "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>".format(*_BOTH),
+    "codestral": "[SUFFIX]{1}[PREFIX]{0}".format(*_BOTH),
+    "glm": "<|code_prefix|>{}<|code_suffix|>{}<|code_middle|>".format(*_BOTH),
+}
+"""The prompt formats of Zed; CodeGemma has that of Qwen."""
+_ZED_STOPS = [
+    *("<|endoftext|>", "<|file_separator|>", "<|fim_pad|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"),
+    *("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<PRE>", "<SUF>", "<MID>", "[PREFIX]", "[SUFFIX]"),
+]
+_ZED: dict[str, Any] = {
+    "model": "mens",
+    "max_tokens": 12,
+    "temperature": 0.2,
+    "stop": _ZED_STOPS[:4],
+    "environment": None,
+}
+_ZED_OLLAMA: dict[str, Any] = {
+    "model": "mens",
+    "prompt": _ZED_FORMS["qwen"],
+    "raw": True,
+    "stream": False,
+    "options": {"num_predict": 12, "stop": _ZED_STOPS},
+}
+
+
 def _post(server: Running, path: str, body: dict[str, Any]) -> Any:
     with server.http() as client:
         return client.post(path, json=body)
@@ -151,6 +184,11 @@ def _text(document: dict[str, Any]) -> str:
         pytest.param("/api/generate", _TABBY_OLLAMA, id="Tabby, ollama"),
         pytest.param("/v1/completions", _TABBY_PLUGIN, id="Tabby's plugins"),
         pytest.param("/v1/completions", _VLLM, id="fields of vLLM"),
+        *(
+            pytest.param("/v1/completions", _ZED | {"prompt": text}, id=f"Zed, {name}")
+            for name, text in _ZED_FORMS.items()
+        ),
+        pytest.param("/api/generate", _ZED_OLLAMA, id="Zed, ollama"),
         pytest.param("/api/generate", {"prompt": _MARKED, "raw": True, "options": {"num_predict": 12}}, id="raw"),
     ],
 )
@@ -220,13 +258,77 @@ def test_an_announcement_takes_no_time(taught: Running) -> None:
     assert (vscode.json()["content"], vscode.json()["tokens_predicted"]) == ("", 0)
 
 
-def test_without_a_suffix_the_strict_formats_stay_strict(taught: Running) -> None:
-    """An evaluation learns of a field that would change its figures."""
-    openai = _post(taught, "/v1/completions", {"model": "mens", "prompt": _PREFIX, "min_p": 0.1})
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/infill", "/api/generate"])
+def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, path: str) -> None:
+    """Chat clients send them; an evaluation, which must know, asks for a refusal."""
+    fields = {"min_p": 0.1, "cache_prompt": False, "top_k": 5, "typical_p": 0.9, "repeat_penalty": 1.1}
+    asked: dict[str, Any] = {"prompt": "fn f", **fields}
+    if path.startswith("/v1"):
+        asked["max_tokens"] = 2
+    if "chat" in path:
+        asked = {**asked, "messages": [{"role": "user", "content": "Write a function."}]}
+        del asked["prompt"]
+    if path.startswith("/api"):
+        options = {name: value for name, value in fields.items() if name != "cache_prompt"}
+        asked = {"prompt": "fn f", "options": {**options, "num_predict": 2}, "stream": False}
+    with taught.http() as client:
+        lenient = client.post(path, json=asked)
+        strict = client.post(path, json=asked, headers={"X-Mens-Strict": "1"})
+
+    assert lenient.status_code == 200, lenient.text
+    assert "min_p" in lenient.headers["X-Mens-Warning"]
+    assert strict.status_code == 400
+    assert "min_p" in strict.text
+    assert "X-Mens-Strict" in strict.text
+
+
+def test_without_a_suffix_other_fields_are_refused(taught: Running) -> None:
+    """A field that would change the completion itself."""
     ollama = _post(taught, "/api/generate", {"model": "mens", "prompt": "Write a function.", "logprobs": True})
 
-    assert openai.json()["error"]["message"].startswith("min_p: not supported here")
     assert ollama.json()["error"].startswith("logprobs: not supported here")
+
+
+_OWN = "fn total(prices: list[int]) to int {\n    let mut sum = 0\n    "
+_WINDOW = "        return price / 10\n    }\n    return 0\n}\n\n" + _OWN
+_REST = "\n    return sum\n}\n\n@test fn half() {\n    assert(total([1"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "skipped"),
+    [
+        (_WINDOW, "an unfinished beginning"),
+        ("fn broken() {\n    let x = )\n}\n\n" + _OWN, "a declaration with an error"),
+        ("// a long file\n" * 1_700 + _OWN, "text far from the cursor"),
+    ],
+    ids=["a window", "an error above", "a long file"],
+)
+def test_text_that_cannot_be_parsed_costs_its_part_alone(taught: Running, prefix: str, skipped: str) -> None:
+    """A piece that fits, or none; the header names the parts that were left out."""
+    reply = _post(taught, "/infill", {"input_prefix": prefix, "input_suffix": _REST, "n_predict": 8})
+    piece = reply.json()["content"]
+
+    assert reply.status_code == 200, reply.text
+    assert skipped in reply.headers["X-Mens-Warning"]
+    assert not piece or read_surroundings(prefix, _REST).accept(piece)
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xf0\x9f"], ids=["a surrogate", "bytes"])
+def test_half_a_character_costs_itself_alone(taught: Running, half: bytes) -> None:
+    """Editors count in units of UTF-16, and cut a text between two of them."""
+    body = b'{"input_prefix": "// ' + half + b' \\nlet x = ", "input_suffix": "\\n", "n_predict": 4}'
+    with taught.http() as client:
+        reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
+
+    assert reply.status_code == 200, reply.text
+
+
+def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) -> None:
+    """Plugins show no headers."""
+    before = len(taught.lines)
+    _post(taught, "/infill", {"input_prefix": "fn f() { let x = = ", "input_suffix": "\n", "n_predict": 8})
+
+    assert any(line.startswith("nothing at a cursor: no piece was found") for line in taught.lines[before:])
 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])
@@ -245,15 +347,42 @@ def test_clients_of_llama_cpp_learn_how_much_may_be_sent(taught: Running, path: 
         ("<fim_prefix>a<fim_suffix>b<fim_middle>", ("a", "b")),
         ("<|fim_prefix|><|fim_suffix|>b<|fim_middle|>", ("", "b")),
         ("<fim_prefix>a<fim_suffix><fim_middle>", ("a", "")),
-        ("<fim_prefix>a<fim_middle>", None),
-        ("x<fim_prefix>a<fim_suffix>b<fim_middle>", None),
-        ("<fim_prefix>a<fim_suffix>b", None),
+        ("<fim_suffix>b<fim_prefix>a<fim_middle>", ("a", "b")),
+        ("<filename>x.vox\n<fim_suffix>b<fim_prefix>a<fim_middle>c", ("ac", "b")),
+        ("<|file_sep|>x.vox\nfn f() {}\n<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>", ("a", "b")),
+        ("<fim_prefix>a<fim_suffix>b", ("a", "b")),
+        ("<PRE> a <SUF>b <MID>", ("a", "b")),
+        ("\u2581<PRE>a\u2581<SUF>b\u2581<MID>", ("a", "b")),
+        ("<\uff5cfim\u2581begin\uff5c>a<\uff5cfim\u2581hole\uff5c>b<\uff5cfim\u2581end\uff5c>", ("a", "b")),
+        ("[SUFFIX]b[PREFIX]a", ("a", "b")),
+        ("[SUFFIX]b[PREFIX]a[MIDDLE]", ("a", "b")),
+        ("<fim-prefix>a<fim-suffix>b<fim-middle>", ("a", "b")),
+        ("<|code_prefix|>a<|code_suffix|>b<|code_middle|>", ("a", "b")),
+        ("fn f() {}", None),
         ("", None),
     ],
 )
-def test_marks_are_read_where_they_enclose_all(text: str, cursor: tuple[str, str] | None) -> None:
-    """A program that speaks of them is a program."""
+def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | None) -> None:
+    """In either order; text of other files comes before the first mark."""
     assert split_at_marks(text) == cursor
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("<fim_prefix>a<fim_middle>", "<fim_prefix>"),
+        ("<|editable_region_start|>\nfn f() {<|user_cursor_is_here|>}", "<|user_cursor_is_here|>"),
+        ("fn f() {<FILL>}", "<FILL>"),
+        ("<|cursor|>", "<|cursor|>"),
+    ],
+)
+def test_marks_that_are_not_understood_are_named(taught: Running, text: str, mark: str) -> None:
+    """Completed as text, they would be part of the program."""
+    reply = _post(taught, "/v1/completions", {"prompt": text, "max_tokens": 4})
+
+    assert reply.status_code == 400
+    assert mark in reply.json()["error"]["message"]
+    assert reply.json()["error"]["param"] == "prompt"
 
 
 def test_a_session_is_drawn_as_a_moving_picture() -> None:

@@ -237,7 +237,6 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
         (b"{", "The body is not JSON: EOF while parsing"),
         (b"[]", "Input should be"),
         (b"[" * 10_000, "recursion limit"),
-        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is not JSON: "),
         (b"\xff", "The body is not JSON: "),
     ],
 )

@@ -180,7 +180,7 @@ def test_the_models_are_listed(server: Running) -> None:
         ({"top_logprobs": 2}, None, "top_logprobs: only with logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "top_logprobs: .* less than or equal to 20"),
         ({"response_format": {"type": "json_object"}}, None, 'answers are Vox programs; its type is "text" or "gram'),
-        ({"extra_body": {"top_k": 5, "min_p": 1}}, "top_k", "top_k: not supported .*; min_p: not supported"),
+        ({"extra_body": {"topk": 5, "minp": 1}}, "topk", "topk: not supported .*; minp: not supported"),
         ({"temperature": 2.5}, "temperature", "temperature: Input should be less than or equal to 2"),
         ({"temperature": "hot"}, "temperature", "temperature: Input should be a valid number"),
         ({"top_p": 0}, "top_p", "top_p: Input should be greater than 0"),
