@@ -207,6 +207,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_SERVE_TOKEN",
         description="Token that requests to `mens serve` must carry; required if other machines can reach it.",
     )
+    serve_hosts: str = Field(
+        default="",
+        validation_alias="MENS_SERVE_HOSTS",
+        description="Names, with a comma between, by which a proxy on this machine passes requests to `mens serve`.",
+    )
     alert_url: SecretStr | None = Field(
         default=None,
         validation_alias="MENS_ALERT_URL",

@@ -35,13 +35,14 @@ class ServeOptions(Options):
     candidate: bool = switch("Serve the adapter that was evaluated last, promoted or not; every response says so.")
     host: str = option("127.0.0.1", "Address to listen on; other than local ones need a token.")
     port: int = option(8080, "Port; 0: any free one.", ge=0, le=65_535)
+    base_path: str = option("", "Path in front of all others behind a proxy, such as /vox.", metavar="PATH")
     token_env: str = option(_TOKEN, "Variable that holds the token.", metavar="NAME")
     device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
     decoding: Syntax = option(
         Syntax.CONSTRAINED, "constrained: only tokens that can lead to a program; fallback means the same here."
     )
     best_of: int = option(1, "Draw this many completions per request and return one.", ge=1, le=1_024)
-    show_all: bool = switch("At a cursor, also return pieces that the model is unsure of.")
+    show_all: bool = switch("At a cursor, return every piece that parses, also unsure ones and unknown names.")
     record_accepted: Path | None = option(
         None,
         "SQLite file for accepted pieces that clients report, redacted; a nightly run can train on it.",
@@ -69,8 +70,9 @@ def serve(options: ServeOptions) -> None:
     request, by the result that most completions return, and by likelihood. Requests for several completions or with a
     temperature of 0 get no choice.
 
-    At a cursor, a piece is withheld if the program would not parse with it, or if the model is less sure of it than in
-    its evaluation; --show-all returns the latter. The header says why nothing came.
+    At a cursor, a piece is withheld if the program would not parse with it, if it has an error in names or types, or if
+    the model is less sure of it than in its evaluation; --show-all returns the latter two. The header and the console
+    say why nothing came. In a file that does not parse, the declarations with errors are left out.
 
     /v1/feedback takes the part of a piece that a person accepted (`id`, `accepted`), and /metrics counts it. With
     --record-accepted it becomes a row with the text around the cursor; keys, passwords and addresses are redacted
@@ -107,7 +109,8 @@ def serve(options: ServeOptions) -> None:
     settings = load_settings()
     address = server.resolve_address(options.host, options.port)
     token = settings.serve_token if options.token_env == _TOKEN else read_secret(options.token_env)
-    access = server.access_to(address, token, options.token_env)
+    hosts = [host.strip() for host in settings.serve_hosts.split(",") if host.strip()]
+    access = server.access_to(address, token, options.token_env, hosts, options.base_path)
     store = open_store(settings)  # before credentials and keys are removed from the environment
     go_offline()
     chosen = choose_device(options.device, settings)

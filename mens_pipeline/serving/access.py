@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mens_pipeline.serving.http import RequestRefusedError
 
+HOSTS: Final = "MENS_SERVE_HOSTS"
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 """Paths without a token: the page, which asks for it, and the probes of a supervisor."""
@@ -20,10 +22,14 @@ OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Token and host names that requests must give; None accepts any."""
+    """Token and host names that requests must give; None accepts any.
+
+    `base_path`, such as `/vox`, may precede all paths, for a proxy that does not strip it.
+    """
 
     token: SecretStr | None
     host_names: frozenset[str] | None
+    base_path: str = ""
 
 
 _USUAL_PORTS: Final = frozenset({80, 443})
@@ -40,6 +46,12 @@ class AccessControl:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an allowed request on, or respond with the refusal."""
         if scope["type"] == "http":
+            path, base = scope["path"], self._access.base_path
+            if base and path == base:  # relative addresses of the page need the slash
+                await RedirectResponse(f"{base.rpartition('/')[2]}/")(scope, receive, send)
+                return
+            if base and path.startswith(f"{base}/"):
+                scope = {**scope, "path": path.removeprefix(base)}
             try:
                 check_access(Headers(scope=scope), scope["path"], self._access)
             except RequestRefusedError as refusal:
@@ -58,7 +70,7 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
     host, port = _parse_host(f"//{called}")
     if access.host_names is not None and host not in access.host_names:
         # DNS rebinding: a page lets its own name resolve to this machine, and its requests carry that name.
-        message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost."
+        message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost, or name it in {HOSTS}."
         raise RequestRefusedError(403, message, code="host_not_allowed")
     origin = headers.get("origin")
     if origin is not None and (host is None or _parse_host(origin) != (host, port)):

@@ -24,8 +24,8 @@ from mens_pipeline.models.chat import Tokenizer
 from mens_pipeline.serving import infill, ollama, openai
 from mens_pipeline.serving.access import Access, AccessControl
 from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
-from mens_pipeline.serving.feedback import FEEDBACK, CursorUse, FeedbackRequest
-from mens_pipeline.serving.generation import GenerationResult, PreparedRequest, Withheld
+from mens_pipeline.serving.feedback import FEEDBACK, WHY_WITHHELD, CursorUse, FeedbackRequest
+from mens_pipeline.serving.generation import GenerationResult, PreparedRequest
 from mens_pipeline.serving.http import RequestRefusedError, read_body
 from mens_pipeline.serving.metrics import METRICS, AccessLog, Metrics
 from mens_pipeline.serving.queue import GenerationQueue, ServerLimits, State
@@ -59,11 +59,13 @@ _BODIES: Final[Mapping[str, type[_OpenAi | _Ollama | _Cursor]]] = {
 _PATHS: Final = frozenset(
     {
         *("/health", "/ready", METRICS, PAGE, CHECK, FEEDBACK, "/v1/models", *_BODIES),
-        *(*infill.PROPERTIES, infill.TABBY_HEALTH, "/api/tags", "/api/show", "/api/version"),
+        *(*infill.PROPERTIES, infill.TABBY_HEALTH, "/api/tags", "/api/ps", "/api/show", "/api/version"),
     }
 )
 """Paths with a metric series of their own."""
 _WARNING: Final = "X-Mens-Warning"
+_STRICT: Final = "X-Mens-Strict"
+"""With `1` a request is refused for fields without effect, which an evaluation must know."""
 _LAST_SECONDS: Final = 5.0
 _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -100,7 +102,11 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
 
     async def respond(request: Request) -> Response:
         body = await read_body(request, _BODIES[request.url.path], limits.max_request_bytes)
-        prepared = await preparer.prepare(body.generation)
+        asked = body.generation
+        if asked.ignored and request.headers.get(_STRICT) == "1":
+            message = f"{', '.join(asked.ignored)}: no effect here, and {_STRICT} asks to refuse that. Leave it out."
+            raise RequestRefusedError(400, message, param=asked.ignored[0], code="unsupported_parameter")
+        prepared = await preparer.prepare(asked)
         response = body.to_response(served, prepared)
         if prepared.asked.num_completions == 0:
             return JSONResponse(response.format_whole(()), headers=_format_warnings(prepared))
@@ -171,6 +177,7 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
     notice = "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
     html = _HTML.replace(_HEADING, _HEADING + notice)
 
+    @app.head(PAGE)  # clients of Ollama ask so whether there is a server
     @app.get(PAGE)
     async def page() -> Response:
         return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY})
@@ -218,6 +225,11 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
     async def tags() -> dict[str, Any]:
         return {"models": [ollama.format_tag(served, name, num_bytes) for name in served.names]}
 
+    @app.get("/api/ps")
+    async def loaded() -> dict[str, Any]:
+        never = {"expires_at": "9999-12-31T23:59:59Z", "size_vram": 0}
+        return {"models": [{**ollama.format_tag(served, name, num_bytes), **never} for name in served.names]}
+
     @app.post("/api/show")
     async def show(request: Request) -> dict[str, Any]:
         preparer.check_name((await read_body(request, ollama.ShowRequest, limits.max_request_bytes)).model)
@@ -233,16 +245,10 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
         raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
 
 
-_WHY_WITHHELD: Final = {
-    Withheld.DOES_NOT_STAND: "no piece was found that parses there",
-    Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
-}
-
-
 def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
     """Format the header that lists deviations from the request; it contains only our figures and names of fields."""
     reasons = dict.fromkeys(result.withheld for result in results if result.withheld is not None)
-    sentences = (*request.warnings, *(f"withheld: {_WHY_WITHHELD[reason]}" for reason in reasons))
+    sentences = (*request.warnings, *(f"withheld: {WHY_WITHHELD[reason]}" for reason in reasons))
     return {_WARNING: "; ".join(sentences)} if sentences else {}
 
 

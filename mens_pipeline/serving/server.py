@@ -4,9 +4,10 @@ import asyncio
 import ipaddress
 import logging
 import os
+import re
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from pydantic import SecretStr
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.base import FileTokenizer
-from mens_pipeline.serving.access import LOCAL_NAMES, Access
+from mens_pipeline.serving.access import HOSTS, LOCAL_NAMES, Access
 from mens_pipeline.serving.application import application
 from mens_pipeline.serving.completions import Defaults
 from mens_pipeline.serving.connections import BoundedConnection, limit_error_log
@@ -60,6 +61,7 @@ _GRACE_SECONDS: Final = 20.0
 """Time for unfinished completions when the server is asked to end."""
 
 _CLOSING_SECONDS: Final = 5
+_BASE_PATH: Final = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)
 _KEEP_ALIVE_SECONDS: Final = 30
 _BACKLOG: Final = 128
 """Connections that the system queues; also how often a second a full table is reported."""
@@ -92,18 +94,27 @@ def resolve_address(host: str, port: int) -> Address:
     return Address(str(found), port, ipaddress.ip_address(str(found).split("%")[0]).is_loopback, family)
 
 
-def access_to(address: Address, token: SecretStr | None, variable: str) -> Access:
+def access_to(
+    address: Address, token: SecretStr | None, variable: str, hosts: Sequence[str] = (), base_path: str = ""
+) -> Access:
     """Return the access rules of a server at an address.
 
+    `hosts` are the names by which a proxy on this machine passes requests on.
+
     Raises:
-        ConfigurationError: Others can reach it, and there is no token.
+        ConfigurationError: Others can reach it, and there is no token; or the base path is invalid.
     """
-    if address.is_local:
-        return Access(token, LOCAL_NAMES | {address.host})
-    if token is None:
-        advice = f"Set {variable} to a secret, such as `openssl rand -hex 32` prints, or listen on 127.0.0.1."
-        raise ConfigurationError(f"--host {address.host}: other machines can reach it, and there is no token. {advice}")
-    return Access(token, None)
+    if not _BASE_PATH.fullmatch(base_path):
+        raise ConfigurationError(
+            f"--base-path {base_path}: not a path. Write it like /vox, without a slash at its end."
+        )
+    reach = "" if address.is_local else f"--host {address.host}"
+    reach = reach or (f"{HOSTS} {','.join(hosts)}" if hosts else "")
+    if reach and token is None:
+        advice = f"Set {variable} to a secret, such as `openssl rand -hex 32` prints, or listen on 127.0.0.1 alone."
+        raise ConfigurationError(f"{reach}: other machines can reach it, and there is no token. {advice}")
+    names = LOCAL_NAMES | {address.host, *(host.lower() for host in hosts)}
+    return Access(token, names if address.is_local else None, base_path)
 
 
 class ModelServer:
@@ -176,7 +187,7 @@ class ModelServer:
     def _describe_threshold(self) -> str:
         threshold = self._served.infill_threshold
         if threshold is None:
-            return "no evaluation of this model says when it is unsure; every piece that parses is shown"
+            return "no evaluation of this model says when it is unsure; every piece without an error is shown"
         if self._defaults.show_all:
             return "every piece that parses is shown (--show-all)"
         return f"pieces below a mean log-probability of {threshold:.2f} are withheld; --show-all shows them"

@@ -106,11 +106,11 @@ def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> N
 def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
     """No page of documentation, no list of paths that would load scripts from elsewhere."""
     with server.http() as client:
-        replies = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/ps")}
+        replies = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/no")}
 
     assert {reply.status_code for reply in replies.values()} == {404}
     assert replies["/docs"].json()["error"]["type"] == "not_found_error"
-    assert replies["/api/ps"].json() == {"error": "GET /api/ps: Not Found. See `mens serve --help` for what there is."}
+    assert replies["/api/no"].json() == {"error": "GET /api/no: Not Found. See `mens serve --help` for what there is."}
 
 
 @pytest.mark.threat("N6")
