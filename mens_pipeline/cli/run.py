@@ -44,7 +44,7 @@ _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 
 _GO_ON: Final = "interrupted; run the same again: finished steps are reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
-_FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown half")
+_FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown")
 """Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from math import exp
 from pathlib import Path
 from random import Random
@@ -308,20 +308,29 @@ def rates_by_kind(scores: Sequence[InsertScore]) -> dict[str, InsertRates]:
 
 
 _LEAST: Final = 20
-"""Holes of each half that a threshold needs."""
+"""Holes of each half that a threshold needs, and pieces that it shows."""
+_EXACT_SHARE: Final = 0.5
 
 
 def choose_threshold(scores: Sequence[InsertScore]) -> Abstention | None:
-    """Choose the threshold that shows half of the holes in half of the files; measure it on the other files."""
+    """Choose the lowest threshold at which half of the pieces that are shown are exact; the median if there is none.
+
+    It is chosen on half of the files, and measured on the others. Like the server, it shows no piece that does not
+    parse or that has an error in names or types.
+    """
     measured = [score for score in scores if score.likelihood is not None]
     files = sorted({score.file for score in measured}, key=lambda file: hashlib.sha256(file.encode()).digest())
     first = set(files[: len(files) // 2])
-    chosen = sorted(score.likelihood or 0.0 for score in measured if score.file in first)
+    chosen = sorted((s for s in measured if s.file in first), key=lambda score: -(score.likelihood or 0.0))
     rest = [score for score in measured if score.file not in first]
     if min(len(chosen), len(rest)) < _LEAST:
         return None
-    threshold = chosen[len(chosen) // 2]
-    shown = [score for score in rest if (score.likelihood or 0.0) >= threshold]
+    sent = [score for score in chosen if score.resolves]
+    num_exact = list(accumulate(int(score.exact) for score in sent))
+    ends = [num for num in range(1, len(sent)) if sent[num].likelihood != sent[num - 1].likelihood]
+    fitting = [num for num in (*ends, len(sent)) if num >= _LEAST and num_exact[num - 1] >= _EXACT_SHARE * num]
+    threshold = (sent[fitting[-1] - 1] if fitting else chosen[len(chosen) // 2]).likelihood or 0.0
+    shown = [score for score in rest if score.resolves and (score.likelihood or 0.0) >= threshold]
     if not shown:
         return None
     return Abstention(

@@ -322,7 +322,7 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
     if infill.abstention is not None:
         found = infill.abstention
         shown = f"{100 * found.coverage:.0f} % of the holes, those it is surest of"
-        figures["shown half"] = f"exact {found.exact_shown.short} of {shown}, {found.exact_all.short} of all"
+        figures["shown"] = f"exact {found.exact_shown.short} of {shown}, {found.exact_all.short} of all"
     return figures
 
 

@@ -156,16 +156,30 @@ def test_models_are_compared_on_the_holes_that_both_filled() -> None:
 
 def test_abstaining_shows_what_is_more_often_right() -> None:
     """The threshold is of one half of the files, the figures of the other."""
-    found = choose_threshold(_scores(200, 5))
+    found = choose_threshold(_scores(200, 3))
 
     assert found is not None
     assert found.exact_shown.value is not None
-    assert found.exact_all.value == 0.5
+    assert found.exact_all.value == 0.3
     assert found.exact_shown.value > 0.9
-    assert 0.3 < found.coverage < 0.7
+    assert 0.2 < found.coverage < 0.4
     assert 0 <= found.calibration_error < 0.6
     assert choose_threshold(_scores(30, 5)) is None
     assert choose_threshold([]) is None
+
+
+def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -> None:
+    """The server withholds them; without a threshold that does, the likelier half is shown."""
+    scores = _scores(200, 5)
+    unresolved = [score.model_copy(update={"resolves": score.exact}) for score in scores]
+    all_shown, right, none = map(choose_threshold, (scores, unresolved, _scores(200, 0)))
+
+    assert all_shown is not None
+    assert (all_shown.coverage, all_shown.exact_shown.value) == (1.0, 0.5)
+    assert right is not None
+    assert (right.coverage, right.exact_shown.value) == (0.5, 1.0)
+    assert none is not None
+    assert none.exact_shown.value == 0.0
 
 
 def test_rates_over_nothing_are_none() -> None:
