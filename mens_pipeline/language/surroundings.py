@@ -45,6 +45,7 @@ _NEXT: Final = "\nfn q() {\n}\n"
 _ANNOUNCES: Final = ("//", "#", "@")
 """Beginnings of a line that a declaration follows."""
 _IN_FUNCTION: Final = ("if q {\n", "match q {\n", "_ => {\n")
+_ACTOR: Final = "actor Q {\non q() {\n"
 _COMPONENT: Final = ("component Q() {\n", "view: column() {\n", "column() {\n")
 _OTHERS: Final = (
     *("type Q {\n", "actor Q {\n", "state_machine Q {\n", "routes {\n", "@form Q {\n", "@tokens {\n"),
@@ -114,10 +115,7 @@ class Surroundings:
         whole = f"{text}{self.suffix}{self.below}"
         if not self.completes(piece):
             own = f"{self.prefix}{piece}{self._lines[1]}\n"
-            closing = complete(own, self.mode)
-            if closing is None:
-                return None
-            whole = f"{self.above}{own}{closing}\n{self.below}"
+            whole = f"{self.above}{own}{complete(own, self.mode) or ''}\n{self.below}"
         module = analyze(whole, self.mode).module
         if module is None:
             return None
@@ -212,7 +210,8 @@ class _CursorReader:
         rest, *below = self._split(suffix, is_start=prefix.endswith("\n"))
         head, *above, own = ("", *parts) if len(parts := self._split(prefix)) == 1 else parts
         is_readable = all(self._is_program(part) for part in (head, *above))
-        if not is_readable and not _is_alive(own, self._mode) and _is_alive(prefix, self._mode):
+        is_part = _has_open_string(own) or not _is_alive(own, self._mode)
+        if not is_readable and is_part and _is_alive(prefix, self._mode):
             # One declaration looks like several, as one with a string of several lines may.
             is_readable, head, above, own = True, "", [], prefix
         opened = self._open(own, -_find_depth(rest)[0])
@@ -293,6 +292,12 @@ class _CursorReader:
         return own
 
 
+def _has_open_string(text: str) -> bool:
+    """Check whether a string is open at the end of a text that does not begin in its last line."""
+    line = text.rfind("\n")
+    return any(token.kind == "DROPPED_STRING" and token.start < line for token in tokenize(text))
+
+
 def _begins_declaration(word: str) -> bool:
     return word.startswith("@") or tokenize(word)[0].kind in LINE_STARTERS
 
@@ -319,8 +324,8 @@ def _list_openers(depth: int, text: str) -> Iterator[str]:
         yield from _OTHERS
         if text.lstrip().startswith("|"):
             yield "type Q =\n"
-    elif depth == 2:  # noqa: PLR2004 - a handler in an actor
-        yield "actor Q {\non q() {\n"
+    else:
+        yield _ACTOR + _IN_FUNCTION[0] * (depth - 2)
 
 
 def _take_lines(text: str, number: int) -> str:

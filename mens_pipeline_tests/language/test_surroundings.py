@@ -149,6 +149,9 @@ def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
         ("    let rest = ", "is_regular(orders, price)", "wrong-argument-count"),
         ("    return ", "grade(price)", "type-mismatch"),
         ("    let rest = is_regular(orders", ")", None),
+        ("    if ", "prise > 1 {", "unknown-name"),
+        ("    if ", "price > 1 {", None),
+        ("    let rest = ", "= prise", None),
     ],
 )
 def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str | None) -> None:
@@ -234,3 +237,21 @@ def test_a_piece_gets_the_indentation_of_its_file(unit: str) -> None:
 def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """In comments, strings and finished files; a comment announces a declaration."""
     assert read_surroundings(prefix, suffix).is_finished is is_finished
+
+
+@pytest.mark.parametrize(
+    ("prefix", "piece", "suffix"),
+    [
+        ("    | Round(radius: int)\n    | ", "Square(side: int)", "\n"),
+        ("        count = count + 1\n    }\n    on read() to int {\n        return ", "count", "\n    }\n}\n"),
+        ('fn f() {\n    print("first\nfn second() {\nthird")\n    ', "print(1)", "\n}\n"),
+    ],
+    ids=["variants", "handlers of an actor", "a string of several lines"],
+)
+def test_other_declarations_are_opened_too(prefix: str, piece: str, suffix: str) -> None:
+    """Variants of a type, and handlers; a line of a string that looks like a declaration is none."""
+    around = read_surroundings(prefix, suffix)
+
+    assert around.accept(piece)
+    assert not around.accept(f"{piece} }} }}")
+    assert around.prefix.endswith(prefix)
