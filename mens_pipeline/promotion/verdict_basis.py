@@ -27,7 +27,6 @@ _FLAGS: Final = {
     "top_p": "top_p",
     "seed": "seed (--seed-base)",
     "syntax": "syntax (--decoding)",
-    "names": "names",
 }
 """Field of `Decoding` -> its usual name, with the option of `mens eval-local`."""
 

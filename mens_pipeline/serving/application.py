@@ -226,7 +226,7 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
         return {"models": [ollama.format_tag(served, name, num_bytes) for name in served.names]}
 
     @app.get("/api/ps")
-    async def loaded() -> dict[str, Any]:
+    async def running_models() -> dict[str, Any]:
         never = {"expires_at": "9999-12-31T23:59:59Z", "size_vram": 0}
         return {"models": [{**ollama.format_tag(served, name, num_bytes), **never} for name in served.names]}
 
