@@ -110,7 +110,7 @@ def test_what_is_not_known_is_said(run: PreparedRun) -> None:
     card = model_card(_manifest(run))
 
     assert "It is not evaluated yet." in card
-    assert "is not on record" in card
+    assert "There is no record of the sources of the train set" in card
     assert "no verdict" not in card
     unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)
     assert "There is no verdict of the gate on it." in model_card(_manifest(run), standing=unjudged)

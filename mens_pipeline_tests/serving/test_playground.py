@@ -164,7 +164,7 @@ def test_examples_are_read_from_a_prompt(page: Page) -> None:
 def test_a_person_completes_a_line_in_a_browser(page: Page) -> None:
     """Grey text is offered, Tab accepts it, Escape dismisses it, and what is wrong is underlined."""
     page.run(
-        "void (window.sent = [], window.posted = fetch, window.fetch = (path, options) => path === '/infill'"
+        "void (window.sent = [], window.posted = fetch, window.fetch = (path, options) => path === 'infill'"
         " ? (sent.push(JSON.parse(options.body)), Promise.resolve(Response.json({content: '= sum + price'})))"
         " : posted(path, options))"
     )
