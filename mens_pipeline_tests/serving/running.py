@@ -88,6 +88,7 @@ def running(  # noqa: PLR0913 - what a server is told
     *,
     show_all: bool = False,
     accepted: AcceptedPieces | None = None,
+    access: Access | None = None,
 ) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
@@ -99,6 +100,7 @@ def running(  # noqa: PLR0913 - what a server is told
         best_of: Answers of which one is chosen by default.
         show_all: Whether pieces at a cursor are sent that the model is unsure of.
         accepted: Table of accepted pieces.
+        access: Its rules, in place of the token and the local names.
     """
     if isinstance(folder, ServedModel):
         served = folder
@@ -107,7 +109,7 @@ def running(  # noqa: PLR0913 - what a server is told
             adapter_model(Adapter.open(folder), CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
         )
     lines: list[str] = []
-    access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
+    access = access or Access(SecretStr(token) if token else None, LOCAL_NAMES)
     defaults = Defaults(syntax, best_of, show_all)
     server = ModelServer(served, resolve_address("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
     thread = threading.Thread(target=server.run)

@@ -1,14 +1,18 @@
 """Access by host name, origin and token."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import httpx2
 import pytest
 from pydantic import SecretStr
 
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.serving.access import LOCAL_NAMES, Access, check_access
 from mens_pipeline.serving.http import RequestRefusedError
-from mens_pipeline_tests.serving.running import TOKEN, Running
+from mens_pipeline.serving.queue import ServerLimits
+from mens_pipeline.serving.server import access_to, resolve_address
+from mens_pipeline_tests.serving.running import TOKEN, Running, running
 
 _LOCAL = Access(None, LOCAL_NAMES)
 _ANYWHERE = Access(SecretStr(TOKEN), None)
@@ -125,3 +129,49 @@ def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
     assert "POST /v1/chat/completions 400 in 0" in log
     assert "GET /a\\nready: b 404 in" in log
     assert not any(text in log for text in (TOKEN, secret, "key=abc"))
+
+
+def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
+    """Whether or not it strips the path; other hosts are still refused, and the page leads to its slash."""
+    local = resolve_address("127.0.0.1", 0)
+    access = access_to(local, SecretStr(TOKEN), "MENS_SERVE_TOKEN", ["Code.Example.org"], "/vox")
+    headers = {"Host": "code.example.org", "Authorization": f"Bearer {TOKEN}"}
+    with running(merged, ServerLimits(1, 20_000, 60.0, 40), TOKEN, access=access) as server, server.http() as client:
+        models = [client.get(path, headers=headers) for path in ("/vox/v1/models", "/v1/models")]
+        page = client.get("/vox", headers=headers)
+        posted = client.post("/vox/check", headers=headers, json={"source": "fn f() {}"})
+        refused = client.get("/vox/v1/models", headers=headers | {"Host": "evil.example"})
+        none = client.get("/voxel/v1/models", headers=headers)
+
+    assert [reply.status_code for reply in models] == [200, 200]
+    assert (page.status_code, page.headers["location"]) == (307, "vox/")
+    assert posted.json()["ok"] is True
+    assert (refused.status_code, none.status_code) == (403, 404)
+    assert "MENS_SERVE_HOSTS" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "base_path", "message"),
+    [
+        (
+            ["code.example.org"],
+            "",
+            r"MENS_SERVE_HOSTS code\.example\.org: other machines can reach it, and there is no",
+        ),
+        ([], "vox", "--base-path vox: not a path. Write it like /vox"),
+        ([], "/vox/", "--base-path /vox/: not a path"),
+    ],
+)
+def test_a_proxy_without_a_token_or_a_path_is_refused(hosts: list[str], base_path: str, message: str) -> None:
+    """Before the server listens."""
+    with pytest.raises(ConfigurationError, match=message):
+        access_to(resolve_address("127.0.0.1", 0), None, "MENS_SERVE_TOKEN", hosts, base_path)
+
+
+def test_clients_of_ollama_look_whether_there_is_a_server(server: Running) -> None:
+    """With HEAD, and at the models that are loaded."""
+    with server.http() as client:
+        head, loaded = client.head("/"), client.get("/api/ps").json()
+
+    assert (head.status_code, head.content) == (200, b"")
+    assert [model["name"] for model in loaded["models"]] == [f"{name}:latest" for name in server.served.names]
