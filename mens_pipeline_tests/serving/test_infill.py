@@ -66,18 +66,18 @@ def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
 def test_a_piece_with_an_unknown_name_is_withheld(taught_run: Path) -> None:
     """Or with a wrong type; its draws are the same, and `--show-all` sends them. In a comment nothing is drawn."""
     body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2}
-    pieces = []
+    pieces, in_comments, streamed = [], [], []
     for show_all in (True, False):
         with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK, show_all=show_all) as server:
             pieces.append([server.post("/infill", **body, seed=seed).json() for seed in range(8)])
             comment = {"input_prefix": "// Adds two num", "input_suffix": "\n", "n_predict": 8}
-            in_comment = server.post("/infill", **comment).json()
-            streamed = server.post("/infill", **comment, stream=True).text
+            in_comments.append(server.post("/infill", **comment).json())
+            streamed.append(server.post("/infill", **comment, stream=True).text)
     wrong = [reply for reply in pieces[1] if reply.get("withheld") == "wrong_name"]
 
     assert wrong
-    assert (in_comment["content"], in_comment["withheld"]) == ("", "finished")
-    assert '"withheld": "finished"' in streamed
+    assert (in_comments[1]["content"], in_comments[1]["withheld"]) == ("", "finished")
+    assert '"withheld": "finished"' in streamed[1]
     for shown, kept in zip(*pieces, strict=True):
         around = read_surroundings("let x = ", "\n")
         assert kept["content"] in {"", shown["content"]}
