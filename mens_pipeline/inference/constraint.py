@@ -273,8 +273,9 @@ class InsertConstraint:
             if self._begun.startswith(self._piece) and self._piece != self._begun:
                 return False
             piece = self._piece.removeprefix(self._begun)
-            if self._around.completes(piece) or not self._is_typed:
-                return self._around.completes(piece)
+            is_complete = self._around.completes(piece)
+            if is_complete or not self._is_typed:
+                return is_complete
             self._num_read += num_characters
             return self._around.accept(piece)
         text = self._decode([*self._tokens, token])

@@ -2,7 +2,7 @@
 
 Editors send windows and half-written files. A program can still be read from the declaration at the cursor, with the
 openers that a window cut off, and from every other declaration that is a program by itself. An error elsewhere in the
-file then costs nothing, because its declaration is left out; and what is typed costs a parse of one declaration.
+file then costs nothing, because its declaration is left out, and each key costs the parse of one declaration.
 """
 
 import re
@@ -109,7 +109,7 @@ class Surroundings:
     def find_error(self, piece: str) -> Diagnostic | None:
         """Return the first error in names and types that a piece brings; None if it brings none, or nobody can tell.
 
-        A piece begins with the word that it continues. A name that may be declared outside the text is not an error.
+        A piece begins with the word that it continues. A name that may be declared outside the text does not count.
         """
         text = f"{self.above}{self.prefix}{piece}"
         whole = f"{text}{self.suffix}{self.below}"
@@ -209,17 +209,15 @@ class _CursorReader:
             self._skipped.append("text far from the cursor")
         rest, *below = self._split(suffix, is_start=prefix.endswith("\n"))
         head, *above, own = ("", *parts) if len(parts := self._split(prefix)) == 1 else parts
-        is_readable = all(self._is_program(part) for part in (head, *above))
         is_part = _has_open_string(own) or not _is_alive(own, self._mode)
-        if not is_readable and is_part and _is_alive(prefix, self._mode):
+        if is_part and not all(map(self._is_program, (head, *above))) and _is_alive(prefix, self._mode):
             # One declaration looks like several, as one with a string of several lines may.
-            is_readable, head, above, own = True, "", [], prefix
+            head, above, own = "", [], prefix
         opened = self._open(own, -_find_depth(rest)[0])
-        is_cut = not below
         is_outside = "{" not in own or self._is_program(own)
         if below and is_outside and "}" not in rest:  # perhaps among decorators of the next declaration
             rest += below.pop(0)
-            is_cut = not below
+        is_cut = not below
         is_window = is_long or opened != own or not self._is_program(head)
         return Surroundings(
             opened,
