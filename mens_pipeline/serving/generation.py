@@ -20,7 +20,7 @@ class Withheld(StrEnum):
     WRONG_NAME = "wrong_name"
     """It brings an error in names or types."""
     FINISHED = "finished"
-    """Nothing is left to write there."""
+    """The cursor is in a comment or a string, or after the last declaration."""
     UNSURE = "unsure"
     """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
 

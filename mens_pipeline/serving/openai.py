@@ -226,7 +226,7 @@ class ChatRequest(TextRequest):
         default=None, description="Ours: whether the parser constrains the tokens; `fallback` is `constrained`."
     )
     best_of: int | None = Field(
-        default=None, ge=1, description="An extension in chats: candidates, of which the best is returned."
+        default=None, ge=1, description="An extension in chats: number of candidates; the best is returned."
     )
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_CHATS)
@@ -272,7 +272,7 @@ class CompletionRequest(TextRequest):
     )
     suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
     best_of: int | None = Field(
-        default=None, ge=1, description="With a suffix: candidates, of which the best is returned."
+        default=None, ge=1, description="With a suffix: number of candidates; the best is returned."
     )
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 

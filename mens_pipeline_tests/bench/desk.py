@@ -1,4 +1,4 @@
-"""What a programmer sees at the desk: answers within windows and broken files, exact lines, silence, and the wait.
+"""Count completions in the windows and broken files that editors send: shown, exact, silent, and their latency.
 
 `python -m mens_pipeline_tests.bench.desk --programs DIR` counts the cursors that can get an answer. With `--heldout
 FILE` it asks `mens serve` (`--server URL`) at cursors of programs that did not train.

@@ -162,7 +162,7 @@ def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str
     assert (found and str(found.code)) == code
 
 
-def test_a_name_that_a_window_may_hide_is_no_error() -> None:
+def test_a_name_that_a_window_may_hide_does_not_count() -> None:
     """Other errors are found in a window too."""
     place = _PROGRAM.index("    return 0\n")
     around = read_surroundings(_PROGRAM[place - 90 : place] + "    ", _PROGRAM[place + len("    return 0") :])
