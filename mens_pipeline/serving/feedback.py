@@ -22,7 +22,7 @@ FEEDBACK: Final = "/v1/feedback"
 WHY_WITHHELD: Final[Mapping[Withheld | None, str]] = {
     Withheld.DOES_NOT_PARSE: "no piece was found that parses there",
     Withheld.WRONG_NAME: "the piece has an error in names or types; mens serve --show-all sends it",
-    Withheld.FINISHED: "nothing is left to write inside a comment or a string, or at the end of the file",
+    Withheld.FINISHED: "the cursor is in a comment or a string, or after the last declaration",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
 _EMPTY: Final = "empty"
@@ -72,7 +72,7 @@ class CursorUse:
             return
         if not result.text:
             self._withheld.labels(result.withheld or _EMPTY).inc()
-            self._log_line(f"nothing at a cursor: {WHY_WITHHELD.get(result.withheld, 'the model wrote nothing')}")
+            self._log_line(f"no completion at a cursor: {WHY_WITHHELD.get(result.withheld, 'the model wrote nothing')}")
             return
         self._shown.inc()
         found = self._sent.pop(request.id, _Sent((request.text or "")[-_BEFORE:], request.suffix[:_AFTER], ()))

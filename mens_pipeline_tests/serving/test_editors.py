@@ -328,7 +328,7 @@ def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) 
     before = len(taught.lines)
     _post(taught, "/infill", {"input_prefix": "fn f() { let x = = ", "input_suffix": "\n", "n_predict": 8})
 
-    assert any(line.startswith("nothing at a cursor: no piece was found") for line in taught.lines[before:])
+    assert any(line.startswith("no completion at a cursor: no piece was found") for line in taught.lines[before:])
 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])
