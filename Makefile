@@ -13,8 +13,8 @@ TIER ?= not gpu and not nightly
 # A file is one worker's, and with it what its module makes once; the slowest file that is left is next. Workers that compute
 # with all cores each wait for one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
-# Writes into a committed table how long test files take; workers begin with the slowest.
-TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
+# `make check DURATIONS=mens_pipeline_tests/durations.tsv` writes the committed table of how long test files take.
+TIMED = $(PYTEST) $(if $(DURATIONS),--durations-table $(DURATIONS))
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py \

@@ -1,4 +1,4 @@
-"""A plugin of pytest: how long each test file takes, in a committed table that runs write when asked.
+"""A plugin of pytest: how long each test file takes, in a committed table that a run writes if asked to.
 
 The table also says in which order workers take test files: whoever begins with the slowest ends with the others.
 """

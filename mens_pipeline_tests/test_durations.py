@@ -1,11 +1,14 @@
 """The table of how long tests take: what a run changes in it, and the order that it gives."""
 
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.durations import NIGHTLY, TABLE, Line, Recorder, read_table, slowest_first, write_table
 
 _SLOW, _FAST = "tests/test_slow.py", "tests/test_fast.py"
@@ -93,3 +96,18 @@ def test_a_push_is_checked_in_a_quarter_of_an_hour() -> None:
     seconds = {key: line.seconds for key, line in read_table(TABLE).items() if key[1] != NIGHTLY}
 
     assert sum(seconds.values()) <= 2 * (15 - 3) * 60
+
+
+def test_a_check_writes_the_table_only_if_asked_to() -> None:
+    """A slow machine would change the table between two parts of one check, and fail its own sum."""
+
+    def read_commands(*words: str) -> str:
+        outer = {"MAKEFLAGS", "MAKEOVERRIDES", "DURATIONS"}
+        environment = {name: value for name, value in os.environ.items() if name not in outer}
+        printing = ["make", "-n", "check", *words]
+        return subprocess.run(
+            printing, cwd=PROJECT_ROOT, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert "--durations-table" not in read_commands()
+    assert read_commands("DURATIONS=table.tsv").count("--durations-table table.tsv") == 2

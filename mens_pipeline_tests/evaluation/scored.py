@@ -5,7 +5,7 @@ from typing import Any
 
 from mens_pipeline.evaluation.evaluate import Evaluation, evaluate_completions
 from mens_pipeline.evaluation.requirements import Requirement
-from mens_pipeline.evaluation.results import EvalResults, Progress, ScoredCompletion, Subject
+from mens_pipeline.evaluation.results import EvalResults, InsertScore, Progress, ScoredCompletion, Subject
 from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax
@@ -22,6 +22,24 @@ SUBJECT = Subject(
     base_model="tiny",
     heldout_sha256="cd" * 32,
     benchmark_sha256="be" * 32,
+)
+WRONG_PIECE = InsertScore(
+    model="adapter",
+    task="infill/0000",
+    kind="line",
+    file="a.vox",
+    piece="n",
+    exact=False,
+    kept=0,
+    similarity=0.5,
+    parses=True,
+    resolves=True,
+    passes_tests=False,
+    stopped=True,
+    likelihood=-0.5,
+    before="",
+    reference="n + 1",
+    after="",
 )
 
 

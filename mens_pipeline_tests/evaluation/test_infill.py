@@ -18,6 +18,7 @@ from mens_pipeline.inference.generation import Completion
 from mens_pipeline.language import Mode
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.evaluation.scored import WRONG_PIECE
 
 _TESTED = """\
 fn double(n: int) to int {
@@ -104,30 +105,12 @@ def test_a_model_without_a_suffix_is_cut_at_the_line_end() -> None:
     assert [_score(text, model=model)[0].exact for model in ("left_to_right", "adapter")] == [True, False]
 
 
-_WRONG = InsertScore(
-    model="adapter",
-    task="infill/0000",
-    kind="line",
-    file="a.vox",
-    piece="n",
-    exact=False,
-    kept=0,
-    similarity=0.5,
-    parses=True,
-    resolves=True,
-    passes_tests=False,
-    stopped=True,
-    likelihood=-0.5,
-    before="",
-    reference="n + 1",
-    after="",
-)
-_RIGHT = _WRONG.model_copy(update={"exact": True, "kept": 1, "passes_tests": True})
+_RIGHT = WRONG_PIECE.model_copy(update={"exact": True, "kept": 1, "passes_tests": True})
 
 
 def _scores(number: int, chance: int, likelihood: float = -0.5) -> list[InsertScore]:
     return [
-        (_RIGHT if place % 10 < chance else _WRONG).model_copy(
+        (_RIGHT if place % 10 < chance else WRONG_PIECE).model_copy(
             update={
                 "task": f"infill/{place:04}",
                 "file": f"{place // 10}.vox",

@@ -3,31 +3,13 @@
 from mens_pipeline.evaluation.infill import infill_results
 from mens_pipeline.evaluation.results import InfillModel, InfillResults, InsertScore
 from mens_pipeline.promotion.policy import GateName, GateOutcome, Thresholds
+from mens_pipeline_tests.evaluation.scored import WRONG_PIECE
 from mens_pipeline_tests.promotion.verdicts import RESULTS, STRICT, inputs, outcome_of
-
-_SCORE = InsertScore(
-    model="adapter",
-    task="",
-    kind="line",
-    file="",
-    piece="x",
-    exact=False,
-    kept=0,
-    similarity=0,
-    parses=True,
-    resolves=True,
-    passes_tests=None,
-    stopped=True,
-    likelihood=-1.0,
-    before="",
-    reference="y",
-    after="",
-)
 
 
 def _scores(num_exact: int, num_broken: int = 0, total: int = 60) -> list[InsertScore]:
     return [
-        _SCORE.model_copy(
+        WRONG_PIECE.model_copy(
             update={
                 "task": f"infill/{number:04}",
                 "file": f"{number}.vox",
