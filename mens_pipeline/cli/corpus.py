@@ -218,6 +218,7 @@ def infill(
     output: Path = option(REQUIRED, "File for the infill rows, as JSON lines.", "-o", "--output", metavar="FILE"),
     heldout: Path | None = option(None, "Held-out pairs, whose lines no row may ask for.", metavar="FILE"),
     per_file: int = option(6, "Maximum holes in a program.", metavar="N", ge=1),
+    view_share: float = option(0.3, "Share of rows that show what an editor sends.", metavar="SHARE", ge=0, le=1),
     seed: int = option(0, "Seed for the choice of holes.", metavar="N", ge=0),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
@@ -232,7 +233,7 @@ def infill(
     from mens_pipeline.corpus.infill.rows import InfillPolicy, cut_rows
     from mens_pipeline.corpus.schema.records import read_pairs
 
-    policy = InfillPolicy(per_file=per_file, synthetic_share=1.0, seed=seed)
+    policy = InfillPolicy(per_file=per_file, synthetic_share=1.0, view_share=view_share, seed=seed)
     cut = cut_rows(read_pairs(rows), read_pairs(heldout) if heldout is not None else (), policy)
     write_jsonl(output, cut.rows)
     show(cut.report().model_dump(), _infill_lines(cut, output), as_json=as_json)

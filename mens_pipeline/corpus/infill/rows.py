@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.infill import INFILL
 from mens_pipeline.corpus.infill.holes import Hole, draw_holes
+from mens_pipeline.corpus.infill.views import draw_view
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.reasons import InfillDrop
@@ -38,6 +39,12 @@ class InfillPolicy(Strict):
     per_file: int = Field(default=6, ge=1, le=1_000, description="Most holes in one program of the workspace.")
     synthetic_share: float = Field(
         default=0.25, ge=0, le=1, description="Share of the synthetic programs in which one hole is cut."
+    )
+    view_share: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Share of the rows that show a window as editors send it, or an unfinished line above the cursor.",
     )
     seed: int = Field(default=0, ge=0, description="Decides which holes.")
 
@@ -110,23 +117,20 @@ def _cut(
     pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows
 ) -> Iterator[tuple[TrainingPair, str, Hole]]:
     for pair in _programs(pairs, policy, rows):
+        dice = _dice(policy, "views", pair)
         for hole in _draw_holes(pair, policy, rows):
-            yield make_row(pair, hole), pair.response, hole
-
-
-def make_row(pair: TrainingPair, hole: Hole) -> TrainingPair:
-    """Return the row that asks for a piece of the program of a pair."""
-    source = pair.response
-    context = InfillContext(kind=hole.kind, suffix=source[hole.end : hole.end + _SUFFIX_CHARACTERS])
-    return pair.model_copy(
-        update={
-            "prompt": source[max(0, hole.start - _PREFIX_CHARACTERS) : hole.start],
-            "response": source[hole.start : hole.end],
-            "task_family": INFILL,
-            "tests": None,
-            "infill": context,
-        }
-    )
+            source = pair.response
+            prefix = source[max(0, hole.start - _PREFIX_CHARACTERS) : hole.start]
+            suffix = source[hole.end : hole.end + _SUFFIX_CHARACTERS]
+            prefix, suffix = draw_view(prefix, suffix, policy.view_share, dice)
+            row = {
+                "prompt": prefix,
+                "response": source[hole.start : hole.end],
+                "task_family": INFILL,
+                "tests": None,
+                "infill": InfillContext(kind=hole.kind, suffix=suffix),
+            }
+            yield pair.model_copy(update=row), source, hole
 
 
 class HeldoutLines:

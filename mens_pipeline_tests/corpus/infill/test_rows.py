@@ -30,7 +30,7 @@ def _file(path: str = "a.vox", text: str = _FILE) -> TrainingPair:
 
 def test_a_row_is_a_piece_between_two_others() -> None:
     """Prefix, piece and suffix are the program; the row keeps where it comes from."""
-    cut = cut_rows([_file()], (), InfillPolicy())
+    cut = cut_rows([_file()], (), InfillPolicy(view_share=0))
 
     assert len(cut.rows) == cut.kept == 6
     for row in cut.rows:
@@ -40,12 +40,23 @@ def test_a_row_is_a_piece_between_two_others() -> None:
         assert row.source == _file().source
 
 
+def test_some_rows_show_a_window_of_an_editor() -> None:
+    """As many as asked for, the same ones every time; the piece is that of the whole program."""
+    long = "".join(_FILE.replace("fn ", f"fn n{number}_") for number in range(60))
+    whole, seen = (cut_rows([_file(text=long)], (), InfillPolicy(view_share=share, per_file=60)) for share in (0, 0.5))
+
+    changed = [row for row, other in zip(seen.rows, whole.rows, strict=True) if row.prompt != other.prompt]
+    assert [row.response for row in seen.rows] == [row.response for row in whole.rows]
+    assert 15 < len(changed) < 45
+    assert cut_rows([_file(text=long)], (), InfillPolicy(view_share=0.5, per_file=60)).rows == seen.rows
+
+
 def test_a_file_is_cut_once() -> None:
     """Not again by its declarations, nor by another request for the same program; declarations alone are cut."""
     part = pair_at("a.vox", "Write edge.", _PART, SourceKind.VOX_DECLARATION)
     again = _file().model_copy(update={"prompt": "Write a program."})
 
-    cut = cut_rows([part, _file(), again], (), InfillPolicy())
+    cut = cut_rows([part, _file(), again], (), InfillPolicy(view_share=0))
     alone = cut_rows([part], (), InfillPolicy())
 
     assert {row.prompt[:8] for row in cut.rows} == {"fn area("}
