@@ -4,8 +4,9 @@ The unit of every interval is the file, since holes of one file are alike.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import accumulate, takewhile
@@ -15,6 +16,7 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.corpus.infill.holes import draw_holes
+from mens_pipeline.corpus.infill.views import draw_view
 from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair, parsed_code, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import NgramModel
@@ -25,12 +27,24 @@ from mens_pipeline.evaluation.statistics import Paired, Rate, compare_paired, me
 from mens_pipeline.inference.generation import Completion, Decoding, Request, Syntax, as_served
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Sandbox
+from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of, key_of
 
 _SEED: Final = "infill suite"
 _AROUND: Final = 160
 """Characters before and after a hole that are kept with a score, for people."""
+_VIEW_SHARE: Final = 0.3
+"""Share of the holes that a model sees in the window of an editor, or with an unfinished line above."""
+_HOLES_PER_SILENT: Final = 4
+"""Holes for each cursor at which nothing is left to write."""
+_SILENT: Final[Mapping[str, re.Pattern[str]]] = {
+    "a finished line": re.compile(r"^[ \t]+\S.*[\w)\]}\"]()$", re.MULTILINE),
+    "a comment": re.compile(r"//.*?\w()(?= \w)"),
+    "a string": re.compile(r'(?<=")[^"\n{}]*?\w()(?= \w[^"\n]*")'),
+    "the end of the file": re.compile(r"\n()\Z"),
+}
+"""Kinds of places, each at the empty group, where nothing is left to write."""
 INFILL: Final = "infill"
 LINE_MODELS: Final[Mapping[InfillModel, str]] = {"left_to_right": "infill_left_to_right", "base": "infill_base"}
 """Models without a suffix -> their generations."""
@@ -50,6 +64,7 @@ class InfillTask:
         suffix: The program after the hole.
         mode: How the program is read.
         has_tests: Whether the program has tests of its own, which it passes.
+        view: The text before and after the hole that a model sees; None: all of it.
     """
 
     id: str
@@ -60,10 +75,16 @@ class InfillTask:
     suffix: str
     mode: Mode
     has_tests: bool
+    view: tuple[str, str] | None = None
 
     def insert(self, piece: str) -> str:
         """Return the program with a piece in the hole."""
         return self.prefix + piece + self.suffix
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Whether the server sends nothing there, whatever a model writes."""
+        return read_surroundings(self.prefix, self.suffix, self.mode).is_finished
 
     @cached_property
     def known_errors(self) -> int:
@@ -73,7 +94,7 @@ class InfillTask:
     def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:
         """Return the request to a model that sees `window` tokens."""
         suffix = None if is_prefix_alone else self.suffix
-        return Request(task=self.id, prompt=self.prefix, mode=self.mode, suffix=suffix, window=window)
+        return Request(task=self.id, prompt=self.prefix, mode=self.mode, suffix=suffix, window=window, view=self.view)
 
 
 def infill_tasks(
@@ -86,12 +107,7 @@ def infill_tasks(
         number: Largest number of holes.
         fits: Whether a piece is short enough to be written.
     """
-    programs: dict[tuple[str, str], Mode] = {}
-    for pair in pairs:
-        is_whole = pair.source is not None and pair.source.kind is SourceKind.VOX_FILE
-        code = parsed_code(pair) if is_whole else None
-        if code is not None and pair.source is not None and analyze(*code).ok:
-            programs.setdefault((pair.source.path, code[0]), code[1])
+    programs = _find_programs(pairs)
     tested = _pass_their_tests([source for (_, source), mode in programs.items() if mode is Mode.SOURCE])
     per_file = -(-number // max(1, len(programs)))
     tasks: list[InfillTask] = []
@@ -102,9 +118,43 @@ def infill_tasks(
         for hole in draw_holes(source, module, per_file, dice):
             middle = source[hole.start : hole.end]
             if fits(middle):
-                parts = (source[: hole.start], middle, source[hole.end :])
-                tasks.append(InfillTask(f"infill/{len(tasks):04}", path, hole.kind, *parts, mode, source in tested))
+                before, after = source[: hole.start], source[hole.end :]
+                view = draw_view(before, after, _VIEW_SHARE, dice)
+                task = f"infill/{len(tasks):04}"
+                is_tested = source in tested
+                tasks.append(InfillTask(task, path, hole.kind, before, middle, after, mode, is_tested, view))
     # Drop surplus holes at random, not from the last files only.
+    kept = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())[:number]
+    return tuple(sorted(kept, key=lambda task: task.id))
+
+
+def _find_programs(pairs: Iterable[TrainingPair]) -> dict[tuple[str, str], Mode]:
+    programs: dict[tuple[str, str], Mode] = {}
+    for pair in pairs:
+        is_whole = pair.source is not None and pair.source.kind is SourceKind.VOX_FILE
+        code = parsed_code(pair) if is_whole else None
+        if code is not None and pair.source is not None and analyze(*code).ok:
+            programs.setdefault((pair.source.path, code[0]), code[1])
+    return programs
+
+
+def draw_silent(program: str, dice: Random) -> Iterator[tuple[str, int]]:
+    """Draw one place of each kind at which nothing is left to write; return the kind and the number of characters."""
+    for kind, pattern in _SILENT.items():
+        if places := [found.start(1) for found in pattern.finditer(program)]:
+            yield kind, dice.choice(places)
+
+
+def silent_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[InfillTask, ...]:
+    """Draw at most `number` cursors of held-out programs where the right piece is empty; the same ones every time."""
+    tasks: list[InfillTask] = []
+    for (path, source), mode in sorted(_find_programs(pairs).items()):
+        dice = Random(f"{_SEED}:{hashlib.sha256(source.encode()).hexdigest()}")  # noqa: S311 - a reproducible draw
+        for _, place in draw_silent(source, dice):
+            task = f"silent/{len(tasks):04}"
+            tasks.append(
+                InfillTask(task, path, HoleKind.LINE, source[:place], "", source[place:], mode, has_tests=False)
+            )
     kept = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())[:number]
     return tuple(sorted(kept, key=lambda task: task.id))
 
@@ -124,6 +174,7 @@ class Holes:
         window: Shown tokens around a cursor, as in training.
         decoding: How pieces are written; the adapter alone gets a second try.
         ngram: Completions of an n-gram over the train set, for all line holes.
+        silent: Cursors where nothing is left to write.
     """
 
     tasks: tuple[InfillTask, ...]
@@ -131,11 +182,18 @@ class Holes:
     window: int
     decoding: Decoding
     ngram: tuple[Completion, ...]
+    silent: tuple[InfillTask, ...] = ()
+
+    @property
+    def asked(self) -> tuple[InfillTask, ...]:
+        """Holes, and cursors without anything to write, that a model is asked at; the server knows some by itself."""
+        return (*self.tasks, *(task for task in self.silent if not task.is_finished))
 
     @property
     def digest(self) -> str:
         """SHA-256 of the holes and the decoding."""
-        holes = [[task.file, str(task.kind), len(task.prefix), task.middle] for task in self.tasks]
+        shown = (*self.tasks, *self.silent)
+        holes = [[task.file, str(task.kind), len(task.prefix), task.middle, task.view] for task in shown]
         asked = {"holes": holes, "lines": [task.id for task in self.lines], "window": self.window}
         ngram = [completion.text for completion in self.ngram]
         return key_of({**asked, "ngram": ngram, "decoding": self.decoding.model_dump(mode="json")})
@@ -163,7 +221,9 @@ def find_holes(
         return None
     tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
     lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
-    return build_holes(tasks, lines, train, manifest, config) if tasks else None
+    holes = build_holes(tasks, lines, train, manifest, config) if tasks else None
+    silent = silent_tasks(read_pairs(heldout), len(tasks) // _HOLES_PER_SILENT)
+    return replace(holes, silent=silent) if holes is not None else None
 
 
 def build_holes(
@@ -201,7 +261,11 @@ def score_holes(
         completions: By name of the generation; second tries of the adapter come after all others.
         champion: Key of the adapter in use, if any.
     """
-    own = completions.get(INFILL, ())
+    places = {task.id: task for task in holes.silent}
+    own = [each for each in completions.get(INFILL, ()) if each.task not in places]
+    at_silent = [each for each in completions.get(INFILL, ()) if each.task in places and not each.constrained]
+    silent = score_inserts("adapter", holes.silent, [each for each in at_silent if each.text.strip()])
+    quiet = [task.file for task in holes.silent if task.id not in {score.task for score in silent}]
     scores: dict[InfillModel, list[InsertScore]] = {
         "adapter": score_inserts("adapter", holes.tasks, [each for each in own if not each.constrained]),
         "served": [each for each in score_inserts("served", holes.tasks, as_served(own)) if each.parses],
@@ -212,7 +276,8 @@ def score_holes(
     if champion is not None:
         first = [each for each in completions.get(CHAMPION, ()) if not each.constrained]
         scores["champion"] = score_inserts("champion", holes.tasks, first)
-    return infill_results(scores, holes.window, champion), [score for some in scores.values() for score in some]
+    results = infill_results(scores, holes.window, champion, Silence(tuple(silent), tuple(quiet)))
+    return results, [score for some in scores.values() for score in some]
 
 
 def score_inserts(
@@ -242,7 +307,7 @@ def _score(model: InfillModel, task: InfillTask, completion: Completion) -> Inse
         file=task.file,
         piece=piece,
         exact=piece.split() == task.middle.split(),
-        kept=_num_kept(piece, task.middle) / len(task.middle),
+        kept=_num_kept(piece, task.middle) / max(1, len(task.middle)),
         similarity=SequenceMatcher(None, piece, task.middle, autojunk=False).ratio(),
         parses=parses,
         resolves=resolves,
@@ -277,8 +342,25 @@ def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Results at cursors where nothing is left to write: the pieces of the adapter, and files of the others."""
+
+    spoken: tuple[InsertScore, ...] = ()
+    quiet: tuple[str, ...] = ()
+
+    def measure(self, threshold: float, files: frozenset[str]) -> Rate | None:
+        """Return the share of cursors in some files at which nothing is shown; None if there are none."""
+        spoken = [(float(not _is_sent(score, threshold)), score.file) for score in self.spoken if score.file in files]
+        found = [*spoken, *((1.0, file) for file in self.quiet if file in files)]
+        return mean_rate([value for value, _ in found], [file for _, file in found]) if found else None
+
+
 def infill_results(
-    scores: Mapping[InfillModel, Sequence[InsertScore]], window: int, champion: str | None = None
+    scores: Mapping[InfillModel, Sequence[InsertScore]],
+    window: int,
+    champion: str | None = None,
+    silence: Silence = Silence(),
 ) -> InfillResults:
     """Compute the figures of all models; the adapter is one of them."""
     own = scores["adapter"]
@@ -296,7 +378,7 @@ def infill_results(
         models={name: rates_by_kind(some) for name, some in scores.items() if some},
         champion=champion,
         exact_difference={name: compare(some) for name, some in others.items()},
-        abstention=choose_threshold(own),
+        abstention=choose_threshold(own, silence),
     )
 
 
@@ -312,11 +394,15 @@ _LEAST: Final = 20
 _EXACT_SHARE: Final = 0.5
 
 
-def choose_threshold(scores: Sequence[InsertScore]) -> Abstention | None:
+def _is_sent(score: InsertScore, threshold: float) -> bool:
+    """Return whether the server sends a piece: not if it does not parse or has an error in names or types."""
+    return score.resolves and (score.likelihood or 0.0) >= threshold
+
+
+def choose_threshold(scores: Sequence[InsertScore], silence: Silence = Silence()) -> Abstention | None:
     """Choose the lowest threshold at which half of the pieces that are shown are exact; the median if there is none.
 
-    It is chosen on half of the files, and measured on the others. Like the server, it shows no piece that does not
-    parse or that has an error in names or types.
+    It is chosen on half of the files, and measured on the others. A piece where nothing is left to write is not exact.
     """
     measured = [score for score in scores if score.likelihood is not None]
     files = sorted({score.file for score in measured}, key=lambda file: hashlib.sha256(file.encode()).digest())
@@ -325,12 +411,13 @@ def choose_threshold(scores: Sequence[InsertScore]) -> Abstention | None:
     rest = [score for score in measured if score.file not in first]
     if min(len(chosen), len(rest)) < _LEAST:
         return None
-    sent = [score for score in chosen if score.resolves]
+    spoken = [score for score in silence.spoken if score.file in first]
+    sent = sorted((s for s in (*chosen, *spoken) if s.resolves), key=lambda score: -(score.likelihood or 0.0))
     num_exact = list(accumulate(int(score.exact) for score in sent))
     ends = [num for num in range(1, len(sent)) if sent[num].likelihood != sent[num - 1].likelihood]
     fitting = [num for num in (*ends, len(sent)) if num >= _LEAST and num_exact[num - 1] >= _EXACT_SHARE * num]
     threshold = (sent[fitting[-1] - 1] if fitting else chosen[len(chosen) // 2]).likelihood or 0.0
-    shown = [score for score in rest if score.resolves and (score.likelihood or 0.0) >= threshold]
+    shown = [score for score in rest if _is_sent(score, threshold)]
     if not shown:
         return None
     return Abstention(
@@ -338,6 +425,7 @@ def choose_threshold(scores: Sequence[InsertScore]) -> Abstention | None:
         coverage=len(shown) / len(rest),
         exact_shown=insert_rates(shown).exact,
         exact_all=insert_rates(rest).exact,
+        silent=silence.measure(threshold, frozenset(files) - first),
         calibration_error=_calibration_error(rest),
     )
 

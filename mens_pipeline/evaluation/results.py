@@ -186,6 +186,9 @@ class Abstention(Strict):
     coverage: float = Field(ge=0, le=1, description="Share of the holes of the other files that are above it.")
     exact_shown: Rate = Field(description="Of these.")
     exact_all: Rate = Field(description="Of all holes of the other files.")
+    silent: Rate | None = Field(
+        default=None, description="Of the cursors of the other files where nothing is left to write."
+    )
     calibration_error: float = Field(ge=0, le=1, description="Expected error of the likelihood as a chance, 10 bins.")
 
 
@@ -323,6 +326,8 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
         found = infill.abstention
         shown = f"{100 * found.coverage:.0f} % of the holes, those it is surest of"
         figures["shown"] = f"exact {found.exact_shown.short} of {shown}, {found.exact_all.short} of all"
+        if found.silent is not None:
+            figures["silent"] = f"{found.silent} where nothing is left to write"
     return figures
 
 

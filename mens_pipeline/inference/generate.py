@@ -103,11 +103,12 @@ class _Writer:
     def _prompt(self, request: Request) -> tuple[int, ...]:
         if request.window is None:
             return encode_prompt(self.tokenizer, self.generation.system_prompt, request.prompt)
+        prefix, suffix = request.view or (request.prompt, request.suffix or "")
         if request.suffix is None:
-            return encode_prefix(self.tokenizer, request.prompt, request.window)
+            return encode_prefix(self.tokenizer, prefix, request.window)
         assert self.generation.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
-        around = (request.prompt, request.suffix, request.window)
-        return encode_infill_prompt(self.tokenizer, *around, self.generation.infill_order)
+        order = self.generation.infill_order
+        return encode_infill_prompt(self.tokenizer, prefix, suffix, request.window, order)
 
     def _constraint(self, request: Request) -> Constraint | InsertConstraint:
         if request.suffix is not None:

@@ -73,6 +73,11 @@ class Request(Strict):
         exclude_if=lambda window: window is None,
         description="Tokens around the cursor that are shown, without a chat; null for a prompt of a chat.",
     )
+    view: tuple[str, str] | None = Field(
+        default=None,
+        exclude_if=lambda view: view is None,
+        description="Text before and after the cursor that the model sees, as an editor sends it; null: all of it.",
+    )
 
     @property
     def is_line(self) -> bool:

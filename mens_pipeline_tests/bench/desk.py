@@ -9,7 +9,7 @@ A cursor has an answer if its own line is accepted in the text that a client sen
 import argparse
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import httpx
 
+from mens_pipeline.corpus.infill.views import WINDOWS, View
 from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
+from mens_pipeline.evaluation.infill import draw_silent
 from mens_pipeline.language import analyze
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline_tests.bench.machine import machine_name
@@ -36,28 +38,16 @@ class Cursor:
     suffix: str
 
 
-Window = Callable[[Cursor], Cursor]
+def _see_all(before: str, after: str) -> tuple[str, str]:
+    return before, after
 
 
-def _lines(before: int, after: int) -> Window:
-    return lambda at: Cursor(
-        "\n".join(at.prefix.split("\n")[-before:]), at.rest, "\n".join(at.suffix.split("\n")[:after])
-    )
+_CLIENTS: Final = {"the whole file": _see_all, **WINDOWS}
 
 
-def _characters(before: int, after: int) -> Window:
-    return lambda at: Cursor(at.prefix[-before:], at.rest, at.suffix[:after])
-
-
-CLIENTS: Final[dict[str, Window]] = {
-    "the whole file": lambda at: at,
-    "llama.vim, 256 and 64 lines": _lines(256, 64),
-    "Tabby, 20 and 20 lines": _lines(20, 20),
-    "Continue, 1,300 and 900 characters": _characters(1_300, 900),
-    "1,100 and 1,100 characters": _characters(1_100, 1_100),
-    "600 and 300 characters": _characters(600, 300),
-}
-"""Defaults of clients; those in tokens as the characters that they are in programs of this kind."""
+def _see(at: Cursor, view: View) -> Cursor:
+    before, after = view(at.prefix, at.suffix)
+    return Cursor(before, at.rest, after)
 
 
 def draw_cursors(program: str, number: int, dice: Random) -> Iterator[Cursor]:
@@ -69,20 +59,6 @@ def draw_cursors(program: str, number: int, dice: Random) -> Iterator[Cursor]:
         yield Cursor(program[:place], program[place : line.end()], program[line.end() :])
 
 
-def draw_silent(program: str, dice: Random) -> Iterator[tuple[str, Cursor]]:
-    """Draw one place of each kind at which nothing is left to say."""
-    places: dict[str, list[int]] = {
-        "a finished line": [line.end() for line in re.finditer(r"^[ \t]+\S.*[\w)\]}\"]$", program, re.MULTILINE)],
-        "a comment": [word.end() for word in re.finditer(r"//.*?\w(?= \w)", program)],
-        "a string": [word.end() for word in re.finditer(r'(?<=")[^"\n{}]*?\w(?= \w[^"\n]*")', program)],
-        "the end of the file": [len(program.rstrip()) + 1] if program.strip() else [],
-    }
-    for kind, found in places.items():
-        if found:
-            place = dice.choice(found)
-            yield kind, Cursor(program[:place], "", program[place:])
-
-
 def break_above(at: Cursor) -> Cursor | None:
     """Write a line that has an error into the function before that of the cursor; None if there is none."""
     functions = [found.end() for found in re.finditer(r"^fn .*\{\n", at.prefix, re.MULTILINE)]
@@ -92,10 +68,10 @@ def break_above(at: Cursor) -> Cursor | None:
     return Cursor(f"{at.prefix[:place]}    let x = )\n{at.prefix[place:]}", at.rest, at.suffix)
 
 
-def count_answers(cursors: Sequence[Cursor], window: Window) -> str:
-    """Return how many cursors have an answer in the window of a client, and the milliseconds that it takes to tell."""
+def count_answers(cursors: Sequence[Cursor], view: View) -> str:
+    """Return how many cursors have an answer in the view of a client, and the milliseconds that it takes to tell."""
     begin, num = time.perf_counter(), 0
-    for at in map(window, cursors):
+    for at in (_see(at, view) for at in cursors):
         num += read_surroundings(at.prefix, at.suffix).accept(at.rest)
     milliseconds = 1_000 * (time.perf_counter() - begin) / max(1, len(cursors))
     return f"{num}/{len(cursors)} ({num / max(1, len(cursors)):.1%}), {milliseconds:.1f} ms each"
@@ -107,10 +83,10 @@ def _print_reach(folder: Path, number: int) -> None:
     accepted = [text for text in texts if analyze(text).ok]
     cursors = [at for text in accepted for at in draw_cursors(text, number, dice)]
     print(f"{folder}: {len(accepted)} of {len(texts)} files parse")
-    for name, window in CLIENTS.items():
-        print(f"  {name:<36} {count_answers(cursors, window)}")
+    for name, view in _CLIENTS.items():
+        print(f"  {name:<36} {count_answers(cursors, view)}")
     broken = [found for at in cursors if (found := break_above(at)) is not None]
-    print(f"  {'an error in another function':<36} {count_answers(broken, lambda at: at)}")
+    print(f"  {'an error in another function':<36} {count_answers(broken, _see_all)}")
 
 
 def _ask(url: str, at: Cursor) -> tuple[dict[str, Any], float]:
@@ -120,8 +96,8 @@ def _ask(url: str, at: Cursor) -> tuple[dict[str, Any], float]:
     return reply.json(), time.monotonic() - begin
 
 
-def _print_answers(url: str, cursors: Sequence[Cursor], window: Window, name: str) -> None:
-    replies = [_ask(url, window(at)) for at in cursors]
+def _print_answers(url: str, cursors: Sequence[Cursor], view: View, name: str) -> None:
+    replies = [_ask(url, _see(at, view)) for at in cursors]
     pieces = [str(reply["content"]) for reply, _ in replies]
     shown = [(at, piece) for at, piece in zip(cursors, pieces, strict=True) if piece]
     exact = sum(piece.split() == at.rest.split() for at, piece in shown)
@@ -146,9 +122,13 @@ def _print_desk(url: str, heldout: Path, number: int) -> None:
     while httpx.get(f"{url}/ready", timeout=60).is_error:
         time.sleep(1)
     print(f"{heldout}: {len(cursors)} cursors in {len(programs)} programs")
-    for name, window in CLIENTS.items():
-        _print_answers(url, cursors, window, name)
-    silent = [found for program in programs for found in draw_silent(program, dice)]
+    for name, view in _CLIENTS.items():
+        _print_answers(url, cursors, view, name)
+    silent = [
+        (kind, Cursor(program[:place], "", program[place:]))
+        for program in programs
+        for kind, place in draw_silent(program, dice)
+    ]
     silent = dice.sample(silent, min(number, len(silent)))
     for kind in sorted({kind for kind, _ in silent}):
         own = [_ask(url, at)[0]["content"] for found, at in silent if found == kind]

@@ -1,20 +1,25 @@
 """Holes of held-out programs, and what a piece is worth in one."""
 
 from collections import Counter
+from random import Random
 
 import pytest
 
 from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair
 from mens_pipeline.evaluation.infill import (
+    Holes,
     InfillTask,
+    Silence,
     choose_threshold,
+    draw_silent,
     infill_results,
     infill_tasks,
     insert_rates,
     score_inserts,
+    silent_tasks,
 )
 from mens_pipeline.evaluation.results import InfillModel, InsertScore
-from mens_pipeline.inference.generation import Completion
+from mens_pipeline.inference.generation import Completion, Decoding
 from mens_pipeline.language import Mode
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
@@ -143,6 +148,7 @@ def test_abstaining_shows_what_is_more_often_right() -> None:
 
     assert found is not None
     assert found.exact_shown.value is not None
+    assert found.silent is None
     assert found.exact_all.value == 0.3
     assert found.exact_shown.value > 0.9
     assert 0.2 < found.coverage < 0.4
@@ -163,6 +169,43 @@ def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -
     assert (right.coverage, right.exact_shown.value) == (0.5, 1.0)
     assert none is not None
     assert none.exact_shown.value == 0.0
+
+
+def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[TrainingPair]) -> None:
+    """At the ends of lines a model is asked; the server knows the other places by itself."""
+    tasks = silent_tasks(pairs, 200)
+    asked = Holes((), (), 192, Decoding(max_new_tokens=8), (), tasks).asked
+
+    assert tasks == silent_tasks(pairs, 200)
+    assert silent_tasks(pairs, 5) == silent_tasks(pairs, 5)
+    assert len(silent_tasks(pairs, 5)) == 5
+    assert {kind for pair in pairs for kind, _ in draw_silent(pair.response, Random(1))} >= {  # noqa: S311 - a draw
+        "a finished line",
+        "a comment",
+        "a string",
+        "the end of the file",
+    }
+    assert len(asked) < len(tasks) / 2
+    assert all(task.prefix[-1] not in " \n" and task.suffix[:1] == "\n" for task in asked)
+
+
+def test_a_piece_where_nothing_is_left_counts_against_the_threshold() -> None:
+    """It is shown above the threshold alone, and never if it has an error."""
+    scores = _scores(200, 5)
+    spoken = [score.model_copy(update={"exact": False, "likelihood": -0.5}) for score in scores[::4]]
+    wrong = [score.model_copy(update={"resolves": False}) for score in spoken]
+    quiet = tuple(score.file for score in scores[::5])
+    alone, heard, refused = (choose_threshold(scores, Silence(tuple(some), quiet)) for some in ((), spoken, wrong))
+
+    assert alone is not None
+    assert heard is not None
+    assert refused is not None
+    assert alone.silent is not None
+    assert heard.silent is not None
+    assert refused.silent is not None
+    assert alone.silent.value == refused.silent.value == 1.0
+    assert 0.3 < (heard.silent.value or 0.0) < 0.6
+    assert heard.threshold > alone.threshold == refused.threshold
 
 
 def test_rates_over_nothing_are_none() -> None:

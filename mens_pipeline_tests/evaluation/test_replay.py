@@ -13,13 +13,13 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.corpus.infill.repository import Repository, program
 from mens_pipeline_tests.evaluation.runs import training_manifest
+from mens_pipeline_tests.evaluation.scored import WRONG_PIECE
 from mens_pipeline_tests.evaluation.test_infill import _RIGHT as RIGHT
-from mens_pipeline_tests.evaluation.test_infill import _WRONG as WRONG
 
 
 def _scores(chances: Sequence[int], per_commit: int = 4) -> tuple[list[InsertScore], dict[str, int]]:
     scores = [
-        (RIGHT if place < chance else WRONG).model_copy(update={"task": f"{day}:{place}", "file": f"c{day}"})
+        (RIGHT if place < chance else WRONG_PIECE).model_copy(update={"task": f"{day}:{place}", "file": f"c{day}"})
         for day, chance in enumerate(chances)
         for place in range(per_commit)
     ]
