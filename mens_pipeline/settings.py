@@ -262,8 +262,7 @@ class Settings(BaseSettings):
 def load_settings() -> Settings:
     """Read the settings of this process, and look for base models in their cache from now on.
 
-    Raises:
-        ConfigurationError: Variables have invalid values; the message names all of them.
+    A `ConfigurationError` names all variables with invalid values.
     """
     try:
         settings = Settings()
@@ -284,11 +283,7 @@ def recipe_variables() -> dict[str, str]:
 
 
 def read_secret(variable: str) -> SecretStr:
-    """Read a token from a variable of the user's choice.
-
-    Raises:
-        ConfigurationError: It is unset or too short.
-    """
+    """Read a token from a variable of the user's choice; `ConfigurationError` if it is unset or too short."""
     value = os.environ.get(variable, "")
     if len(value) < _SHORTEST_SECRET:
         found = "not set" if not value else f"has {len(value)} characters"
@@ -300,8 +295,7 @@ def read_secret(variable: str) -> SecretStr:
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     """Open the store that the settings name, with its keys; `root` replaces its folder.
 
-    Raises:
-        ConfigurationError: The object storage or the keys cannot be used.
+    `ConfigurationError` if the object storage or the keys cannot be used.
     """
     from mens_pipeline.storage.signing import Signing  # noqa: PLC0415 - most commands open no store
     from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
@@ -319,11 +313,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
 
 
 def read_thresholds(settings: Settings) -> "Thresholds":
-    """Read the thresholds of the policy, with those that the environment replaces.
-
-    Raises:
-        ConfigurationError: There is no such policy.
-    """
+    """Read the thresholds of the policy, with those that the environment replaces."""
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
     policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
@@ -335,9 +325,6 @@ def policy_label(settings: Settings) -> str:
     """Name the policy and every value that the environment replaces: `ci (min_parse_rate 0.0 by VOX_...)`.
 
     A policy other than the default one is named with all thresholds that differ.
-
-    Raises:
-        ConfigurationError: There is no such policy.
     """
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
@@ -376,11 +363,7 @@ def pipeline_commit() -> str | None:
 
 
 def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
-    """Return the current conditions for an adapter: policy, benchmark, decoding, newest figures, held-out pairs.
-
-    Raises:
-        ConfigurationError: There is no such policy, or the benchmark cannot be read.
-    """
+    """Return the current conditions for an adapter: policy, benchmark, decoding, newest figures, held-out pairs."""
     from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.evaluation.config import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise

@@ -42,12 +42,9 @@ _EXAMPLE: Final = ("fn half(n: int) to int {\n    ret", "\n}\n")
 
 
 class DemoContract(Strict):
-    """Base, prompt format and grammar that the adapter was trained with; with others it writes nonsense.
+    """Hashes of base, prompt format and grammar that the adapter was trained with; with others it writes nonsense.
 
-    Attributes:
-        base_sha256: Hash of the folder of the base.
-        prompt_sha256: Hash of the tokens of an example prompt and of an example cursor.
-        language_sha256: Hash of the grammar.
+    That of the prompt is over the tokens of an example prompt and of an example cursor.
     """
 
     base_sha256: str
@@ -228,11 +225,7 @@ def generate(options: _GenerateOptions) -> None:
 
 
 def open_adapter(run_dir: Path | None, settings: Settings, advice: str) -> Adapter:
-    """Open the adapter of a run, or the champion if no run is named.
-
-    Raises:
-        RefusedError: There is no champion; the message ends with `advice`.
-    """
+    """Open the adapter of a run, or the champion; without one, a `RefusedError` ends with `advice`."""
     from mens_pipeline.promotion.history import find_champion
 
     if run_dir is not None:

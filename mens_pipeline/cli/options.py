@@ -34,15 +34,7 @@ def option(
 ) -> Any:
     """Describe an option.
 
-    Args:
-        default: Default value, or `REQUIRED`.
-        text: Text for `--help`.
-        flags: Names that differ from that of the field, such as `--json`.
-        metavar: Placeholder of the value in the help.
-        ge: Least value.
-        le: Greatest value.
-        hidden: Whether the help leaves it out.
-        field: Field of another model that it sets, such as `lora_r` of the recipe; see `read_values`.
+    `flags` replace the flag made from the name; `field` names a field of another model that it sets (`read_values`).
     """
     extra: dict[str, Any] = {"flags": flags, "metavar": metavar, "hidden": hidden, "field": field, "is_argument": False}
     return Field(default=default, description=text, ge=ge, le=le, json_schema_extra=extra)

@@ -58,8 +58,7 @@ def find_train_set(data_dir: Path, settings: Settings) -> Path:
 def write_train_set(wanted: MixConfig, data_dir: Path, about: dict[str, Any]) -> tuple[dict[str, Any], list[str], str]:
     """Split and mix pairs and write all files of `mens corpus mix`; `about` adds entries to the report.
 
-    Returns:
-        The report, its lines for people, and why the eval suite is smaller than asked for (empty if it is not).
+    Returns the report, its lines for people, and why the eval suite is smaller than asked for, if it is.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG)
     sources = read_sources(wanted, data_dir, policy.redaction)

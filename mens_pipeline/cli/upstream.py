@@ -53,12 +53,7 @@ class AdvisingGroup(ListingGroup):
     """A group that knows the commands and options of the Rust toolchain."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
-        """Return the command.
-
-        Raises:
-            ConfigurationError: Only the Rust toolchain has this command; the message says what to write instead.
-            RefusedError: Only the Rust toolchain has one of its options; likewise.
-        """
+        """Return the command; refuse one that only the Rust toolchain has, or its options, and say what to write."""
         place, name = _find_place(ctx), args[0]
         command = self.get_command(ctx, name)
         if command is None and name in advice_on(place):

@@ -29,11 +29,7 @@ _HOW: Final = {
 
 
 def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
-    """Write a benchmark as an environment into a new folder.
-
-    Raises:
-        ConfigurationError: The folder exists, or cannot be created.
-    """
+    """Write a benchmark as an environment into a new folder; `ConfigurationError` if it exists."""
     if folder.exists():
         raise ConfigurationError(f"{folder}: exists already. Name a new folder.")
     try:

@@ -230,10 +230,7 @@ def build_gguf_model(
 ) -> tuple[Artifact, bool]:
     """Build a GGUF file with its report, and return it with whether the store had it.
 
-    Raises:
-        RefusedError: The architecture, the tokenizer or the system prompt is not supported, the process failed, or the
-            file reads back as another model.
-        ConfigurationError: The store cannot be written.
+    `RefusedError` if the model is not supported, the process failed, or the file reads back as another model.
     """
     refuse_unsupported(merged.path)
     refuse_unquotable(manifest_in(merged.path).system_prompt)
@@ -321,8 +318,7 @@ Matrix = np.ndarray[Any, Any]
 def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licence: str | None) -> None:
     """Write a merged model that `refuse_unsupported` accepts as GGUF, with norms in float32.
 
-    Raises:
-        RefusedError: GGUF has no name for a tensor.
+    `RefusedError` if GGUF has no name for a tensor.
     """
     from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType  # noqa: PLC0415 - of an extra
     from gguf.quants import quantize  # noqa: PLC0415 - likewise
@@ -539,11 +535,7 @@ class LlamaCpp:
         self._vocabulary, self._end = vocabulary, end
 
     def next_scores(self, tokens: Sequence[int]) -> "torch.Tensor":
-        """Return log-probabilities of the next token, of shape `(vocabulary,)`, exact for the most likely ones.
-
-        Raises:
-            RuntimeError: llama.cpp returned an error.
-        """
+        """Return log-probabilities of the next token, of shape `(vocabulary,)`, exact for the most likely ones."""
         import torch
 
         # Force a token that ends the text: for half a character nothing is reported. Log-probabilities are from before.

@@ -32,8 +32,7 @@ _HEAD: Final = "base_model.model."
 def name_as_published(weights: Path, base: Path) -> bool:
     """Rename the matrices of an adapter to the layers of its published base; return whether any name changed.
 
-    Raises:
-        RefusedError: A layer is not exactly one tensor of the checkpoint.
+    `RefusedError` if a layer is not exactly one tensor of the checkpoint.
     """
     published = {name for file in base.glob("*.safetensors") for name in shapes_in(file)}
     names = {name: _find_published(name, published, weights) for name in shapes_in(weights)}
@@ -109,10 +108,7 @@ class Pushed:
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
     """Gather the promoted adapter, unchanged, with card, figures and bill, in an empty folder.
 
-    Nothing in it names this machine.
-
-    Raises:
-        RefusedError: The adapter was not promoted, or was rolled back or changed since.
+    Nothing in it names this machine. `RefusedError` if the adapter was not promoted, was rolled back, or changed since.
     """
     promoted, base = source.promoted, source.adapter.manifest.base_model
     if promoted is None:
@@ -138,9 +134,7 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
 def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
     """Send the files as one commit on the head of the branch; a missing repository is created, private.
 
-    Raises:
-        ConfigurationError: There is no token.
-        RefusedError: The Hub cannot be reached, or refuses.
+    `RefusedError` if the Hub cannot be reached or refuses; `ConfigurationError` without a token.
     """
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub import CommitOperationAdd, HfApi  # noqa: PLC0415 - only when sending
@@ -233,8 +227,7 @@ def _refuse_secrets(rows: tuple[TrainingPair, ...], path: Path) -> None:
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:
     """Gather a benchmark and those below its folder, one configuration each, with solutions and hidden tests.
 
-    Raises:
-        ConfigurationError: No licence is set, or a benchmark is invalid.
+    `ConfigurationError` if no licence is set, or a benchmark is invalid.
     """
     stated = _require_licence(licence)
     benchmarks = [load_benchmark(path.parent) for path in sorted(folder.rglob(MANIFEST))]

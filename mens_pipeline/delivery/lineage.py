@@ -53,8 +53,7 @@ class AdapterLineage:
 def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
     """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
 
-    Raises:
-        RefusedError: There is no such adapter, or more than one; or a row of its train set is damaged.
+    `RefusedError` unless there is exactly one such adapter with an undamaged train set.
     """
     items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
     start = _find_adapter(store, items, name)

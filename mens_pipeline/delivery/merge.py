@@ -100,12 +100,10 @@ _LONGEST_MANIFEST: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
-    """An adapter that can be merged.
+    """An adapter that can be merged, with the verdict on it.
 
-    Attributes:
-        promoted: Its promoted artifact; None if it was not promoted, or was rolled back since.
-        receipt: The verdict on this adapter.
-        verdict_sha256: Of the file of the verdict, hexadecimal.
+    `promoted` is None if it was not promoted, or was rolled back since. `verdict_sha256` is that of the file,
+    hexadecimal.
     """
 
     adapter: Adapter
@@ -181,8 +179,7 @@ def choose_prompts(
 ) -> HeldoutPrompts:
     """Choose `number` held-out prompts whose completions fit, evenly spread, from a named file or that of the run.
 
-    Raises:
-        RefusedError: There are no held-out pairs, or no completion fits.
+    `RefusedError` if there are none.
     """
     path = named if named is not None else _find_heldout(source, store)
     tasks = tuple(task for task in heldout_tasks(read_pairs(path)) if fits(task.reference))
@@ -338,8 +335,7 @@ def prepare_merge(
 ) -> PreparedMerge:
     """Prepare a merge in an emptied folder; the default dtype is that of the evaluation.
 
-    Raises:
-        RefusedError: The run is incomplete, or its base is gone or another one.
+    `RefusedError` if the run is incomplete, or its base is gone or another one.
     """
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
@@ -403,9 +399,7 @@ def build_merged_model(
 ) -> tuple[Artifact, bool]:
     """Build a merged model with its report, and return it with whether the store had it.
 
-    Raises:
-        RefusedError: The process failed; the message says why.
-        ConfigurationError: The store cannot be written.
+    A `RefusedError` says why the process failed.
     """
     # The run is an origin, not part of the key: it also holds times, and the same adapter must not be merged twice.
     origins = store.holding(prepared.source.adapter.path)

@@ -31,8 +31,7 @@ _READABLE = 0o644
 def merge(job: MergeJob) -> None:
     """Merge and save, then complete the same prompts with the evaluated model and with the saved folder.
 
-    Raises:
-        RefusedError: The adapter does not fit the base.
+    `RefusedError` if the adapter does not fit the base.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -93,13 +92,10 @@ def _strip(path: Any, *keys: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GreedyCompletions:
-    """Greedy completions of a model, by task.
+    """Greedy completions of a model, by task; `prompts` and `written` are token ids.
 
-    Attributes:
-        prompts: Token ids.
-        written: Completions.
-        scores: Logits of the first token, of shape `(vocabulary,)`.
-        likely: Most likely token at each place, teacher-forced along the reference.
+    `scores` are the logits of the first token, of shape `(vocabulary,)`; `likely` the most likely token at each place,
+    teacher-forced along the reference.
     """
 
     prompts: Mapping[str, tuple[int, ...]]

@@ -48,15 +48,10 @@ class RetentionPolicy(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A folder of the store.
+    """A folder of the store; `key` is its name if it is not an artifact.
 
-    Attributes:
-        key: Its key, or the name of a folder that is not an artifact.
-        name: For people; may be empty.
-        made: When it was completed, or last written to, in seconds since 1970.
-        is_artifact: Whether it is complete; otherwise a work folder, a draft, or the rest of an artifact.
-        parents: Kind and key of each parent.
-        is_shared: Whether the object storage has it.
+    An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
+    written to, in seconds since 1970. `parents` are kind and key; `is_shared` tells whether the object storage has it.
     """
 
     kind: str
@@ -72,12 +67,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The content of a store.
-
-    Attributes:
-        pointers: Kind and name of a pointer -> its key.
-        history: Keys of all adapters in the history of champions.
-    """
+    """The content of a store: pointers by kind and name, and the keys in the history of champions."""
 
     items: tuple[Item, ...]
     pointers: Mapping[tuple[str, str], str]
@@ -204,9 +194,7 @@ def prune(
 def read_store(store: ArtifactStore) -> Stored:
     """List the artifacts, unfinished folders, pointers and champion history of a store.
 
-    Raises:
-        RefusedError: The history of champions is damaged.
-        ConfigurationError: The object storage does not respond.
+    `RefusedError` if the history is damaged, `ConfigurationError` if the object storage does not respond.
     """
     folders = sorted(path for path in store.root.iterdir() if path.is_dir()) if store.root.is_dir() else []
     items = {(item.kind, item.key): item for folder in folders for item in _list_items(folder)}

@@ -154,9 +154,7 @@ STAGE: Final = Stage(Kind.SERVING_HANDOFF, (__name__,), write_serving_handoff)
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
     """Build the hand-off of a merged model, and return it with whether the store had it.
 
-    Raises:
-        RefusedError: The merged model differs from the evaluated one.
-        ConfigurationError: The store cannot be written.
+    `RefusedError` if the merged model differs from the evaluated one.
     """
     refuse_difference(delivery.merged.path)
     promoted = delivery.source.promoted
@@ -166,11 +164,8 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 def write_folder(delivery: Delivery, folder: Path) -> Path:
     """Write a folder with document, model and card, which can be copied anywhere, and return the document.
 
-    An older hand-off in the folder is replaced.
-
-    Raises:
-        RefusedError: The merged model differs from the evaluated one, or the folder holds something else or cannot be
-            written.
+    An older hand-off in the folder is replaced. `RefusedError` if the merged model differs from the evaluated one, or
+    the folder holds something else or cannot be written.
     """
     refuse_difference(delivery.merged.path)
     refuse_foreign(folder)
@@ -195,11 +190,7 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Check that a folder may be written: it does not exist, is empty, or holds only a hand-off.
-
-    Raises:
-        RefusedError: It holds something else, is not a folder, or cannot be written.
-    """
+    """Refuse (`RefusedError`) a folder that cannot be written, or holds anything but a hand-off."""
     target = folder.resolve()
     if target.exists() and not target.is_dir():
         raise RefusedError(f"{folder}: not a folder. {_NAME_ANOTHER}")

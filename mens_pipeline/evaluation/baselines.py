@@ -39,11 +39,7 @@ def build_few_shot(
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
     `number` limits the tasks, None for all; with 0 there is no baseline. `train_sha256` is the recorded hash of the
-    train set.
-
-    Raises:
-        ConfigurationError: The description cannot be read.
-        RefusedError: The train set is missing or was changed.
+    train set; a missing or changed one raises `RefusedError`.
     """
     if number == 0:
         return None

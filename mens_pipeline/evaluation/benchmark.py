@@ -194,10 +194,8 @@ def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]
 def digest_of_benchmark(folder: Path) -> str:
     """Compute the digest of a benchmark: SHA-256 over its manifest and the files named in it, hexadecimal.
 
-    The content is not checked: an evaluation exists only for a benchmark that was loaded.
-
-    Raises:
-        ConfigurationError: The manifest or a file cannot be read.
+    The content is not checked: an evaluation exists only for a benchmark that was loaded. `ConfigurationError` if a
+    file cannot be read.
     """
     path = folder / MANIFEST
     try:
@@ -311,8 +309,7 @@ class Benchmark:
 def load_benchmark(folder: Path) -> Benchmark:
     """Read and check a benchmark: a folder with `manifest.json` and the files that it names.
 
-    Raises:
-        ConfigurationError: Something is missing or wrong; the message names all of it, one mistake a line.
+    A `ConfigurationError` names everything that is missing or wrong, one mistake a line.
     """
     path = folder / MANIFEST
     try:
@@ -346,8 +343,7 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
 def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
     """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs to keep out of training.
 
-    Raises:
-        ConfigurationError: One of them has mistakes.
+    `ConfigurationError` if one of them has mistakes.
     """
     own = load_benchmark(folder)
     folders = [path.parent for path in sorted(folder.rglob(MANIFEST))]

@@ -72,14 +72,10 @@ class Selection:
 
 
 def choose_insert(around: Surroundings, candidates: Sequence[SampledText]) -> int:
-    """Choose one of several pieces at a cursor: accepted ones first, then those without new errors, then likelihood.
+    """Return the index of the best piece at a cursor: accepted ones first, then those without new errors.
 
-    Args:
-        around: Text before and after the cursor.
-        candidates: At least one piece; empty ones come last.
-
-    Returns:
-        The index of the piece; the first of equal ones.
+    Then the likelihood decides, then the order. `around` is the text before and after the cursor. There is at least one
+    piece; empty ones come last.
     """
 
     def worth(place: int) -> tuple[bool, bool, bool, float]:

@@ -54,10 +54,7 @@ def prepare_generations(
 ) -> Generations:
     """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
-    `baseline` is the promoted adapter to compare with.
-
-    Raises:
-        RefusedError: The base is not what it was trained on.
+    `baseline` is the promoted adapter to compare with. `RefusedError` if the base is not what it was trained on.
     """
     has_fallback = conditions.decoding.syntax is Syntax.FALLBACK
     free = conditions.decoding.model_copy(update={"syntax": Syntax.FREE}) if has_fallback else conditions.decoding
@@ -113,11 +110,8 @@ def prepare_infill(
 class EvaluationParams(Params):
     """Completions, the suite, and everything else that scoring needs.
 
-    Attributes:
-        completions: Name of a model -> its completions of each round.
-        champion: Key of the adapter in use.
-        earlier: Champions before it.
-        first: The generations of the first round.
+    `completions` map a model to those of each round. `champion` is the key of the adapter in use; `earlier` were
+    champions before it; `first` are the generations of the first round.
     """
 
     completions: dict[str, tuple[Parent, ...]]
@@ -181,18 +175,11 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     earlier: tuple[EarlierChampion, ...],
     progress: Progress,
 ) -> tuple[Artifact, bool]:
-    """Let all models complete the suite and score them, or reuse the same evaluation.
+    """Let all models complete the suite and score them; return the evaluation, and whether it was reused.
 
     `generations` are those of each round; together they cover the suite. `champion` is the key of the adapter in use,
     `earlier` are champions before it; `launch` runs a generation process, which holds `lock_path`, and returns its exit
-    code.
-
-    Returns:
-        The evaluation, and whether it was reused.
-
-    Raises:
-        RefusedError: A generation failed.
-        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
+    code. `RefusedError` if a generation failed.
     """
     first, completions = generations[0], defaultdict[str, tuple[Artifact, ...]](tuple)
     for asked in generations:

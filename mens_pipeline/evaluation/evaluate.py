@@ -32,13 +32,8 @@ from mens_pipeline.language import CONSTRUCTS
 class Evaluation:
     """Scores and figures of an evaluation.
 
-    Attributes:
-        tasks: All tasks, synthetic ones last.
-        base: Scores of the base on some of the tasks, in their order.
-        few_shot: Scores of the base with examples in its prompt, on some of the tasks.
-        adapter: Scores of the adapter.
-        fallback: Scores of its second tries, constrained by the parser.
-        results: The figures.
+    `tasks` end with the synthetic ones. `base` and `few_shot` are on some of the tasks, in their order; `fallback`
+    scores the second tries of the adapter, constrained by the parser.
     """
 
     tasks: tuple[Task, ...]
@@ -51,12 +46,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EarlierChampion:
-    """An adapter that was in use before the champion.
+    """An adapter that was in use before the champion, last promoted at `promoted_unix`.
 
-    Attributes:
-        key: Of the promoted adapter in the store.
-        promoted_unix: When it was last promoted, in seconds since 1970.
-        scores: Prompt and reference -> the score of its first completion, written freely.
+    `scores` map prompt and reference to the score of its first completion, written freely.
     """
 
     key: str
@@ -82,21 +74,10 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
 ) -> Evaluation:
     """Score the completions of all models.
 
-    Args:
-        tasks: The eval suite; at least one of them is held out.
-        completions: Model -> its completions, in the order of the tasks: `base` of some tasks; `adapter` of all, with
-            second tries, constrained by the parser, after all others; `champion`, `few_shot`, and `families` of the
-            adapter on synthetic tasks.
-        subject: Hashes of everything evaluated.
-        decoding: How completions were drawn.
-        progress: The part of the eval suite that was asked.
-        champion: Key of the adapter in use, and the SHA-256 of its weights; None without one.
-        earlier: Champions before that one, asked under the same decoding.
-        num_too_long: Tasks left out because their reference does not fit.
-        num_tests_dropped: Tasks whose hidden tests were dropped.
-        few_shot: Examples and tasks of the base with examples in its prompt.
-        families: Synthetic tasks of the adapter.
-        infill: Figures of the holes.
+    `tasks` are the eval suite; at least one of them is held out. `completions` map a model to its own, in the order of
+    the tasks: `base` of some tasks; `adapter` of all, with second tries, constrained by the parser, after all others;
+    `champion`, `few_shot`, and `families` of the adapter on synthetic tasks. `champion` is the key of the adapter in
+    use, and the SHA-256 of its weights; the `earlier` ones were asked under the same decoding.
     """
     has_fallback = decoding.syntax is Syntax.FALLBACK
     of_adapter = completions["adapter"]

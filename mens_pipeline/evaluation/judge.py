@@ -40,8 +40,7 @@ FEATURES: Final = Features(check_contracts=True, database=True, views=True)
 def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:
     """Run programs of a model against hidden tests; nothing they do can hang or harm this process.
 
-    Raises:
-        ConfigurationError: The front end rejects some tests, or a task has none.
+    `ConfigurationError` if the front end rejects some tests, or a task has none.
     """
     if not pairs:
         return []

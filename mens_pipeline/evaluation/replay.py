@@ -99,8 +99,7 @@ def build_replay_holes(
 ) -> Holes:
     """Turn the holes of a history into tasks; count holes that are too long for a piece as dropped.
 
-    Raises:
-        RefusedError: The adapter was never shown a hole, or its train set is missing or was changed.
+    `RefusedError` if the adapter was never shown a hole, or its train set is missing or was changed.
     """
     if not manifest.is_taught:
         found = "the adapter was not trained to complete at a cursor"
@@ -176,12 +175,9 @@ def compute_replay_rates(scores: Sequence[InsertScore]) -> ReplayRates:
 
 
 def compute_drift(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
-    """Tell whether the characters kept fall with time, beyond chance.
+    """Tell whether the characters kept by `own` fall with time, beyond chance; `times` maps a hole to its commit's.
 
-    Args:
-        own: Of the adapter.
-        ngram: Of an n-gram over its train set; if that falls as well, the code has moved away from the train set.
-        times: Hole -> time of its commit.
+    If those of `ngram`, over the same train set, fall as well, the code has moved away from the train set.
     """
     halves, p_value = _halve(own, times)
     is_fall = p_value is not None and p_value < _ALPHA

@@ -52,14 +52,10 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
 ) -> tuple[Artifact, bool]:
     """Let all models complete an eval suite, round by round until the gates can decide, and score the completions.
 
-    Each try of an adapter is counted.
-
-    Returns:
-        The evaluation of all rounds that were asked, and whether it was reused.
+    Each try of an adapter is counted. Returns the evaluation of all rounds that were asked, and whether it was reused.
 
     Raises:
         RefusedError: A generation failed, another champion was promoted between two rounds, or the ledger is malformed.
-        ConfigurationError: The store cannot be written.
     """
     rounds = suite.rounds
     asked: list[Generations] = []

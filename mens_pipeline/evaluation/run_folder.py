@@ -29,11 +29,7 @@ def forget(run_dir: Path, kind: str) -> None:
 
 
 def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
-    """Return the artifact that belongs to a run.
-
-    Raises:
-        RefusedError: There is none, or its document in the folder was changed.
-    """
+    """Return the artifact that belongs to a run; `RefusedError` without one, or if its document was changed."""
     key = _keys(run_dir).get(kind)
     found = store.get(kind, key) if key is not None else None
     copy = run_dir / document
@@ -72,10 +68,8 @@ def heldout_beside(manifest: TrainingManifest) -> Path:
 def heldout_of_training(manifest: TrainingManifest) -> Path:
     """Return the path of a run's held-out pairs, after checking them and the train set against the manifest.
 
-    Only these are known to be held out: any other file may hold rows that the adapter has seen.
-
-    Raises:
-        RefusedError: Train set or held-out pairs are missing or were changed.
+    Only these are known to be held out: any other file may hold rows that the adapter has seen. `RefusedError` if
+    either is missing or was changed.
     """
     path, expected = manifest.train_file, manifest.train_sha256
     found = digest_of(path) if path.is_file() else None

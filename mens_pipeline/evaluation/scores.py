@@ -153,10 +153,8 @@ def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelSc
 def compare_scores(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
     """Compare two models by one completion of each to the same prompts.
 
-    A prompt without an entry in `files` is its own unit.
-
-    Returns:
-        `parse_difference`, `pass_difference`, and `test_difference` over the prompts with hidden tests.
+    Gives `parse_difference`, `pass_difference`, and `test_difference` over the prompts with hidden tests. A prompt
+    without an entry in `files` is its own unit.
     """
 
     def compare(does: Callable[[Score], bool], some: Sequence[tuple[Score, Score]] = pairs) -> Paired:

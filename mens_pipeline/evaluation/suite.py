@@ -150,8 +150,7 @@ def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
     `part` is the number of held-out prompts and of benchmark tasks to ask in one round; None for all.
 
     Raises:
-        SourceNotFoundError: The held-out pairs are missing.
-        RefusedError: They cannot be asked, or the train set is missing or was changed.
+        RefusedError: The held-out pairs cannot be asked, or the train set is missing or was changed.
         ConfigurationError: Hidden tests or the description of the language cannot be used.
     """
     base = manifest.base_model
@@ -172,11 +171,7 @@ def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
 
 
 def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
-    """Refuse an eval suite without a task that can be asked; checked before anything is trained.
-
-    Raises:
-        RefusedError: There is no task, or no reference fits.
-    """
+    """Refuse (`RefusedError`) an eval suite without a task that can be asked, before anything is trained."""
     if not tasks:
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
     if not any(fits(task.reference) for task in tasks):
@@ -188,10 +183,8 @@ def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[st
 def divide_into_rounds(tasks: Sequence[Task], num_first: int, max_rounds: int) -> tuple[tuple[Task, ...], ...]:
     """Divide tasks into rounds of whole held-out files, in an order that depends on their paths alone.
 
-    The first round has about `num_first` held-out prompts, and all other tasks.
-
-    Returns:
-        The tasks of each round, in the order of `tasks`; the rounds after the first are of about equal size.
+    The first round has about `num_first` held-out prompts, and all other tasks; the rounds after it are of about equal
+    size. The tasks of each round keep the order of `tasks`.
     """
     files: defaultdict[str, int] = defaultdict(int)
     for task in tasks:

@@ -95,9 +95,7 @@ def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
     """Turn held-out pairs of code into tasks; prose is skipped.
 
     Declarations next to the hidden tests of a pair exist for completions as well: the prompt shows or names them.
-
-    Raises:
-        ConfigurationError: The front end rejects hidden tests of a pair, or they hold no test.
+    `ConfigurationError` if the front end rejects hidden tests of a pair, or they hold no test.
     """
     tasks = (_build_task(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
     return tuple(task for task in tasks if task is not None)
@@ -106,10 +104,8 @@ def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
 def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]:
     """Turn synthetic pairs into tasks, the same ones every time.
 
-    Their `task_family` names the suite, one of FAMILIES; `number` limits the tasks of each suite.
-
-    Raises:
-        ConfigurationError: A pair is of no such suite, or its hidden tests cannot be run.
+    Their `task_family` names the suite, one of FAMILIES; `number` limits the tasks of each suite. `ConfigurationError`
+    for a pair of no such suite, or whose hidden tests cannot be run.
     """
     tasks: dict[Suite, list[Task]] = {suite: [] for suite in FAMILIES}
     for place, pair in enumerate(pairs):
@@ -126,11 +122,8 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
 def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, TrainingPair]]:
     """Turn the rows of a train set that have hidden tests into tasks.
 
-    Returns:
-        Name of the task, which follows from its prompt -> the task, and the first row that it was made from.
-
-    Raises:
-        ConfigurationError: Hidden tests of a row cannot be run.
+    Returns the name of the task, which follows from its prompt -> the task, and the first row that it was made from.
+    `ConfigurationError` if hidden tests of a row cannot be run.
     """
     found: dict[str, tuple[Task, TrainingPair]] = {}
     for pair in pairs:

@@ -54,12 +54,9 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     *,
     launch: Callable[[GenerationJob], int],
 ) -> Trial:
-    """Let the adapter alone complete a benchmark.
+    """Let the adapter alone complete a benchmark; `launch` runs a generation process and returns its exit code.
 
-    `launch` runs a generation process and returns its exit code.
-
-    Raises:
-        RefusedError: The generation failed, or no reference fits.
+    `RefusedError` if the generation failed, or no reference fits.
     """
     every = benchmark_tasks(benchmark)
     tasks = tuple(task for task in every if fits(task.reference))
@@ -73,10 +70,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
 def try_generator(generator: TextModel, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
     """Let another model complete a benchmark; replies to earlier requests are reused.
 
-    Another seed in `decoding` asks again. The samples of a task are adjacent.
-
-    Raises:
-        RefusedError: It does not respond.
+    Another seed in `decoding` asks again. The samples of a task are adjacent. `RefusedError` if it does not respond.
     """
     tasks = benchmark_tasks(benchmark)
     decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
@@ -127,12 +121,7 @@ class WrittenCompletion(Strict):
 
 
 def read_written(path: Path) -> list[WrittenCompletion]:
-    """Read completions, one JSON document a line.
-
-    Raises:
-        SourceNotFoundError: It cannot be read.
-        RefusedError: A line is malformed.
-    """
+    """Read completions, one JSON document a line; `RefusedError` for a malformed one."""
     advice = 'Write {"task": ID, "text": TEXT, "stopped": true or false}.'
     with open_rows(path) as lines:
         return list(models_in(lines, path, WrittenCompletion, "completion", advice))
@@ -141,8 +130,7 @@ def read_written(path: Path) -> list[WrittenCompletion]:
 def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) -> tuple[Score, ...]:
     """Score completions in their order, and run the hidden tests of their tasks.
 
-    Raises:
-        RefusedError: There are none, or one is for a task that is not in the benchmark.
+    `RefusedError` if there are none, or one is for a task that is not in the benchmark.
     """
     tasks = {task.id: task for task in benchmark_tasks(benchmark)}
     completions, samples = [], Counter[str]()

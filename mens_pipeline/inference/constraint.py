@@ -332,8 +332,7 @@ def read_vocabulary(tokenizer: Any) -> Vocabulary:
 class BegunWord:
     """The part of the word before the cursor that a completion has yet to spell.
 
-    Attributes:
-        text: The word and the blank before it; the completion begins with them, the piece does not.
+    `text` is the word and the blank before it; the completion begins with them, the piece does not.
     """
 
     def __init__(self, tokenizer: Any, text: str) -> None:

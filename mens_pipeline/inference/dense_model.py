@@ -201,15 +201,9 @@ def speed_up(model: Any, num_rows: int) -> Any:
     """Return a faster model with the same completions, if there is one; consume the given model.
 
     In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
-    those on a CPU without packed products, are returned as they are. A model that writes few completions at once gets
-    float16 weights; evaluation writes many and keeps float32.
-
-    Args:
-        model: A model in evaluation mode.
-        num_rows: Largest number of completions to write at once.
-
-    Raises:
-        RefusedError: The faster model computes other logits.
+    those on a CPU without packed products, are returned as they are. A model that writes few completions at once
+    (`num_rows`) gets float16 weights; evaluation writes many and keeps float32. `RefusedError` if the faster model
+    computes other logits.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear

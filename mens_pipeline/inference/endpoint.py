@@ -44,9 +44,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         """Read a file of JSON lines, which the first reply creates; drop a half line that a killed call left.
 
-        Raises:
-            RefusedError: A line is not a reply; the file stays unchanged.
-            ConfigurationError: The file cannot be read or written.
+        `RefusedError` if a line is not a reply; the file stays unchanged.
         """
         self.num_new = 0
         self._path = path
@@ -83,11 +81,7 @@ class Ledger:
         return self._replies.get(key)
 
     def add(self, reply: Reply) -> None:
-        """Keep a reply; it is on disk when the call returns.
-
-        Raises:
-            ConfigurationError: The file cannot be written.
-        """
+        """Keep a reply; it is on disk when the call returns."""
         with self._lock:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,9 +166,7 @@ class ChatEndpoint:
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
         """Return replies by key: from the ledger or the endpoint; no request starts once `time_left` is 0 or less.
 
-        Raises:
-            RefusedError: The endpoint rejects requests, does not respond, or sends something else.
-            ConfigurationError: The ledger cannot be written.
+        `RefusedError` if the endpoint rejects requests, does not respond, or sends something else.
         """
         missing = [request for request in requests if self.ledger.find(request.key) is None]
         if missing:

@@ -36,16 +36,9 @@ End = Literal["stop", "length", "late", "cancelled"]
 class Slot:
     """A completion that is being written.
 
-    Attributes:
-        prompt: At least one token.
-        max_tokens: Limit of its tokens, including the end of the turn.
-        log_probability: Sum over its tokens; None if nobody asks for it.
-        deadline: When it has to end, on the monotonic clock.
-        word: The word before the cursor that it has to start with, if any.
-        end: Why it has ended; None until then.
-        also_stop: Tokens, besides those that end a turn, that end it and belong to it, such as line ends.
-        name: The task that it completes.
-        sample: Its number among the samples of the task, from 0.
+    `log_probability` is the sum over its tokens; None if nobody asks. `deadline` is on the monotonic clock. `word` is
+    the one before the cursor that it starts with. `end` is why it has ended. `also_stop` tokens end it and belong to
+    it, such as line ends. `sample` is its number among those of the task `name`, from 0.
     """
 
     prompt: tuple[int, ...]
@@ -147,16 +140,11 @@ class Engine(Generic[SomeSlot]):
         piece: int | None = None,
         num_read: int = 1,
     ) -> None:
-        """Begin with all slots free.
+        """Begin with all slots free, for a causal model in evaluation mode; `stop` are tokens that end a turn.
 
-        Args:
-            model: A causal language model in evaluation mode.
-            stop: Tokens that end a turn.
-            num_slots: Completions to write at once.
-            num_positions: Positions to reserve for a slot; it grows if they do not suffice.
-            piece: Tokens of a prompt to read between two tokens of the others; None reads whole prompts.
-            num_read: Whole prompts to read in one pass, up to 8,192 tokens with padding. With 1, a pass skips the
-                tokens that a prompt shares with the one before.
+        `num_positions` are reserved for a slot, which grows if they do not suffice. `piece` tokens of a prompt are read
+        between two tokens of the others; None reads whole prompts, `num_read` in one pass, up to 8,192 tokens with
+        padding. With 1, a pass skips the tokens that a prompt shares with the one before.
         """
         from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
 
@@ -185,11 +173,7 @@ class Engine(Generic[SomeSlot]):
         self._reading.append(_Prompt(slot, self._cache.new_prompt()))
 
     def step(self) -> list[SomeSlot]:
-        """Read from the prompts, and write one token of each completion whose prompt is read.
-
-        Returns:
-            The completions that ended; their slots are free again.
-        """
+        """Read from the prompts, write a token of each completion whose prompt is read, and return those that ended."""
         import torch
 
         with torch.inference_mode():

@@ -43,10 +43,8 @@ _READ_SHARE: Final = 4
 def generate(job: GenerationJob) -> None:
     """Complete every request of a job, and write the completions of each generation; second tries come last.
 
-    Several processes divide the requests of each generation; the first one writes the completions.
-
-    Raises:
-        RefusedError: The adapter does not fit the base.
+    Several processes divide the requests of each generation; the first one writes the completions. `RefusedError` if
+    the adapter does not fit the base.
     """
     # Denormal numbers slow a CPU down a hundredfold and do not change a token.
     torch.set_flush_denormal(True)
@@ -168,12 +166,7 @@ def complete_slots(
 ) -> None:
     """Write all completions; long prompts come first, so that memory peaks at once.
 
-    Args:
-        model: A causal language model in evaluation mode.
-        slots: Slots that take the completions.
-        stop: Tokens that end a turn.
-        batch_tokens: Positions to hold at once.
-        done: Takes each slot when its completion has ended.
+    `stop` are tokens that end a turn, `batch_tokens` positions to hold at once; `done` takes each slot when it ends.
     """
     ordered = sorted(slots, key=lambda slot: (-len(slot.prompt), slot.name, slot.sample))
     state = state_positions(model) if slots else 0

@@ -65,8 +65,7 @@ class SlotCache:
     def share_prefix(prompt: DynamicCache, read: DynamicCache, num_positions: int) -> bool:
         """Start the cache of a prompt with the first positions of another one, which stays unchanged.
 
-        Returns:
-            False for other layers than full attention, which keep no single positions.
+        Returns False for other layers than full attention, which keep no single positions.
         """
         if any(type(layer) is not DynamicLayer for layer in prompt.layers):
             return False
@@ -87,12 +86,9 @@ class SlotCache:
         return (columns >= self.longest - self.positions()).long()
 
     def add(self, read: DynamicCache, lengths: Sequence[int], rows: Sequence[int] = (0,)) -> None:
-        """Append rows whose prompts were read.
+        """Append some `rows` of `read`, the cache of prompts that were read together, padded before the shorter ones.
 
-        Args:
-            read: Their cache, with padding before the shorter prompts.
-            lengths: Tokens of each prompt of `read`.
-            rows: Rows of `read` to append.
+        `lengths` are the tokens of each prompt of `read`.
         """
         if not rows:
             return
@@ -225,8 +221,7 @@ def _join_states(ours: LinearAttentionLayer, given: LinearAttentionLayer) -> Non
 def state_positions(model: Any) -> int:
     """Measure how many positions take as much memory as the states of a row.
 
-    Returns:
-        0 for a model without layers that keep a state; 1 for one with no other layers.
+    0 for a model without layers that keep a state; 1 for one with no other layers.
     """
     cache = DynamicCache(config=model.config.get_text_config())
     if not any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in cache.layers):

@@ -24,8 +24,7 @@ _HEAD: Final = "lm_head"
 def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrainedModel":
     """Load base and adapter as one model in evaluation mode; `place` is the number of a GPU where there are several.
 
-    Raises:
-        RefusedError: The adapter does not fit the base.
+    `RefusedError` if the adapter does not fit the base.
     """
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)

@@ -66,13 +66,8 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
 ) -> Generation:
     """Check base and adapter, and return the generation in which one of the two completes some requests.
 
-    Args:
-        model: Which of the two writes.
-        adapter: The adapter, which names its base.
-        requests: Prompts and cursors.
-        conditions: Decoding options and device.
-        label: Name of the model in lines of progress; `model` by default.
-        system_prompt: Precedes each prompt; that of the training by default.
+    `label` names the model in lines of progress, `model` by default; the default `system_prompt` is that of the
+    training.
     """
     evaluated, base = evaluated_model(model, adapter, conditions.device), adapter.manifest.base_model
     fitting = positions_on(conditions.device, evaluated, base.num_parameters)
@@ -103,8 +98,7 @@ def _count_devices(conditions: Conditions, trained_on: int) -> int:
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:
     """Return the model to load: the adapter on the weights it was trained on, the base on its own weights if they fit.
 
-    Raises:
-        RefusedError: The base is gone or changed, or the adapter needs its whole weights and they do not fit here.
+    `RefusedError` if the base is gone or changed, or the adapter needs its whole weights and they do not fit here.
     """
     manifest, recipe = adapter.manifest, adapter.manifest.recipe
     base, trained_in = manifest.base_model, manifest.result.compute_dtype
@@ -197,14 +191,8 @@ def generate_all(
 ) -> dict[str, Artifact]:
     """Generate all completions that the store does not have; generations of the same model share a process.
 
-    Args:
-        asked: Generations by name.
-        store: Where completions are kept.
-        launch: Runs the process of a job, and returns its exit code.
-        lock_path: Held while the device is in use.
-
-    Raises:
-        RefusedError: A process failed; the message says why.
+    `launch` runs the process of a job, which holds `lock_path`, and returns its exit code. A `RefusedError` says why
+    one failed.
     """
     jobs: dict[str, GenerationJob] = {}
 

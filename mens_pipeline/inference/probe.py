@@ -64,11 +64,7 @@ class SpeedProbe:
     launch: Callable[[Path], int]
 
     def measure(self, run: PreparedRun) -> Rates:
-        """Train a few steps of a prepared run, and let its base complete some of its prompts.
-
-        Raises:
-            RefusedError: A process failed.
-        """
+        """Train a few steps of a prepared run, and let its base complete some prompts; `RefusedError` if one fails."""
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
             return Rates(**self._training(run), **self._completions(run))

@@ -20,10 +20,7 @@ _TRIED: Final = 64
 class LikelyTokens(NamedTuple):
     """The most likely next tokens of a completion, fetched from the device, most likely first.
 
-    Attributes:
-        scores: Of all tokens, on the device.
-        ids: Of the most likely ones.
-        shares: Their shares of all probability; None for greedy decoding.
+    `scores` are those of all tokens, on the device; `shares` of all probability, None for greedy decoding.
     """
 
     scores: "torch.Tensor"

@@ -36,8 +36,7 @@ class CorpusPools(NamedTuple):
 def join_cluster(address: str) -> CorpusPools:
     """Join a Ray cluster, and return pools with one process for each of its CPUs.
 
-    Raises:
-        ConfigurationError: There is no cluster at the address, or this machine is not one of its nodes.
+    `ConfigurationError` if there is no cluster at the address, or this machine is not one of its nodes.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
@@ -113,8 +112,7 @@ class ClusterWorker(WorkerProcess):
     def exchange(self, request: object, seconds: float) -> Any:
         """Send a request and return the answer, like `WorkerProcess`.
 
-        Raises:
-            RefusedError: Its node was lost, and so were its replacements.
+        `RefusedError` if its node was lost, and so were its replacements.
         """
         import ray
 

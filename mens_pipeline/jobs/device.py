@@ -36,14 +36,10 @@ class DeviceChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Device of a run.
+    """Device of a run, under the machine's name for it.
 
-    Attributes:
-        kind: `cuda`, `mps` or `cpu`.
-        name: The machine's name for it.
-        memory_gb: Its own memory in gigabytes; None for the CPU.
-        has_bfloat16: Whether bfloat16 is supported and faster than float32.
-        number: Devices of this kind; 1 for a CPU with any number of cores.
+    `memory_gb` is None for the CPU. `has_bfloat16`: it is supported and faster than float32. `number` counts devices of
+    this kind; 1 for a CPU with any number of cores.
     """
 
     kind: str
@@ -67,9 +63,7 @@ class Device:
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     """Return the requested device; `best` takes the first available of cuda, mps, cpu.
 
-    Raises:
-        RefusedError: It is not available, the environment forbids it, or the machine has a GPU that torch cannot
-            use.
+    `RefusedError` if it is not available, the environment forbids it, or torch cannot use the GPU of the machine.
     """
     if choice is DeviceChoice.METAL:
         choice = DeviceChoice.MPS
@@ -124,11 +118,7 @@ def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
 
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
-    """Check that a machine has the devices of a recipe; a CPU can run any number of processes.
-
-    Raises:
-        RefusedError: It has fewer.
-    """
+    """Refuse (`RefusedError`) fewer devices than a recipe needs; a CPU can run any number of processes."""
     if device.kind != "cpu" and asked > device.number:
         advice = f"Ask for --devices {device.number}."
         raise RefusedError(f"devices {asked}: {device.number} {device.kind} device(s) can be seen here. {advice}")
@@ -172,10 +162,8 @@ def _cpu() -> Device:
 def exclusive(path: Path, wait_seconds: float, holder: str = "a run") -> Iterator[None]:
     """Hold the lock of a device while the block runs; the system frees it when the process dies.
 
-    Another holder may take `wait_seconds` to end; `holder` describes this one to others.
-
-    Raises:
-        RefusedError: Another process holds it; the message names it.
+    Another holder may take `wait_seconds` to end, then a `RefusedError` names it; `holder` describes this one to
+    others.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds

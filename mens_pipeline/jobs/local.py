@@ -46,21 +46,12 @@ def run_job(  # noqa: PLR0913 - what a process is started with
     on_ray: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a job in a separate process, in its own group, until it ends.
+    """Run a job in a separate process, in its own group, until it ends; return its exit code, see `ExitCode`.
 
-    Any exception ends the job: first SIGTERM, after which it writes a checkpoint, then SIGKILL for its group. Ranks end
-    with the process that started them.
-
-    Args:
-        job_path: The job, in its folder; the output of the process goes to `child.log` next to it.
-        poll: Called a few times a second while it runs, and once after its end.
-        grace_seconds: Time to write a checkpoint.
-        num_ranks: Processes that work on it together, one per device.
-        on_ray: Whether workers of a Ray cluster run it; the cluster decides where.
-        variables: Of the environment, besides those of every job.
-
-    Returns:
-        Its exit code; see `ExitCode`.
+    Any exception ends the job: first SIGTERM, after which it may take `grace_seconds` to write a checkpoint, then
+    SIGKILL for its group. Ranks, one per device, end with the process that started them. The output goes to `child.log`
+    next to the job; `poll` is called a few times a second while it runs, and once after its end. With `on_ray` a Ray
+    cluster decides where it runs; `variables` are added to those of every job.
     """
     environment = ray_environment() if on_ray else training_environment(num_ranks)
     ranks = ["--ranks", str(num_ranks)] if num_ranks > 1 and not on_ray else []
@@ -104,11 +95,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
-    """Check that a job is done.
-
-    Raises:
-        RefusedError: It is not; the message contains the reason.
-    """
+    """Refuse (`RefusedError`, with the reason) a job that is not done."""
     if code == ExitCode.DONE:
         return
     if code == ExitCode.INTERRUPTED:
@@ -121,11 +108,7 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
 
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:
-    """Return the result of a training.
-
-    Raises:
-        RefusedError: It is not done; the message contains the reason.
-    """
+    """Return the result of a training; a `RefusedError` says why it is not done."""
     refuse_failure(run_dir, code, "training")
     result = read_result(run_dir)
     if result is None:

@@ -65,11 +65,7 @@ def as_document(values: dict[str, Any]) -> str:
 
 
 def write_document(path: Path, values: dict[str, Any]) -> None:
-    """Write a document of a job atomically and durably.
-
-    Raises:
-        ConfigurationError: The disk is full.
-    """
+    """Write a document of a job atomically and durably."""
     with replacing(path) as target:
         target.write(as_document(values).encode())
         target.flush()

@@ -32,8 +32,7 @@ _PASSED: Final = (
 def run_workers(job: Any, job_path: Path) -> ExitCode:
     """Train on the cluster at `RAY_ADDRESS`, or on a new one on this machine.
 
-    Raises:
-        RefusedError: A worker was refused; the reason is its own.
+    A `RefusedError` has the reason of the worker that was refused.
     """
     for name in (FAILURE, STOP):
         (job.run_dir / name).unlink(missing_ok=True)

@@ -52,11 +52,7 @@ class _Named(Strict, extra="ignore"):
 
 
 def read_job(path: Path) -> Job:
-    """Read a job as the parameters of its kind.
-
-    Raises:
-        RefusedError: It cannot be read, has an unknown kind, or lacks a field; the message says which.
-    """
+    """Read a job as the parameters of its kind; a `RefusedError` says what is malformed."""
     try:
         text = path.read_text(encoding="utf-8")
         kind = _Named.model_validate_json(text).kind

@@ -36,9 +36,8 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
 def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Diagnostic, int | None]:
     """Convert a failure of the parser to a diagnostic that names its likely cause.
 
-    Returns:
-        The diagnostic, and the offset of the dropped text that caused it, if any; the code is then `unknown-decorator`
-        or `unclosed-string`, or the advice mentions it.
+    Also returns the offset of the dropped text that caused it, if any; the code is then `unknown-decorator` or
+    `unclosed-string`, or the advice mentions it.
     """
     start = stream.starts[finding.token]
     found = stream.texts[finding.token]

@@ -20,15 +20,10 @@ _FENCE: Final = "// ---"
 
 @dataclass(frozen=True, slots=True)
 class DeclarationSpan:
-    """One declaration and its doc comment.
+    """One declaration and its doc comment; offsets include decorators and modifiers, `end` is after the last token.
 
-    Attributes:
-        name: None for an unnamed block such as `routes`.
-        decorators: Its decorators in order, wrappers included.
-        start: Offset of its first token, decorators and modifiers included.
-        end: Offset after its last token.
-        doc_start: Offset of the doc comment directly above; `start` if there is none.
-        doc: The lines of that comment without their markers.
+    `name` is None for an unnamed block such as `routes`; `decorators` include wrappers. `doc_start` is that of the
+    comment directly above, else `start`; `doc` are its lines without markers.
     """
 
     declaration: Declaration

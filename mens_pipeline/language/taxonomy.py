@@ -13,13 +13,10 @@ DEFAULT_DIFFICULTY: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """One construct that a model can learn.
+    """One construct that a model can learn, of a declaration kind (A2).
 
-    Attributes:
-        name: Its own name, finer than the histogram: `workflow`, `query`.
-        kind: Its declaration kind (A2).
-        histogram_name: Its name in the construct histogram (A10).
-        difficulty: 1 (easy) to 10; upstream's curriculum order.
+    `name` is finer than the histogram's (A10): `workflow`, `query`. `difficulty` is 1 (easy) to 10; upstream's
+    curriculum order.
     """
 
     name: str

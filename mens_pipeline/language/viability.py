@@ -371,9 +371,8 @@ _TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}
 def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:
     """Return a short continuation that makes a text a program, empty if it is one; `is_strict` as in `ViableText`.
 
-    Returns:
-        None for a dead text, for one that needs more than `max_length` characters, and if no token may follow, as after
-        a `1` that only more digits could complete, by making it too large (L5).
+    None for a dead text, for one that needs more than `max_length` characters, and if no token may follow, as after a
+    `1` that only more digits could complete, by making it too large (L5).
     """
     return DEEP_STACK.run(lambda: _write_completion(_Growing(mode, is_strict=is_strict), text, max_length))
 

@@ -147,8 +147,7 @@ class TrainingManifest(Recorded):
     def read(cls, path: Path) -> Self:
         """Read the manifest of a run, which a stranger may have written.
 
-        Raises:
-            RefusedError: It cannot be read, is of another trainer, or a field is missing or invalid.
+        `RefusedError` if it cannot be read, is of another trainer, or a field is missing or invalid.
         """
         document = read_object(path, _MOST_BYTES, _ADVICE)
         method = document.get("backend", "nothing")
@@ -167,12 +166,7 @@ class TrainingManifest(Recorded):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that was read, checked and hashed once.
-
-    Attributes:
-        path: The folder of its run, or of its artifact.
-        digest: From `adapter_digest`.
-    """
+    """An adapter that was read, checked and hashed once; `path` is the folder of its run, or of its artifact."""
 
     path: Path
     digest: str

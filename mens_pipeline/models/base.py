@@ -126,8 +126,7 @@ def refuse_missing(path: Path) -> None:
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
     """Raise `RefusedError` for another kind of model, or a configuration that leads to another model or to code.
 
-    Returns:
-        The part of the configuration about text, and the architecture.
+    Returns the part of the configuration about text, and the architecture.
     """
     if (path / _ADAPTER).exists():
         # The library would load the model that this file names.
@@ -157,8 +156,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
     """Read a JSON object that anybody may have written.
 
-    Raises:
-        RefusedError: It is too large or not a JSON object; the message ends with the advice.
+    If it is too large or not a JSON object, a `RefusedError` ends with the advice.
     """
     try:
         document = json.loads(read_regular(path, most_bytes))
@@ -203,8 +201,7 @@ def base_folder(base: Base) -> Path:
 def find_recorded_base(base: Base) -> Path:
     """Find the unchanged base of a run by its digest: at the recorded path, or anywhere in the caches of this machine.
 
-    Raises:
-        RefusedError: It is gone, changed or incomplete, or leads the library to another model or to code.
+    `RefusedError` if it is gone, changed or incomplete, or leads the library to another model or to code.
     """
     places = chain([base.path], (place for place in _find_candidates() if _may_be(place, base.num_parameters)))
     path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)

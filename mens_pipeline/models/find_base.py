@@ -37,8 +37,7 @@ def find_base_model(
 ) -> Base:
     """Find a base model: a folder, or else in the caches, on the Hub, or in wheels.
 
-    Raises:
-        RefusedError: It cannot be fetched or trained; the message lists everything that was tried.
+    If it cannot be fetched or trained, a `RefusedError` lists everything that was tried.
     """
     folder = Path(name)
     if folder.is_dir():

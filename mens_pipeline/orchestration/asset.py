@@ -27,10 +27,8 @@ def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
     """End a step whose run was canceled, deleted or reported as failed, as SIGINT would.
 
     Dagster sends SIGINT once, and Python swallows a signal that arrives during a weakref callback. The start of a run
-    may overwrite the status "canceling", but its event stays.
-
-    Raises:
-        dagster.DagsterExecutionInterruptedError: The run is over. `except Exception` does not catch it.
+    may overwrite the status "canceling", but its event stays. `except Exception` does not catch the
+    `DagsterExecutionInterruptedError`.
     """
     instance, run_id = context.instance, context.run.run_id
     run = instance.get_run_by_id(run_id)
@@ -86,13 +84,8 @@ def declare_asset(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Declare the result of a function as an asset, wrapped in `plainly`.
 
-    Args:
-        group: Group in the asset graph.
-        kinds: Kinds that the UI shows.
-        version: Version of its code and of the configuration it depends on.
-        rows: Model of its rows, whose columns the UI shows.
-        on_gpu: Whether it takes a slot of the GPU pool and asks for a machine with a GPU.
-        more: Other arguments of `dg.asset`.
+    `version` is that of its code and of the configuration it depends on; `rows` is the model whose columns the UI
+    shows. With `on_gpu` it takes a slot of the GPU pool and asks for a machine with a GPU. `more` goes to `dg.asset`.
     """
     if rows is not None:
         more["metadata"] = describe_columns(rows)

@@ -36,15 +36,10 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
 
 
 def line_chart(title: str, values: Mapping[int, float], level: float | None = None) -> str:
-    """Draw a curve over whole numbers and write out its highest and lowest value.
+    """Draw a curve over whole numbers as Markdown with an image, and write out its highest and lowest value.
 
-    Args:
-        title: A few words above the curve.
-        values: x -> y in order, at least one; neighbours are averaged if there are many.
-        level: A value drawn as a dashed horizontal line, if any.
-
-    Returns:
-        Markdown with an image, under 1,000 characters: Dagster hides longer ones behind a button.
+    `values` are at least one, in order; neighbours are averaged if there are many. `level` is drawn as a dashed line.
+    The text has under 1,000 characters: Dagster hides longer ones behind a button.
     """
     places = list(values.items())
     every = -(-len(places) // _MOST_POINTS)

@@ -60,8 +60,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
 ) -> Choices:
     """Read everything that decides how a run trains and evaluates; without preset or domain, the recipe's apply.
 
-    Raises:
-        ConfigurationError: A name is unknown, or values do not hold together.
+    `ConfigurationError` if a name is unknown, or values do not hold together.
     """
     chosen = look_up(load_recipes(RECIPES), recipe, "recipe")
     resolved = resolve_recipe(
@@ -96,11 +95,7 @@ def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
 
 
 def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
-    """Return the thresholds that an adapter must meet in a run.
-
-    Raises:
-        ConfigurationError: There is no such policy, or the bar is invalid.
-    """
+    """Return the thresholds that an adapter must meet in a run; `ConfigurationError` if policy or bar are invalid."""
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
         raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
@@ -190,8 +185,7 @@ class TrainConfig(dg.Config):
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     """Return the training configuration of a run; of a partitioned run, its partition is the recipe.
 
-    Raises:
-        dagster.Failure: It names something unknown, or configuration and partition name two recipes; not retried.
+    `dagster.Failure`, without a retry, if configuration and partition name two recipes, or anything unknown.
     """
     config = TrainConfig(**config_of(context.run, _TRAINING))
     if config.native_train is False:
@@ -208,12 +202,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
 
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
-    """Resolve the configuration of a run for training and judging.
-
-    Raises:
-        ConfigurationError: A name is unknown, or values do not hold together.
-        dagster.Failure: As `training_of`.
-    """
+    """Resolve the configuration of a run for training and judging; errors as in `resolve_choices` and `training_of`."""
     return resolve_choices(
         load_settings(),
         device,

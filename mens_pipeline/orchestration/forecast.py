@@ -77,14 +77,10 @@ class SuiteSize(Strict):
 
 
 class SuiteCounts(NamedTuple):
-    """Counts of the whole eval suite.
+    """Counts of the whole eval suite; held-out prompts are those of the first round and of all rounds.
 
-    Attributes:
-        heldout: Held-out prompts of the first round and of all rounds.
-        benchmark: Benchmark tasks.
-        with_tests: Share of the tasks with hidden tests; the base gets all of them.
-        config: Decoding, and the other parts of the evaluation.
-        has_champion: Whether a champion completes the same prompts.
+    `with_tests` is the share of the tasks with hidden tests; the base gets all of them. `has_champion`: a champion
+    completes the same prompts.
     """
 
     heldout: tuple[int, int]
@@ -171,17 +167,8 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - everything a run can be cut by
     """Choose steps, prompts and holes that use the remaining minutes without exceeding them.
 
     Evaluation gets up to half of the time, first for the prompts that the gates judge by. Training gets the rest.
-
-    Args:
-        minutes: Of the whole run.
-        spent: Seconds already used.
-        rates: Measured speeds.
-        rows: Rows that the recipe would show without a limit.
-        recipe: The recipe.
-        suite: The whole eval suite.
-
-    Raises:
-        RefusedError: Not even a few steps and prompts fit; the message says how many minutes would do.
+    `spent` are the seconds used so far, `rows` those that the recipe would show without a limit. If not even a few
+    steps and prompts fit, a `RefusedError` says how many minutes would do.
     """
     sizes = [suite.take_share(percent / 100) for percent in range(301)]
     costs = [evaluation_seconds(rates, suite, size) for size in sizes]
@@ -321,12 +308,8 @@ class Counts(NamedTuple):
 class Planner:
     """Plans a run on this machine with the newest train set.
 
-    Attributes:
-        launch: Runs a job in a process and returns its exit code.
-        choice: Recipe, preset and domain, if named.
-        overrides: Recipe fields that are set.
-        minutes: Of the whole run; None for no limit.
-        began: Start of these minutes, by `perf_counter`.
+    `choice` is recipe, preset and domain, if named. The `minutes` of the whole run, None for no limit, start at
+    `began`, by `perf_counter`.
     """
 
     settings: Settings
@@ -341,11 +324,8 @@ class Planner:
     def plan(self, *, is_kept: bool) -> tuple[RunPlan, Counts]:
         """Plan from measured speeds, or return the stored plan of the same run.
 
-        Only a plan that is kept may download the base.
-
-        Raises:
-            RefusedError: Train set or base is missing, the minutes are too few, or the probe failed.
-            ConfigurationError: A name is unknown, or values do not hold together.
+        Only a plan that is kept may download the base. `RefusedError` if train set or base is missing, the minutes are
+        too few, or the probe failed.
         """
         resolved = self._resolve()
         default = DEFAULT_CUDA_MODEL if self.device.kind == "cuda" else DEFAULT_CPU_MODEL

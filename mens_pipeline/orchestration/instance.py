@@ -43,11 +43,7 @@ daemon; the device lock, which ends with its process, still admits one run at a 
 
 
 def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstance:
-    """Open the instance that the UI shows, and create its folder on first use.
-
-    Raises:
-        ConfigurationError: The folder cannot be created or its `dagster.yaml` is wrong.
-    """
+    """Open the instance that the UI shows, and create its folder on first use; `ConfigurationError` if it cannot."""
     config = home / "dagster.yaml"
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -71,10 +67,8 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
 def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> str:
     """Record a promotion that no run made, if there is an instance, so that sensors and UI see it.
 
-    The champion is already in use, so no error of Dagster is raised.
-
-    Returns:
-        Why it could not be recorded; empty if it was, or if there is no instance.
+    The champion is already in use, so no error of Dagster is raised: returns why it could not be recorded, else
+    nothing.
     """
     if not (home / "dagster.yaml").is_file():
         return ""
@@ -179,11 +173,9 @@ def _is_free(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """Outcome of an asset check.
+    """Outcome of an asset check, whose failure is an error or a warning.
 
-    Attributes:
-        is_error: Whether a failure is an error rather than a warning.
-        figures: Numbers and texts of the check, in order; tables are left to the UI.
+    `figures` are its numbers and texts, in order; tables are left to the UI.
     """
 
     name: str
@@ -196,10 +188,8 @@ class CheckOutcome:
 class GraphOutcome:
     """Outcome of a headless run.
 
-    Attributes:
-        success: No step failed and no blocking check refused.
-        is_interrupted: A person stopped it; it is recorded as canceled.
-        figures: Asset -> its metadata, plain values only.
+    It succeeds if no step failed and no blocking check refused; one that a person stopped is recorded as canceled.
+    `figures` map assets to their metadata, plain values only.
     """
 
     run_id: str
@@ -223,14 +213,7 @@ def run_graph(
 ) -> GraphOutcome:
     """Run a job in this process and log its progress to `mens_pipeline.progress`.
 
-    Args:
-        definitions: The code location.
-        settings: Home of the instance, and the workspace.
-        job_name: The job.
-        configs: Asset -> its run configuration.
-
-    Raises:
-        ConfigurationError: The Dagster instance cannot be opened.
+    `settings` name the home of the instance and the workspace; `configs` map assets to their run configuration.
     """
     started, run_id = perf_counter(), str(uuid4())
     job = definitions.resolve_job_def(job_name)

@@ -61,12 +61,10 @@ class JobLauncher(dg.ConfigurableResource[None]):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in separate processes.
+    """Trains in separate processes, those of the scratch lane always locally.
 
-    Attributes:
-        launcher: `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. The scratch lane always trains locally.
-        grace_seconds: Seconds that a cancelled training may take to write its checkpoint.
-        report_seconds: Seconds between two observations in the UI.
+    `launcher` is `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. A cancelled training may take
+    `grace_seconds` to write its checkpoint; `report_seconds` lie between two observations in the UI.
     """
 
     launcher: Literal["", "local", "ray", "kuberay"] = ""
@@ -162,13 +160,10 @@ def run_on_ray(
     watch: Callable[[dict[str, Any]], None],
     ray_job: Mapping[str, Any] | None = None,
 ) -> int:
-    """Train as a job of a Ray cluster, which ends with the run.
+    """Train as a job of a Ray cluster, which ends with the run; return an `ExitCode`.
 
     All nodes must see the folder of the job at the same path. With `ray_job`, KubeRay starts a cluster for the job;
     otherwise `RAY_API_SERVER_ADDRESS` names one.
-
-    Returns:
-        An `ExitCode`.
     """
     run_dir, events = job_path.parent, Follower(job_path.with_name(TELEMETRY), watch)
 
@@ -212,14 +207,8 @@ def run_on_ray(
 def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bool) -> dict[str, Any]:
     """Read the RayJob that KubeRay starts, and fill in workers, images and GPUs.
 
-    Args:
-        path: A RayJob in YAML, with a head and one group of workers.
-        num_workers: One per device of the recipe.
-        image: Image of containers that name none.
-        is_cuda: Whether each worker gets a GPU.
-
-    Raises:
-        ConfigurationError: The file is not such a RayJob, or a container has no image.
+    It is YAML with a head and one group of workers; `image` is for containers that name none, and with `is_cuda` each
+    worker gets a GPU. `ConfigurationError` if the file is something else, or a container has no image.
     """
     content = load_yaml(path)
     try:

@@ -27,11 +27,7 @@ _EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 
 def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> ComparedModel:
-    """Return the newest evaluation of a recipe, or that of a run by its id.
-
-    Raises:
-        RefusedError: There is none, or it is no longer in the store.
-    """
+    """Return the newest evaluation of a recipe, or that of a run by its id; `RefusedError` if the store has none."""
     for run, ref in _artifacts_of_runs(name, "eval_results", instance):
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
@@ -42,11 +38,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
 
 
 def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
-    """Return the newest verdict on a recipe, or that of a run, with the name of the recipe in its run.
-
-    Raises:
-        RefusedError: There is none.
-    """
+    """Return the newest verdict on a recipe, or of a run, with the name of its recipe; `RefusedError` without one."""
     for run, ref in _artifacts_of_runs(name, "benchmark_gate", instance):
         return run.tags[RECIPE_TAG], ref
     raise _unknown(name, instance)
@@ -83,12 +75,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One of several adapters.
-
-    Attributes:
-        rate: Its result, formatted for people.
-        behind: Its distance from the best, with the exact paired test; empty for the best.
-    """
+    """One of several adapters; `behind` is its distance from the best, with the exact paired test."""
 
     candidate: Candidate
     rate: str
@@ -99,10 +86,7 @@ def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ..
     """Rank adapters that may be promoted by pass@1; on a tie the one in use comes first, then the given order.
 
     A lead over another adapter may be chance, and the test says how likely that is. It is not another hurdle: each
-    adapter passed by itself, and was compared with the champion.
-
-    Raises:
-        RefusedError: They have no prompt in common.
+    adapter passed by itself, and was compared with the champion. `RefusedError` if they have no prompt in common.
     """
     models = [ComparedModel(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates]
     columns = {column.name: column for column in compare(models).columns}
@@ -143,8 +127,7 @@ def best_evaluated(
 ) -> Choice:
     """Return the best of recipes, or of runs by their ids, whose newest verdict allows their promotion now.
 
-    Raises:
-        RefusedError: None may be promoted (with every reason), or they have no prompt in common.
+    A `RefusedError` lists every reason why none may be promoted, or says that they have no prompt in common.
     """
     able: dict[str, Candidate] = {}
     passed_over: dict[str, str] = {}

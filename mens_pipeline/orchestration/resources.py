@@ -37,20 +37,12 @@ _THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class VoxWorkspace(dg.ConfigurableResource[None]):
-    """The folder of Vox programs that the pipeline learns from.
-
-    Attributes:
-        root: The folder; empty means `MENS_SOURCE_ROOT`, or this repository's `data/`.
-    """
+    """The folder of Vox programs that the pipeline learns from; without one, `MENS_SOURCE_ROOT` names it."""
 
     root: str = ""
 
     def folder(self) -> Path:
-        """Return the folder as an absolute path.
-
-        Raises:
-            SourceNotFoundError: It is missing; a missing workspace never counts as empty.
-        """
+        """Return the folder as an absolute path; `SourceNotFoundError` without one, which never counts as empty."""
         folder = (Path(self.root) if self.root else load_settings().source_root).resolve()
         if not folder.is_dir():
             raise SourceNotFoundError(f"{folder}: no such folder. Set MENS_SOURCE_ROOT to a Vox workspace.")
@@ -68,12 +60,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
 
 
 class ArtifactStoreResource(dg.ConfigurableResource[None]):
-    """The artifact store.
-
-    Attributes:
-        root: The folder; empty means `MENS_STORE_ROOT`, or this repository's `data/store`. It caches the bucket that
-            `MENS_STORE_URL` names, if any.
-    """
+    """The artifact store, in `root` or else in `MENS_STORE_ROOT`; a cache of the bucket `MENS_STORE_URL`, if any."""
 
     root: str = ""
     _opened: ArtifactStore | None = PrivateAttr(default=None)
@@ -85,11 +72,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         return self._opened
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
-        """Load an artifact by its reference and check that it is unchanged.
-
-        Raises:
-            dagster.Failure: It is gone or was changed; not retried.
-        """
+        """Load an artifact by its reference; `dagster.Failure`, not retried, if it is gone or was changed."""
         store = self.open()
         found = store.get(ref.kind, ref.key)
         if found is not None and not found.is_damaged():
@@ -100,11 +83,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
 
 
 def find_pools() -> CorpusPools:
-    """Return the pools that process the corpus: on this machine, or on the nodes of the Ray cluster.
-
-    Raises:
-        ConfigurationError: The cluster cannot be joined.
-    """
+    """Return the pools that process the corpus: on this machine, or on the nodes of the Ray cluster."""
     settings = load_settings()
     if settings.launcher == "ray" and settings.ray_address:
         return join_cluster(settings.ray_address)
@@ -112,11 +91,7 @@ def find_pools() -> CorpusPools:
 
 
 def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
-    """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags.
-
-    Raises:
-        ConfigurationError: There is no such executor.
-    """
+    """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags."""
     name = load_settings().executor
     if name is None:
         return default
@@ -181,22 +156,15 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
 
 
 class Telemetry(dg.ConfigurableResource[None]):
-    """The telemetry database.
+    """The telemetry database, and its table if config/pipeline.yaml names another.
 
-    Only `MENS_TELEMETRY_URL` names it, so that no configuration holds its password.
-
-    Attributes:
-        table: The table; empty means the one in config/pipeline.yaml.
+    Only `MENS_TELEMETRY_URL` names the database, so that no configuration holds its password.
     """
 
     table: str = ""
 
     def query(self) -> TelemetryQuery | None:
-        """Return the query of the rows to read; None if no database is named.
-
-        Raises:
-            ConfigurationError: `config/pipeline.yaml` is wrong.
-        """
+        """Return the query of the rows to read; None if no database is named."""
         url = load_settings().telemetry_url
         if url is None:
             return None
@@ -205,29 +173,20 @@ class Telemetry(dg.ConfigurableResource[None]):
 
 
 class Compute(dg.ConfigurableResource[None]):
-    """The device that models train and generate on.
-
-    Attributes:
-        device: `cuda`, `cpu`, `mps`, or `best` for the best one available.
-    """
+    """The device that models train and generate on: `cuda`, `cpu`, `mps`, or `best` for the best one available."""
 
     device: Literal["cuda", "cpu", "mps", "best"] = "best"
 
     def resolve(self) -> Device:
-        """Return the device.
-
-        Raises:
-            RefusedError: It is missing, or VOX_BACKEND forbids it.
-        """
+        """Return the device; `RefusedError` if it is missing, or VOX_BACKEND forbids it."""
         return resolve_device(DeviceChoice(self.device), force_cpu=load_settings().backend == "cpu")
 
 
 class SourceWatch(dg.ConfigurableResource[None]):
     """When the sensor of sources reports a change.
 
-    Attributes:
-        settle_seconds: Seconds without a touched file; half a checkout must not start a run.
-        most_files: The sensor gives up at more files. A tick must end within a minute; 50,000 files take half a second.
+    `settle_seconds` pass without a touched file, as half a checkout must not start a run. Beyond `most_files` the
+    sensor gives up: a tick must end within a minute, and 50,000 files take half a second.
     """
 
     settle_seconds: float = 30.0
@@ -266,11 +225,7 @@ class ArtifactHandover(dg.IOManager):
         context.add_output_metadata(reference(obj))
 
     def load_input(self, context: dg.InputContext) -> ArtifactRef:
-        """Return the artifact of an asset.
-
-        Raises:
-            dagster.Failure: It was never materialised; not retried.
-        """
+        """Return the artifact of an asset; `dagster.Failure`, not retried, if it was never materialised."""
         upstream = context.upstream_output
         if upstream is not None and upstream.step_key != _ELSEWHERE:
             made = made_by(context.instance, upstream.run_id, context.asset_key)[-1:]

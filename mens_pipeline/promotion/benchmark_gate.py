@@ -87,9 +87,7 @@ STAGE: Final = Stage(Kind.BENCHMARK_GATE, (__name__,), write_benchmark_gate, sig
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
     """Return the verdict on an evaluation, and whether an earlier one was reused.
 
-    Raises:
-        RefusedError: The evaluation was changed since it was written, or is not signed.
-        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
+    `RefusedError` if the evaluation was changed since it was written, or is not signed.
     """
     evaluation, champion = params.evaluation, params.champion_key
     changed = evaluation.find_changed()

@@ -62,9 +62,8 @@ class Seen(NamedTuple):
 def champion_key(store: ArtifactStore) -> str | None:
     """Return the key of the adapter that is in use; None before the first promotion.
 
-    Raises:
-        RefusedError: The pointer is missing although there is a history, the history lost the line that set it, or one
-            of them is not signed.
+    `RefusedError` if the pointer is missing although there is a history, the history lost the line that set it, or one
+    of them is not signed.
     """
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
@@ -99,8 +98,7 @@ def champion_key(store: ArtifactStore) -> str | None:
 def find_champion(store: ArtifactStore) -> Artifact | None:
     """Return the adapter in use; None before the first promotion.
 
-    Raises:
-        RefusedError: The pointer names a missing adapter, or pointer and history do not belong together.
+    `RefusedError` if the pointer names a missing adapter, or pointer and history do not belong together.
     """
     key = champion_key(store)
     if key is None:
@@ -121,9 +119,6 @@ def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
     This way a comparison stays the same after the candidate was promoted.
-
-    Raises:
-        RefusedError: The pointer names a missing adapter.
     """
     champion = find_champion(store)
     if champion is None or adapter_sha256_of(champion) != adapter_sha256:
@@ -143,8 +138,7 @@ def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
 def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
     """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one.
 
-    Raises:
-        RefusedError: The history does not contain the champion.
+    `RefusedError` if the history does not contain the champion.
     """
     event = find_promotion(store, present.key)
     passed_over = {*find_withdrawn(store), event.adapter_sha256}
@@ -157,8 +151,7 @@ def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
 def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Return all changes of the champion, the oldest first, without a last line that was cut off.
 
-    Raises:
-        RefusedError: A line is malformed, does not follow the one before it, or is not signed.
+    `RefusedError` if a line is malformed, does not follow the one before it, or is not signed.
     """
     return tuple(event for event, _ in _lines(store))
 
@@ -177,8 +170,7 @@ def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
 def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
     """Lock the champion against other changes on this machine.
 
-    Yields:
-        The documents before the change; `record` compares them, to notice a change on another machine.
+    Yields the documents before the change; `record` compares them, to notice a change on another machine.
     """
     folder = store.root / KIND
     with ExitStack() as stack:
@@ -194,11 +186,8 @@ def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
 def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: Seen) -> None:
     """Add a change to the history, then point to the champion.
 
-    A process that dies in between leaves the old champion in use, and the attempt in the history.
-
-    Raises:
-        RefusedError: The history is damaged, or another machine changed the champion meanwhile.
-        ConfigurationError: The store cannot be written.
+    A process that dies in between leaves the old champion in use, and the attempt in the history. `RefusedError` if the
+    history is damaged, or another machine changed the champion meanwhile.
     """
     before = _lines(store)
     line = _line(event, before[-1][1] if before else _sha256(b""), store.signing)
@@ -211,11 +200,8 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Sign all lines of a history, point to the champion of the last one, and return the events.
 
-    Use this for a new key, or after an interrupted promotion; the caller vouches for every line.
-
-    Raises:
-        RefusedError: The history is damaged, or changed meanwhile.
-        ConfigurationError: No key signs, or the store cannot be written.
+    Use this for a new key, or after an interrupted promotion; the caller vouches for every line. `RefusedError` if the
+    history is damaged, or changed meanwhile; `ConfigurationError` if no key signs.
     """
     if store.signing is None:
         raise ConfigurationError(

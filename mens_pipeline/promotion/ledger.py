@@ -85,15 +85,10 @@ class _Seal(Strict):
 
 
 def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> LedgerEntry:
-    """Count a try once; `now` is in seconds since 1970.
+    """Count a try once, and return its line; `now` is in seconds since 1970.
 
-    Returns:
-        Its line, with the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The
-        same try again returns its first line.
-
-    Raises:
-        RefusedError: A line is malformed, or the ledger was changed since it was signed.
-        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
+    The line has the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The same try
+    again returns its first line. `RefusedError` if a line is malformed, or the ledger was changed since it was signed.
     """
     trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)
 
@@ -135,11 +130,7 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
-    """Return the line of a try, None without one, and the store id of the newest line.
-
-    Raises:
-        RefusedError: A line is malformed, or the ledger was changed since it was signed.
-    """
+    """Return the line of a try, None without one, and the store id of the newest line; refuse as `record_try`."""
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
     found = next((entry for entry in entries if entry.sha256 == try_sha256), None)
     return found, entries[-1].store_id if entries else None
@@ -157,9 +148,7 @@ def _was_evaluated(store: ArtifactStore) -> bool:
 def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
     """Sign all lines of a ledger with a new key, and return them; the caller vouches for every line.
 
-    Raises:
-        RefusedError: A line is malformed.
-        ConfigurationError: No key signs, or the store cannot be written.
+    `RefusedError` if a line is malformed, `ConfigurationError` if no key signs.
     """
     signing = store.signing
     if signing is None:

@@ -160,8 +160,7 @@ class Thresholds(Strict):
     def raise_benchmark(self, min_benchmark: float | None) -> "Thresholds":
         """Raise the benchmark pass rate; None keeps it.
 
-        Raises:
-            ConfigurationError: It is not a share, or lower than before, which takes a signed override.
+        `ConfigurationError` for a value that is not a share, or lower than before, which takes a signed override.
         """
         if min_benchmark is None:
             return self
@@ -212,10 +211,8 @@ class Reserve:
 class Measured(NamedTuple):
     """The finding of a gate; most fields as in `GateOutcome`.
 
-    Attributes:
-        verdict: True for passed, False for failed, or the status.
-        may_pass: Whether an undecided gate would pass if the reserve went as well as possible; true unless given.
-        grows: Whether a failing gate lacks tasks, so that it may pass with more of them.
+    `verdict` is True for passed, False for failed, or the status. `may_pass`: an undecided gate would pass if the
+    reserve went as well as possible. `grows`: a failing gate lacks tasks, so that it may pass with more of them.
     """
 
     verdict: bool | GateStatus
@@ -256,9 +253,5 @@ class GatePolicy(Strict):
 
 
 def load_gate_policy(path: Path) -> GatePolicy:
-    """Read and check the policies.
-
-    Raises:
-        ConfigurationError: The file is missing, malformed or wrong; the message names all mistakes.
-    """
+    """Read and check the policies; a `ConfigurationError` names all mistakes."""
     return load_model(path, GatePolicy)

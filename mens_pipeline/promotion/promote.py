@@ -50,14 +50,10 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
     override: Override | None = None,
     confirm: Callable[[], None] = lambda: None,
 ) -> Promotion:
-    """Make an adapter the champion.
+    """Make an adapter the champion; a `RefusedError` names every reason why its verdict does not allow it.
 
-    A signed override replaces a passing verdict, and nothing else. `confirm` is called right before the
-    change; if it raises, the champion stays.
-
-    Raises:
-        RefusedError: The verdict does not allow it; the message names every reason.
-        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
+    A signed override replaces a passing verdict, and nothing else. `confirm` is called right before the change; if it
+    raises, the champion stays.
     """
     with lock_champion(store) as seen:
         reasons = [*find_reasons_against(verdict, adapter, store, terms, override)]
@@ -91,10 +87,8 @@ def _evidence(receipt: Receipt) -> str:
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     """Bring back the previous champion; only a signed override promotes the current one again.
 
-    Skip earlier champions with the same weights, and those that a rollback withdrew.
-
-    Raises:
-        RefusedError: There is no champion, no earlier one to use, or that one is gone, was changed or is not signed.
+    Skip earlier champions with the same weights, and those that a rollback withdrew. `RefusedError` if there is none to
+    use, or that one is gone, was changed or is not signed.
     """
     with lock_champion(store) as seen:
         present = find_champion(store)

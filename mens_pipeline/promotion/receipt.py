@@ -285,9 +285,8 @@ def sign_override(override: Override, key: str) -> Override:
 def read_override(path: Path, key: str) -> Override:
     """Read a record and check its signature.
 
-    Raises:
-        ConfigurationError: It is missing or malformed, or the key is too short.
-        RefusedError: Another key signed it, or it was changed since.
+    `RefusedError` if another key signed it, or it was changed since; `ConfigurationError` if it is malformed, or the
+    key too short.
     """
     try:
         override = Override.model_validate_json(path.read_text(encoding="utf-8"))

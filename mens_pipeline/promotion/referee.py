@@ -67,12 +67,7 @@ class StoreReferee:
             yield EarlierChampion(event.key, event.adapter_sha256, event.timestamp_unix, scores)
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
-        """Count in the ledger that an adapter was asked an eval suite.
-
-        Raises:
-            RefusedError: The ledger is malformed, or was changed since it was signed.
-            ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
-        """
+        """Count in the ledger that an adapter was asked an eval suite; errors as in `record_try`."""
         heldout = [task for task in suite.tasks if task.suite is Suite.HELDOUT]
         tried = EvaluationTry(
             adapter_sha256=asked.adapter_digest,

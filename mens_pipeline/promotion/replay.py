@@ -62,18 +62,8 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
 ) -> tuple[Artifact, bool]:
     """Ask an adapter, its base, an n-gram and the previous adapter for lines that were added to a workspace later.
 
-    Args:
-        adapter: Its train set is older than these lines.
-        workspace: A folder of a git checkout.
-        store: Where completions and results are kept.
-        since: The commit or date after which they were added; None for the commit in the name of the adapter.
-        number: Largest number of holes.
-        config: How pieces are written.
-        conditions: Device and lock.
-        launch: Runs a generation process, and returns its exit code.
-
-    Returns:
-        The replay, and whether it was reused.
+    `since` is the commit or date after which they were added; None for the commit in the name of the adapter. `launch`
+    runs a generation process, and returns its exit code. Returns the replay, and whether it was reused.
 
     Raises:
         SourceNotFoundError: There is no such workspace, commit or date.

@@ -68,11 +68,7 @@ class Verdict:
 
     @classmethod
     def open(cls, gate: Artifact, store: ArtifactStore) -> "Verdict":
-        """Read a verdict.
-
-        Raises:
-            RefusedError: It was changed since it was written, is not signed, or its receipt cannot be read.
-        """
+        """Read a verdict; `RefusedError` if it was changed, is not signed, or its receipt cannot be read."""
         changed = (*gate.find_changed(), *(name for name in DOCUMENTS if name not in gate.outputs))
         place = f"verdict {gate.key[:12]}"
         if changed:

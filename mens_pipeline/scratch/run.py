@@ -260,9 +260,7 @@ def format_card(manifest: ScratchManifest) -> str:
 def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
     """Find the models in some folders: models, checkpoints, and the `last` newest models of runs.
 
-    Raises:
-        SourceNotFoundError: A folder does not exist.
-        RefusedError: A folder has no model of this lane, belongs to a QLoRA run, or holds a link or unreadable files.
+    `RefusedError` if a folder has no model of this lane, is of a QLoRA run, or holds a link or unreadable files.
     """
     return tuple(source for folder in folders for source in _find_sources(folder, last))
 

@@ -58,8 +58,7 @@ _IDS: Final = bytes(map(_id_of_byte, range(256)))
 def encode(text: str) -> bytes:
     """Encode a text as ids, one a byte; greedy, the longest compound first.
 
-    Returns:
-        Ids from 1 to 132, never `PAD` or `EOS`; `UNK` for anything but printable ASCII, line ends and tabs.
+    Ids are 1 to 132, never `PAD` or `EOS`; `UNK` for anything but printable ASCII, line ends and tabs.
     """
     if not text.isascii():
         text = _NOT_ASCII.sub("\0", text)
@@ -69,8 +68,7 @@ def encode(text: str) -> bytes:
 def decode(ids: Iterable[int]) -> str:
     """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
 
-    Raises:
-        IndexError: An id is beyond the table, or below 0, which other tables interpret differently.
+    `IndexError` for an id beyond the table, or below 0, which other tables interpret differently.
     """
     ids = tuple(ids)
     if ids and min(ids) < 0:

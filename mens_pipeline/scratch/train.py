@@ -38,11 +38,10 @@ _VALIDATED_AT_ONCE: Final = 8
 
 
 def train(job: ScratchJob) -> bool:
-    """Train, from the newest checkpoint if there is one.
+    """Train, from the newest checkpoint if there is one; return whether the run is complete.
 
-    Returns:
-        Whether the run is complete and wrote `model/` and `result.json`; with a base also `adapter/`, which is merged
-        into `model/`. False if it stopped on request; its checkpoint is a whole model, or an adapter.
+    It then has `model/` and `result.json`; with a base also `adapter/`, which is merged into `model/`. It is not if it
+    stopped on request; its checkpoint is a whole model, or an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()

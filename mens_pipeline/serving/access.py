@@ -61,11 +61,7 @@ class AccessControl:
 
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
-    """Check host, origin and token of a request.
-
-    Raises:
-        RequestRefusedError: One of them is wrong.
-    """
+    """Check host, origin and token of a request; `RequestRefusedError` if one is wrong."""
     called = headers.get("host", "")
     host, port = _parse_host(f"//{called}")
     if access.host_names is not None and host not in access.host_names:

@@ -46,9 +46,8 @@ _NOT_TAUGHT: Final = "the model was not trained for a suffix: it goes on from th
 class Defaults:
     """Values for fields that a request leaves out.
 
-    Attributes:
-        best_of: Used if one completion is requested and sampled.
-        show_all: Whether to send all pieces at a cursor that parse, also wrong names and those it is unsure of.
+    `best_of` is used if one completion is requested and sampled. `show_all` sends all pieces at a cursor that parse,
+    also wrong names and those it is unsure of.
     """
 
     syntax: Syntax
@@ -70,10 +69,8 @@ class RequestPreparer:
         """Tokenize a request, and decide its limits and sampling.
 
         Without a system message the model gets that of its training. Without a temperature it decodes greedily, as in
-        its evaluation; candidates of best-of-n are sampled.
-
-        Raises:
-            RequestRefusedError: It names another model, its prompt is too long, or it asks for more than is allowed.
+        its evaluation; candidates of best-of-n are sampled. `RequestRefusedError` if the request names another model,
+        its prompt is too long, or it asks for more than is allowed.
         """
         asked = _find_cursor(request)
         self._check(asked)
@@ -125,11 +122,7 @@ class RequestPreparer:
         return ids
 
     def check_name(self, name: str) -> None:
-        """Check that a request names the model that is served.
-
-        Raises:
-            RequestRefusedError: It names another one.
-        """
+        """Check that a request names the model that is served; otherwise raise `RequestRefusedError`."""
         if name.removesuffix(":latest") not in self._served.names:
             message = f"The model `{name[:100]}` is not served here. Ask for {' or '.join(self._served.names)}."
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
@@ -191,11 +184,7 @@ def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:
-    """Move a cursor between marks in the text to the fields `text` and `suffix`.
-
-    Raises:
-        RequestRefusedError: The text has marks that are not understood.
-    """
+    """Move a cursor between marks in the text to the fields `text` and `suffix`; refuse unknown marks."""
     try:
         cursor = None if request.suffix or request.text is None else split_at_marks(request.text)
     except ValueError as error:
@@ -228,11 +217,7 @@ class Completions:
         selector: Selector,
         note: Callable[[GenerationRequest, GenerationResult], None],
     ) -> None:
-        """Put them into the queue; `note` takes each result that the client gets.
-
-        Raises:
-            RequestRefusedError: The model is not loaded, or too many completions wait already.
-        """
+        """Put them into the queue; `note` takes each result that the client gets."""
         loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._request, self._selector, self._note = request, selector, note
@@ -253,10 +238,8 @@ class Completions:
     async def events(self) -> AsyncIterator[tuple[int, Piece | GenerationResult]]:
         """Yield each event with the number of its completion, until all have ended.
 
-        If one of several is chosen, its events come after all have ended.
-
-        Raises:
-            RequestRefusedError: A completion failed; of candidates, all of them.
+        If one of several is chosen, its events come after all have ended. `RequestRefusedError` if a completion failed;
+        of candidates, all of them.
         """
         if self._request.is_chosen:
             result = await self._choose()
@@ -275,11 +258,7 @@ class Completions:
             yield number, event
 
     async def collect(self, request: Request) -> list[GenerationResult]:
-        """Return the results, in the order of their numbers.
-
-        Raises:
-            RequestRefusedError: A completion failed, or the client disconnected.
-        """
+        """Return the results, in the order of their numbers; `RequestRefusedError` if one failed or the client left."""
 
         async def collect() -> list[GenerationResult]:
             results = {number: event async for number, event in self.events() if isinstance(event, GenerationResult)}
@@ -335,10 +314,9 @@ class Completions:
 
 
 class ClientResponse(ABC):
-    """Formats the completions of one request for a client: as one document, or one for each event of a stream.
+    """Formats the completions of a request: as one document, or one for each event of a stream.
 
-    Attributes:
-        path: Decides the format of an error in a stream.
+    `path` decides the format of an error in a stream.
     """
 
     path: ClassVar[str]

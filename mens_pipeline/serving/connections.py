@@ -28,9 +28,8 @@ def most_connections() -> int:
 class BoundedConnection(H11Protocol):
     """A connection of uvicorn with a deadline for headers; when there are too many, a silent one is closed.
 
-    Attributes:
-        header_seconds: From the first byte of a request (or from connecting) to the end of its headers.
-        most: Connections at once; None: as many as `most_connections` says.
+    `header_seconds` run from the first byte of a request (or from connecting) to the end of its headers. `most`
+    connections are open at once; None: as many as `most_connections` says.
     """
 
     header_seconds: ClassVar[float] = 10.0

@@ -83,13 +83,9 @@ class CursorUse:
     async def accept(self, report: FeedbackRequest) -> dict[str, Any]:
         """Count accepted text, once for each completion, and write it to the table if there is one.
 
-        Text beyond the piece is not counted, and no row is written then: only text of the model becomes a row.
-
-        Returns:
-            The number of characters kept, and whether a row was written.
-
-        Raises:
-            RequestRefusedError: The id is unknown or was reported before, or no piece begins with this text.
+        Text beyond the piece is not counted, and no row is written then: only text of the model becomes a row. Returns
+        the number of characters kept, and whether a row was written. `RequestRefusedError` if the id is unknown or was
+        reported before, or no piece begins with this text.
         """
         key = report.id.rpartition("-")[2]
         sent = self._sent.get(key)

@@ -108,12 +108,10 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScoredToken:
-    """A generated token, as the model scored it.
+    """A generated token, as the model scored it, with the most likely ones at its position.
 
-    Attributes:
-        text: The token decoded alone; half a character is U+FFFD.
-        log_probability: Natural logarithm, at temperature 1 and before the parser constrains.
-        others: Most likely tokens at its position with their log-probabilities, most likely first.
+    `text` is the token decoded alone; half a character is U+FFFD. Log-probabilities are natural logarithms, at
+    temperature 1 and before the parser constrains.
     """
 
     text: str
@@ -181,13 +179,10 @@ Event = Piece | GenerationResult | Failed
 
 @dataclass(eq=False, slots=True)
 class PendingCompletion:
-    """One completion of a request, for the queue.
+    """One completion of a request, for the queue; `number` is its place in the request, from 0.
 
-    Attributes:
-        number: Its place in the request, from 0.
-        listen: Receives its events in the thread of the queue; the last one is `GenerationResult` or `Failed`. If the
-            text may be withheld, no piece comes before the end.
-        is_cancelled: Set when nobody waits for it any more.
+    `listen` receives its events in the thread of the queue; the last one is `GenerationResult` or `Failed`. If the text
+    may be withheld, no piece comes before the end. `is_cancelled` is set when nobody waits for it any more.
     """
 
     request: PreparedRequest

@@ -74,9 +74,8 @@ Model = TypeVar("Model", bound=BaseModel)
 async def read_body(request: Request, model: type[Model], max_bytes: int) -> Model:
     """Read and validate the body of a request; FastAPI's own limit is not used, since its error has another format.
 
-    Raises:
-        RequestRefusedError: The body is too long, too slow or invalid (the first ten errors are named), or the client
-            disconnected.
+    `RequestRefusedError` if the body is too long, too slow or invalid (the first ten errors are named), or if the
+    client disconnected.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:

@@ -98,10 +98,8 @@ def read_grammar(values: Any) -> Any:
     """Turn the fields of a request that ask for a grammar into `decoding`.
 
     vLLM calls the field `guided_grammar` or `structured_outputs`, llama.cpp `grammar`; `response_format` may be of type
-    `grammar`. Each takes the name or the whole text of the grammar.
-
-    Raises:
-        ValueError: They ask for another grammar or form of completion, or `decoding` contradicts them.
+    `grammar`. Each takes the name or the whole text of the grammar. `ValueError` for another grammar or form of
+    completion, or if `decoding` contradicts them.
     """
     if not isinstance(values, dict):
         return values

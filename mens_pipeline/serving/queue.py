@@ -115,8 +115,7 @@ class GenerationQueue:
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
         """Put all completions into the queue, or none.
 
-        Raises:
-            RequestRefusedError: The model is not loaded, too many completions wait, or they would wait too long.
+        `RequestRefusedError` if the model is not loaded, too many completions wait, or they would wait too long.
         """
         with self._wake:
             if self.state is not State.READY:

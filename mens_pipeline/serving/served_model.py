@@ -84,8 +84,7 @@ class ServedModel:
 def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Find the adapter in use.
 
-    Raises:
-        RefusedError: There is none, it changed since its promotion, it is not signed, or its base is gone.
+    `RefusedError` if there is none, it changed since its promotion, it is not signed, or its base is gone.
     """
     champion = find_champion(store)
     if champion is None:
@@ -105,8 +104,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
 def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Find the adapter that was evaluated last, promoted or not.
 
-    Raises:
-        RefusedError: None was evaluated, it changed since, its verdict is not signed, or its base is gone.
+    `RefusedError` if there is none, it changed since, its verdict is not signed, or its base is gone.
     """
     gate = store.latest(Kind.BENCHMARK_GATE)
     refs = [parent for parent in gate.parents if parent.kind == Kind.QLORA_ADAPTER] if gate is not None else []
@@ -122,12 +120,9 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
 
 
 def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = None) -> ServedModel:
-    """Check an adapter and its base.
+    """Check an adapter and its base; `RefusedError` if training did not write it, or its base is not there.
 
     The results of its evaluation, in its folder unless another is given, hold its threshold at a cursor.
-
-    Raises:
-        RefusedError: The adapter was not written by training, or its base is missing or a different one.
     """
     manifest, base = adapter.manifest, adapter.manifest.base_model
     evaluated = evaluated_model("adapter", adapter, device)
@@ -164,10 +159,8 @@ def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
 def merged_model(folder: Path, device: Device) -> ServedModel:
     """Check a plain folder of Hugging Face with safetensors.
 
-    Its chat template is compared with ours and never rendered: prompts are built here, as in training.
-
-    Raises:
-        RefusedError: It lacks a file, would run its own code, or was trained with another chat template.
+    Its chat template is compared with ours and never rendered: prompts are built here, as in training. `RefusedError`
+    if the folder lacks a file, would run its own code, or was trained with another chat template.
     """
     path = folder.resolve()
     architecture, sha256, num_parameters = _describe(path)

@@ -28,8 +28,7 @@ from mens_pipeline.serving.served_model import ServedModel
 def load(served: ServedModel, max_concurrent: int) -> Loaded:
     """Load a model as for its evaluation, to generate `max_concurrent` completions at once.
 
-    Raises:
-        RefusedError: Its files do not make a model.
+    `RefusedError` if its files do not make a model.
     """
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
@@ -82,11 +81,7 @@ class Address:
 
 
 def resolve_address(host: str, port: int) -> Address:
-    """Resolve a host name and port to an address.
-
-    Raises:
-        ConfigurationError: There is no such name.
-    """
+    """Resolve a host name and port to an address; `ConfigurationError` if there is no such name."""
     try:
         family, _, _, _, (found, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
@@ -99,10 +94,8 @@ def access_to(
 ) -> Access:
     """Return the access rules of a server at an address.
 
-    `hosts` are the names by which a proxy on this machine passes requests on.
-
-    Raises:
-        ConfigurationError: Others can reach it, and there is no token; or the base path is invalid.
+    `hosts` are the names by which a proxy on this machine passes requests on. `ConfigurationError` if others can reach
+    it and there is no token, or if the base path is invalid.
     """
     if not _BASE_PATH.fullmatch(base_path):
         raise ConfigurationError(
@@ -130,11 +123,7 @@ class ModelServer:
         log_line: Callable[[str], None],
         accepted: AcceptedPieces | None = None,
     ) -> None:
-        """Bind the address; accepted pieces become rows of the table `accepted`, if there is one.
-
-        Raises:
-            ConfigurationError: The address cannot be bound.
-        """
+        """Bind the address (`ConfigurationError`); accepted pieces become rows of a table `accepted`, if any."""
         self._served = served
         self._defaults = defaults
         self._log_line = log_line
@@ -160,11 +149,7 @@ class ModelServer:
         self._server = _Server(config, self._queue, log_line)
 
     def run(self) -> None:
-        """Serve until a signal; unfinished completions may end first.
-
-        Raises:
-            RefusedError: The model cannot be loaded, or the server failed.
-        """
+        """Serve until a signal; unfinished completions may end first. `RefusedError` if the model cannot be loaded."""
         with self._socket:
             self._server.run(sockets=[self._socket])
         if self._queue.failure is not None:

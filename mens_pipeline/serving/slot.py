@@ -35,12 +35,8 @@ _NAME: Final = re.compile(r"`(\w+)`")
 class ServedSlot(Slot):
     """A completion of a request that sends its text as it becomes certain.
 
-    Attributes:
-        begun: When it took its slot, on the monotonic clock.
-        pieces: Its certain text, in order.
-        unsent: Tokens since the last piece.
-        first_token: When the first token came, on the monotonic clock.
-        cut: Why the server ended it.
+    `pieces` are its certain text, `unsent` its tokens since the last one; times are on the monotonic clock. `cut` is
+    why the server ended it.
     """
 
     completion: PendingCompletion

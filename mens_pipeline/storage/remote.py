@@ -56,9 +56,7 @@ class StoredObject:
 class Listed:
     """The objects under one key.
 
-    Attributes:
-        modified: When the newest object was put, in seconds since 1970.
-        is_whole: Whether there is a manifest; an interrupted writer leaves none.
+    `modified` is when the newest was put, in seconds since 1970. An interrupted writer leaves no manifest (`is_whole`).
     """
 
     kind: str

@@ -33,12 +33,7 @@ class _Signature(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The keys in use.
-
-    Attributes:
-        public_key: Verifies signatures, hexadecimal.
-        private: Signs; None if this process only verifies.
-    """
+    """The keys in use: `public_key`, hexadecimal, verifies; `private` signs, unless this process only verifies."""
 
     public_key: str
     private: "Ed25519PrivateKey | None"

@@ -40,9 +40,8 @@ Helper = Annotated[T, Field(exclude=True), DecidedBy(repr)]
 class Params(BaseModel):
     """Inputs of a stage: parents, parameters and helpers.
 
-    Attributes:
-        origins: Parents that are left out of the key, because other fields hold the hashes of all that is read from
-            them. Another artifact with the same content then makes nothing again.
+    `origins` are parents that are left out of the key, because other fields hold the hashes of all that is read from
+    them. Another artifact with the same content then makes nothing again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -68,11 +68,9 @@ class ArtifactRef:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A complete folder of the store.
+    """A complete folder of the store; its key is the SHA-256 of the inputs, hexadecimal.
 
-    Attributes:
-        key: SHA-256 of the inputs, hexadecimal.
-        manifest: Inputs, parents, outputs with their digests, and fields that the stage added.
+    The manifest has inputs, parents, outputs with their digests, and fields that the stage added.
     """
 
     kind: str
@@ -137,11 +135,7 @@ class Details(BaseModel):
 
     @classmethod
     def of(cls, artifact: Artifact) -> Self:
-        """Read the manifest of an artifact.
-
-        Raises:
-            RefusedError: A field is missing, because another version wrote it.
-        """
+        """Read the manifest of an artifact; `RefusedError` if another version wrote it, without a field."""
         try:
             return cls.model_validate(artifact.manifest)
         except ValidationError as error:
@@ -315,11 +309,7 @@ class Draft:
 
 
 def _read(kind: str, key: str, path: Path) -> Artifact | None:
-    """Read a folder if it is the complete artifact of a key.
-
-    Raises:
-        RefusedError: Newer code wrote it, so it must not be replaced.
-    """
+    """Read a folder if it is the complete artifact of a key; refuse one of newer code, which must not be replaced."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key

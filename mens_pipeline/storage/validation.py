@@ -55,8 +55,7 @@ Found = TypeVar("Found", bound=BaseModel)
 def read_document(path: Path, model: type[Found], what: str, advice: str) -> Found:
     """Read a document that this project wrote; `what` names it in messages.
 
-    Raises:
-        RefusedError: It cannot be read, is damaged, or was written by a newer version.
+    `RefusedError` if it cannot be read, is damaged, or was written by a newer version.
     """
     try:
         return model.model_validate_json(path.read_bytes())

@@ -34,8 +34,7 @@ class YamlLimitError(Exception):
 def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
     """Parse a document to lists, mappings and scalars; keep an integer beyond 64 bits as text.
 
-    Raises:
-        YamlLimitError: It is too large or too deep, or its aliases are not allowed or expand too far.
+    `YamlLimitError` if it is too large or too deep, or its aliases are not allowed or expand too far.
     """
     if len(text) > MAX_CHARACTERS:
         raise YamlLimitError(f"{len(text)} characters, more than {MAX_CHARACTERS}")

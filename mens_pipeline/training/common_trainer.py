@@ -276,8 +276,7 @@ class CommonTrainer:
 def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
     """Build a micro-batch of rows, padded on the right to the longest.
 
-    Returns:
-        `input_ids`, `attention_mask`, `labels` (rows, length), int64; labels of prompt and padding are -100.
+    Gives `input_ids`, `attention_mask`, `labels` (rows, length), int64; labels of prompt and padding are -100.
     """
     ids = [torch.tensor(row.prompt + row.completion) for row in rows]
     labels = [torch.tensor([IGNORED] * len(row.prompt) + list(row.completion)) for row in rows]

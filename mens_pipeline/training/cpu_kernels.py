@@ -208,13 +208,11 @@ def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
 
 
 def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]:
-    """Give every adapted four-bit layer a dense copy of its weight and one fused operation.
+    """Give every adapted four-bit layer a dense copy of its weight and one fused operation; count the layers.
 
     The copy holds the values that bitsandbytes restores at every call; it takes `d_in * d_out * itemsize` bytes. The
-    model changes in place.
-
-    Returns:
-        The number of fused layers, by None, and of those that the libraries still compute, by reason.
+    model changes in place. The counts are of fused layers, by None, and of those that the libraries still compute, by
+    reason.
     """
     found: Counter[str | None] = Counter()
     for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:

@@ -53,11 +53,7 @@ class Example(Encoded):
 
 
 class ShownRows(Sequence[Example]):
-    """Rows of an encoded train set, read from their shards on access.
-
-    Attributes:
-        lengths: Tokens of each row.
-    """
+    """Rows of an encoded train set with their lengths in tokens, read from their shards on access."""
 
     def __init__(self, shards: Sequence[Any], starts: Sequence[int], rows: Rows, lengths: Rows, recipe: Recipe) -> None:
         """Take the shards, the index of the first row of each, and the indices of the rows in the train set."""
@@ -112,9 +108,8 @@ class Examples(Account[NotShown]):
     def kinds(self, batches: Batches | None = None) -> dict[str, dict[str, float]]:
         """Count rows and tokens of each kind, and those that `batches` show, largest first.
 
-        Returns:
-            Kind -> counts; shown ones include repeats. `share` is that of all tokens shown, 0 to 1; `epochs` is the
-            mean number of times that a token was shown.
+        Shown ones include repeats. `share` is that of all tokens shown, 0 to 1; `epochs` is the mean number of times
+        that a token was shown.
         """
         rows, there = _count(self.columns, (slice(at, at + _PIECE) for at in range(0, len(self.columns), _PIECE)))
         shown_rows = np.empty(0, np.uint32) if batches is None else batches.all_rows

@@ -180,15 +180,12 @@ class Share(Sequence[_Item]):
 
 
 def compute_shares(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
-    """Compute the share of the shown tokens that each kind gets.
+    """Compute the share of the shown tokens that each kind gets; the sum is 1, unless all present were given 0.
 
     The shares that are `named` sum up to at most 1. Split the shares of missing kinds among the others, in proportion.
     Kinds without a name split the rest in proportion to their `tokens`. Without a rest, each of them gets the share of
     its tokens among all, taken from the named ones in proportion. Completions that users accepted get `MOST_PASSES`
     times that, up to the share of `CODE`, so that even a short run shows all of them.
-
-    Returns:
-        Kind -> share; the sum is 1, unless all kinds present were given 0.
     """
     others = {kind: count for kind, count in tokens.items() if kind not in named}
     wanted = {kind: named[kind] for kind in tokens if kind in named}
@@ -317,12 +314,10 @@ def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The micro-batches of a run in order.
+    """The micro-batches of a run in order, each the indices of its rows in the columns.
 
-    Attributes:
-        batches: Rows of each micro-batch, by their index in the columns.
-        num_steps: Optimizer steps of `accumulation` micro-batches; the last may have fewer.
-        num_skipped: Rows that the curriculum leaves out of each epoch.
+    The last of the optimizer steps may have fewer than `accumulation` micro-batches. `num_skipped` rows are left out of
+    each epoch by the curriculum.
     """
 
     batches: Batches
@@ -442,8 +437,7 @@ def _counts(codes: NDArray[np.uint16]) -> dict[int, int]:
 def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tuple[Rows, NDArray[np.uint32]]:
     """Cut a window into micro-batches of similar lengths, to pad little; easy ones come first in a curriculum.
 
-    Returns:
-        The rows in order, and the number of rows of each micro-batch.
+    Returns the rows in order, and the number of rows of each micro-batch.
     """
     window = window.copy()
     shuffle(window, random)

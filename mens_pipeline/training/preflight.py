@@ -122,12 +122,8 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the peak memory of a run from sizes alone.
 
-    Args:
-        base: The base model.
-        recipe: The recipe.
-        tokens_at_once: Tokens of the largest micro-batch, with padding.
-        computed_on: `cuda`, `mps` or `cpu`, and `float32` or `bfloat16`.
-        layer: The result of `layer_bytes`.
+    `tokens_at_once` are those of the largest micro-batch, with padding; `computed_on` is `cuda`, `mps` or `cpu`, and
+    `float32` or `bfloat16`; `layer` is the result of `layer_bytes`.
     """
     device, dtype = computed_on
     is_packed = recipe.quantization != "bf16"
@@ -162,8 +158,7 @@ def choose_quantization(
 ) -> Literal["nf4", "bf16"]:
     """Return how to hold a base: as the recipe says, else in bf16 if a GPU has room to train and generate with it.
 
-    Raises:
-        RefusedError: The recipe says bf16, and the GPU does not compute in it.
+    `RefusedError` if the recipe says bf16, and the GPU does not compute in it.
     """
     if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
         raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")

@@ -121,21 +121,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
 ) -> PreparedRun:
     """Check everything that a run needs, and write its job, contract and preflight.
 
-    Args:
-        resolved: The recipe.
-        train_path: The train set.
-        folder: Folder of the run, or a function from the hash of its contract to the folder.
-        device: Where it trains.
-        cache: Folder of converted base models and locks.
-        min_rows: Smallest number of rows that train.
-        log_line: Takes lines for people.
-        continues: The run to continue, on the same rows.
-        is_new: Whether to replace a run in the folder, once all checks have passed.
-        is_trial: Whether to check only and write nothing.
-
-    Raises:
-        RefusedError: A check failed, or the folder holds another run.
-        SourceNotFoundError: There is no train set.
+    `folder` is that of the run, or a function from the hash of its contract to the folder. `cache` holds converted base
+    models and locks. `min_rows` is the smallest number of rows that train. `continues` is the run to continue, on the
+    same rows; `is_new` replaces a run in the folder, once all checks have passed; `is_trial` only checks and writes
+    nothing. `RefusedError` if a check failed, or the folder holds another run.
     """
     recipe = resolved.recipe
     refuse_missing_devices(device, recipe.devices)
@@ -249,8 +238,7 @@ def point_latest(run_dir: Path) -> None:
 def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: float, *, is_new: bool) -> Path:
     """Return the folder of a run, perhaps by the digest of its contract.
 
-    Raises:
-        RefusedError: It holds a link, or another run that stays, or its disk has too few megabytes free.
+    `RefusedError` if it holds a link, or another run that stays, or its disk has too few megabytes free.
     """
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     if run_dir.is_symlink():  # `runs/latest`: a new run may replace the one that it names

@@ -35,9 +35,7 @@ class Preset:
 class ResolvedRecipe:
     """A recipe with its preset and domain, and the origin of each value.
 
-    Attributes:
-        origins: Field -> `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or
-            `default`.
+    An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`.
     """
 
     recipe: Recipe
@@ -104,9 +102,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 
     The preset `auto` takes the largest one for a GPU of `vram_gb` gigabytes. `environment` maps fields to the texts of
     the MENS_TRAIN_* variables, `flags` map fields to values, and `flag_names` to the options that were typed: `--rank`.
-
-    Raises:
-        ConfigurationError: A name is unknown, or values are wrong; the message lists all errors.
+    A `ConfigurationError` lists all errors.
     """
     if preset == AUTO:
         preset = pick_preset(presets, vram_gb)

@@ -26,10 +26,7 @@ class Checksums(NamedTuple):
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
     """Load the base, in NF4 except for its head, or in bfloat16 if the recipe says bf16.
 
-    Where several processes train, the device is the number of a GPU.
-
-    Raises:
-        RefusedError: No layer can be quantised.
+    Where several processes train, the device is the number of a GPU. `RefusedError` if no layer can be quantised.
     """
     from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -96,8 +93,7 @@ def begin_evaluation(model: "torch.nn.Module") -> None:
 def take_over(model: "PeftModel", before: Continued) -> None:
     """Copy the adapter of an earlier run into a new one; the optimizer starts again.
 
-    Raises:
-        RefusedError: The adapter changed since that run, or does not fit.
+    `RefusedError` if the adapter changed since that run, or does not fit.
     """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack

@@ -69,14 +69,10 @@ def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its r
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train an adapter, unless the store has one of the same contract; `again` replaces that one.
+    """Train an adapter, unless the store has one of the same contract; return it, and whether it was reused.
 
-    Returns:
-        The adapter, and whether it was reused. Its folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
-        contract, preflight and manifest.
-
-    Raises:
-        RefusedError: Training did not finish; its checkpoints stay in the work folder.
+    `again` replaces that one. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`, contract, preflight and
+    manifest. `RefusedError` if training did not finish; its checkpoints stay in the work folder.
     """
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))

@@ -32,8 +32,7 @@ _MOST_OF_CHANCE: Final = 1.1
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
     """Build a micro-batch as `pad_rows` does; without rows, two positions with gradients of zero.
 
-    Returns:
-        Also `weights` (rows), float32, and `counts`: tokens without padding, and labelled positions.
+    Adds `weights` (rows), float32, and `counts`: tokens without padding, and labelled positions.
     """
     if not examples:
         return _nothing(pad_token_id)
@@ -251,11 +250,7 @@ def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
 
 
 def refuse_other_loss(trainer: PlannedTrainer, expected: float, base: str, dtype: str) -> None:
-    """Check that training starts with the loss of `plain_loss`, and that this is not worse than chance.
-
-    Raises:
-        RefusedError: The losses differ, or the base has learnt nothing.
-    """
+    """Refuse (`RefusedError`) another first loss than `plain_loss`, and one that is worse than chance."""
     vocabulary = trainer.model.config.get_text_config().vocab_size
     if not expected <= _MOST_OF_CHANCE * math.log(vocabulary):
         guess = f"a uniform guess among {vocabulary:,} tokens has {math.log(vocabulary):.2f}"

@@ -21,14 +21,9 @@ _WARMUP_SHARE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class StepDecision:
-    """A new number of steps.
+    """A new number of steps of the whole run, which holds from the step after `step` on.
 
-    Attributes:
-        step: Optimizer steps done at that time; the decision holds from the next one on.
-        num_steps: Steps of the whole run.
-        seconds_per_step: Measured on the latest steps.
-        seconds: Time trained until then.
-        reason: A text for people.
+    `seconds_per_step` are measured on the latest steps, `seconds` the time trained until then; `reason` is for people.
     """
 
     step: int
@@ -157,13 +152,9 @@ class StepPlan:
     ) -> None:
         """Restore the decisions made up to `resumed_at`, and discard later ones.
 
-        Args:
-            path: File of the decisions.
-            schedule: The schedule without decisions.
-            tokens: Padded tokens of each step of the target, in order.
-            max_seconds: Budget of training time over all processes of the run; None for no budget.
-            resumed_at: Steps that are done.
-            is_recorded: Whether to write decisions; one of several processes that make the same ones does.
+        `tokens` are the padded ones of each step of the target, in order. `max_seconds` is a budget of training time
+        over all processes of the run; None for no budget. Of several processes that make the same decisions, one writes
+        them (`is_recorded`).
         """
         self._path = path
         self._is_recorded = is_recorded
@@ -189,10 +180,8 @@ class StepPlan:
     def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
         """Measure a step of `lap` seconds, and decide whether the number of steps has to change.
 
-        `seconds` is the training time so far, of all processes of the run.
-
-        Returns:
-            An event to log for a decision, or for the first estimate of this process; None otherwise.
+        `seconds` is the training time so far, of all processes of the run. Returns an event to log for a decision, or
+        for the first estimate of this process; None otherwise.
         """
         self._pace.add(step, lap)
         if step >= self.num_steps or not self._is_measured(seconds):
@@ -261,11 +250,7 @@ class StepPlan:
 def take_up(
     run_dir: Path, schedule: Schedule, tokens: ArrayLike, max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
-    """Restore the step plan of a run at its newest checkpoint.
-
-    Raises:
-        RefusedError: The recorded decisions are not those of the checkpoint.
-    """
+    """Restore the step plan of a run at its newest checkpoint; refuse other decisions than the checkpoint's."""
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes
     if checkpoint is None:

@@ -21,10 +21,8 @@ _MOST_LOSSES: Final = 200_000
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the payload of each step once, in order; a resumed run replaces the steps after its checkpoint.
 
-    It keeps the offset of each step rather than its line, since a long run has more lines than memory.
-
-    Raises:
-        RefusedError: A line is not an event.
+    It keeps the offset of each step rather than its line, since a long run has more lines than memory. `RefusedError`
+    if a line is not an event.
     """
     numbers, starts = array("q"), array("q")
     for start, event in _events(path):

@@ -54,14 +54,10 @@ _VALIDATED_AT_ONCE: Final = 4
 
 
 def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> bool:
-    """Train, from the newest checkpoint if there is one.
+    """Train, from the newest checkpoint if there is one; return whether the run is complete.
 
-    Returns:
-        Whether the run is complete and wrote `adapter/` and `result.json`; False if it stopped on request, after a
-        checkpoint.
-
-    Raises:
-        RefusedError: The run is impossible, or failed in a way that further training would not fix.
+    It then has `adapter/` and `result.json`; it is not if it stopped on request, after a checkpoint. `RefusedError` if
+    the run is impossible, or failed in a way that further training would not fix.
     """
     recipe = job.recipe
     team = own_team(own_environment())

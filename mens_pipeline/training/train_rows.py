@@ -57,13 +57,8 @@ def find_kind(pair: TrainingPair) -> str:
 class Encoding:
     """Inputs that decide the ids of a train set.
 
-    Attributes:
-        train_path: The train set, JSON lines.
-        base_path: The folder of the base, with its tokenizer.
-        system: The system prompt.
-        infill_window: Tokens to show before and after a cursor.
-        infill_order: The side of a cursor to show first.
-        shard_bytes: Bytes of the train set in a shard.
+    `infill_window` are tokens to show before and after a cursor, `infill_order` the side to show first, `shard_bytes`
+    those of the train set in a shard.
     """
 
     train_path: Path
@@ -103,15 +98,9 @@ def encode_train_set(
 ) -> Path:
     """Make the missing and damaged shards of a train set, and return their folder.
 
-    Args:
-        encoding: The inputs that decide the ids.
-        train_sha256: SHA-256 of the train set, hexadecimal.
-        cache: Folder of encoded train sets; those that were unused for a month are removed.
-        log_line: Takes lines for people.
-        workers: Processes that encode; one for each processor by default.
-
-    Raises:
-        RefusedError: A line is not a pair, or a row does not end its turn exactly once, at its end.
+    `cache` holds encoded train sets; those that were unused for a month are removed. By default one of the `workers`
+    encodes for each processor. `RefusedError` if a line is not a pair, or a row does not end its turn exactly once, at
+    its end.
     """
     folder = cache / FOLDER / encoding.key(train_sha256)
     folder.mkdir(parents=True, exist_ok=True)
@@ -181,14 +170,11 @@ def _tokenizer(folder: Path) -> FileTokenizer:
 def encode_pairs(
     pairs: Iterable[TrainingPair], tokenizer: Tokenizer, system: str, infill_window: int, infill_order: Order
 ) -> Any:
-    """Encode rows.
+    """Encode rows as a record batch of Arrow.
 
-    Returns:
-        A record batch of Arrow: the ids of `prompt` and `completion`, `rating`, `difficulty`, and as dictionaries
-        `category`, `lane`, `task_family`, `kind`, and `group`, the source file, which may be null.
-
-    Raises:
-        RefusedError: A row does not end its turn exactly once, at its end.
+    It holds the ids of `prompt` and `completion`, `rating`, `difficulty`, and as dictionaries `category`, `lane`,
+    `task_family`, `kind`, and `group`, the source file, which may be null. `RefusedError` if a row does not end its
+    turn exactly once, at its end.
     """
     import pyarrow as pa  # noqa: PLC0415 - a command that encodes nothing loads without
 

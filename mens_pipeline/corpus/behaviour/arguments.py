@@ -56,10 +56,8 @@ class Drawing:
     def lists(self, params: Sequence[ast.Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
         """Yield argument lists without end, the smallest first; the same seed gives the same ones.
 
-        Ints are drawn for type parameters, `generics`.
-
-        Raises:
-            UndrawableError: A parameter has no type, or one that no values are known of, such as a function type.
+        Ints are drawn for type parameters, `generics`. A parameter without a type, or with one that no values are known
+        of, such as a function type, raises `UndrawableError`.
         """
         types = [_concrete(param.type, generics) for param in params]
         for annotation in types:

@@ -144,11 +144,7 @@ def callable_syntax(declaration: Declaration) -> Function | Workflow | Activity 
 
 
 def function_in(module: Module, function: str) -> Declaration:
-    """Return the last function with a name, which is the one that counts (C1).
-
-    Raises:
-        RefusedError: There is no such function.
-    """
+    """Return the last function with a name, which is the one that counts (C1); `RefusedError` without one."""
     for declaration in reversed(module.declarations):
         syntax = callable_syntax(declaration)
         if syntax is not None and syntax.name == function:

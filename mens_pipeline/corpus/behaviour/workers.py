@@ -126,13 +126,10 @@ _LONGEST: Final = 1_000
 
 
 def compute_outputs(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
-    """Call the function of the program at index `number`.
+    """Call the function of the program at index `number`, and return its results.
 
-    The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`.
-
-    Returns:
-        The result of each call as Vox text; None if it did not return, or if the result cannot be written. Empty if
-        nothing can be drawn.
+    The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`. A
+    result is Vox text; None if the call did not return, or if it cannot be written. Empty if nothing can be drawn.
     """
     modules = [analyze(program).module for program in programs]
     arguments: dict[str, tuple[Value, ...]] = {}

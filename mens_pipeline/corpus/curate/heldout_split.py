@@ -159,14 +159,11 @@ def split_pairs(
     workers: BehaviourWorkers,
     protected: Sequence[TrainingPair] = (),
 ) -> Split:
-    """Split pairs, without those that repeat earlier ones of any source.
+    """Put every pair once into `train`, `heldout` or `aside`, where pairs go that repeat earlier ones of any source.
 
     Held-out files are chosen by their paths and the seed alone. Where those give too small an eval suite, more files
     with programs to ask for are added in the same order, so that a suite only grows. Nothing near `protected`, the
     tasks of a benchmark, trains. Synthetic pairs never evaluate.
-
-    Returns:
-        Every pair once: in `train`, in `heldout` or in `aside`.
     """
     split = Split()
     rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
@@ -382,11 +379,7 @@ OVERLAP_STAGE: Final = Stage(Kind.HELDOUT_OVERLAP, (f"{__name__}:count_heldout_o
 
 
 def trained_heldout(heldout: Path, train: Path) -> str | None:
-    """Look for prompts and responses of held-out pairs in a train set, ignoring white space.
-
-    Returns:
-        A message with the finding and advice; None if the files share nothing.
-    """
+    """Return what a train set shares with held-out pairs, with advice; None if nothing. White space is ignored."""
     pairs = list(read_pairs(heldout))
     prompts = {collapse_spaces(pair.prompt) for pair in pairs}
     responses = {collapse_spaces(pair.response) for pair in pairs}

@@ -229,12 +229,9 @@ class MixParams(Params):
 
 
 def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
-    """Mix the training pairs of a split.
+    """Mix the training pairs of a split; `RefusedError` if a source that is not optional gives nothing.
 
     The folder gets `train.jsonl`, `train.parquet` and `train.mix_report.json`; the manifest gets the report.
-
-    Raises:
-        RefusedError: A source that is not optional gives nothing.
     """
     sources = read_sources(params.config, params.split.path, params.redaction)
     infill = add_infill_rows(sources, read_pairs(params.split.file(HELDOUT)), params.config)

@@ -331,14 +331,10 @@ class DroppedAttempt(BaseModel):
 
 @dataclass(kw_only=True)
 class EvolutionAccount(Account[EvolutionDrop]):
-    """Attempts whose request was rewritten.
+    """Attempts whose request was rewritten: kept rows and failures, in order.
 
-    Attributes:
-        rows: Kept rows, in order.
-        failures: The other attempts, in order.
-        num_requests: Requests that the generator answered, in earlier calls too.
-        num_tokens: Their tokens.
-        ended_by: The limit of the budget that ended the work; None when everything was tried.
+    `num_requests` and `num_tokens` include answers of earlier calls. `ended_by` is the limit of the budget that ended
+    the work; None when everything was tried.
     """
 
     rows: list[TrainingPair] = field(default_factory=list)
@@ -386,11 +382,7 @@ _RATING_UNTESTED: Final = 3
 
 
 def evolve(seeds: Seeds, plan: EvolutionPlan, session: Session) -> EvolutionAccount:
-    """Evolve seeds within the budget, and return the account with the rows.
-
-    Raises:
-        RefusedError: The generator does not work.
-    """
+    """Evolve seeds within the budget, and return the account with the rows; `RefusedError` if the generator fails."""
     work = _Work(seeds, plan, session)
     for start in range(0, len(seeds.pairs), _WAVE):
         live = seeds.pairs[start : start + _WAVE]

@@ -50,9 +50,8 @@ _WORD: Final = re.compile(r"[^\W\d]\w*")
 def mentioned_names(prompt: str) -> set[str]:
     """Return the words of a request that may be names of existing code.
 
-    Returns:
-        Words in backticks, all words after the first blank line, where code is shown, and words with capitals,
-        digits or underscores.
+    These are words in backticks, all words after the first blank line, where code is shown, and words with capitals,
+    digits or underscores.
     """
     sentence, _, shown = prompt.partition("\n\n")
     code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])

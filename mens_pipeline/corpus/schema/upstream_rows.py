@@ -61,10 +61,8 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pair; our own rows stay unchanged, except for nulls.
 
     A conversation (`messages`, `turns`) becomes its last completion, with all earlier turns in the prompt. Missing
-    fields are filled in: the lane by category as upstream does, `task_family` and `response_mode` by lane.
-
-    Raises:
-        ValueError: It has a newer `schema_version`, or is a conversation without a completion.
+    fields are filled in: the lane by category as upstream does, `task_family` and `response_mode` by lane. A newer
+    `schema_version`, or a conversation without a completion, raises `ValueError`.
     """
     fields: dict[str, Any] = without_nulls(row)
     fields |= _conversation(fields)

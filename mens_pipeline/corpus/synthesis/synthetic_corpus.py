@@ -60,20 +60,16 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
     pool: Pool = ONE_PROCESS,
 ) -> Iterator[TrainingPair]:
-    """Yield synthetic pairs; the same arguments give the same pairs on every machine, with any pool.
+    """Yield exactly `limit` synthetic pairs; the same arguments give the same on every machine, with any pool.
 
-    `shares` are those of each kind, together 1; a kind with nothing new gives way to templates. `coverage` counts the
-    existing examples of each construct; templates of the scarcest construct come first. `dropped` takes the reason and
-    the template of each program that is not kept.
-
-    Returns:
-        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end. Their own
-        tests pass, and tasks have hidden tests.
+    No two have the same prompt and response, the front end accepts all, their own tests pass, and tasks have hidden
+    tests. `shares` are those of each kind, together 1; a kind with nothing new gives way to templates. `coverage`
+    counts the existing examples of each construct; templates of the scarcest construct come first. `dropped` takes the
+    reason and the template of each program that is not kept.
 
     Raises:
         RefusedError: There are fewer different ones.
-        ConfigurationError: A template does not fit, or the front end rejects its program; the message names the
-            place.
+        ConfigurationError: A template does not fit, or the front end rejects its program; it names the place.
     """
     maker = _Maker(seed, coverage, dropped)
     tasks = draw_tasks(seed, pool=pool, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
@@ -229,12 +225,9 @@ class SynthesisParams(Params):
 
 
 def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, Any]:
-    """Make the synthetic pairs for a corpus.
+    """Make the synthetic pairs for a corpus; `RefusedError` if there are fewer different ones.
 
     The folder gets `synthetic.jsonl` and `report.json`; the manifest gets the report without the single templates.
-
-    Raises:
-        RefusedError: There are fewer different pairs.
     """
     path = params.corpus.file(RECORDS)
     with open_rows(path) as lines:
@@ -257,11 +250,8 @@ def write_synthetic(
 ) -> dict[str, Any]:
     """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
-    `records` may be empty; `progress` takes the number of pairs after each one.
-
-    Raises:
-        RefusedError: There are fewer different pairs; nothing is written.
-        ConfigurationError: The folder cannot be written.
+    `records` may be empty; `progress` takes the number of pairs after each one. If there are fewer different pairs,
+    nothing is written (`RefusedError`).
     """
     coverage = count_constructs(record.constructs for record in records)
     account = SynthesisAccount()

@@ -163,11 +163,7 @@ class Words:
 
 @cache
 def load_words(path: Path = _WORDS) -> Words:
-    """Read entities and domains.
-
-    Raises:
-        ConfigurationError: The file is missing or does not fit; the message names the place.
-    """
+    """Read entities and domains; a `ConfigurationError` names the place of a mistake."""
     words = load_model(path, _Words)
     return Words(words.domains, tuple(row.entity for row in words.entities))
 
@@ -212,11 +208,7 @@ class Phrasing(Strict):
 
 @cache
 def load_phrasing(path: Path = _PHRASING) -> Phrasing:
-    """Read the wording of requests.
-
-    Raises:
-        ConfigurationError: The file is missing or does not fit; the message names the place.
-    """
+    """Read the wording of requests; a `ConfigurationError` names the place of a mistake."""
     return load_model(path, Phrasing)
 
 

@@ -26,11 +26,7 @@ class AcceptedPieces:
     """The table; each call opens the file by itself, so any thread may call."""
 
     def __init__(self, path: Path) -> None:
-        """Create the table if it does not exist.
-
-        Raises:
-            ConfigurationError: The file cannot be written, or contains another table of that name.
-        """
+        """Create the table if it does not exist; `ConfigurationError` without access, or if it is another one."""
         self._path = path
         try:
             # It contains code, so nobody else may read it.
@@ -46,14 +42,10 @@ class AcceptedPieces:
             raise ConfigurationError(f"{path}: {lacks}. Name a file of its own.")
 
     def add(self, prefix: str, piece: str, suffix: str) -> bool:
-        """Add a piece with the text around it, redacted.
+        """Add a piece with the text around it, redacted; return whether it was written.
 
-        Returns:
-            False if nothing was written: there is no text before the piece, the piece is empty or not valid text,
-            or a secret crosses one of its edges.
-
-        Raises:
-            sqlite3.Error: The file cannot be written any more.
+        It is not if there is no text before it, if it is empty or not valid text, or if a secret crosses one of its
+        edges. A file that cannot be written any more raises `sqlite3.Error`.
         """
         before, behind = redact(prefix).text, redact(suffix).text
         whole = redact(prefix + piece + suffix).text

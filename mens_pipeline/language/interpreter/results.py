@@ -231,10 +231,8 @@ class Limits:
 class Features:
     """Features that a task can enable.
 
-    Attributes:
-        check_contracts: Check `@require`, `@ensure` and `@invariant` (T7); never for scores.
-        database: Simulate `db` by lists of records (U5).
-        views: Let tests inspect components and change their state (U6).
+    `check_contracts` checks `@require`, `@ensure` and `@invariant` (T7); never for scores. `database` simulates `db` by
+    lists of records (U5). `views` let tests inspect components and change their state (U6).
     """
 
     check_contracts: bool = False

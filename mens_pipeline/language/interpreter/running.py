@@ -377,10 +377,8 @@ def run_with_tests(
 
     The two texts are parsed separately. The tests see all names of the candidate, and `hidden_output()`, the output so
     far. The candidate sees only names that the tests declare above the line `GIVEN_END`. If both declare a name, each
-    uses its own. A candidate that redefines a name that the tests rely on fails all of them.
-
-    Raises:
-        ConfigurationError: The tests are rejected, or there are none.
+    uses its own. A candidate that redefines a name that the tests rely on fails all of them. `ConfigurationError` if
+    the tests are rejected, or there are none.
     """
     hidden = hidden_module(tests)
     # The UI mode accepts pages; source files mean the same in both modes (M5).
@@ -402,8 +400,7 @@ def run_with_tests(
 def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Features) -> tuple[Program, Program]:
     """Return hidden tests as a program on top of the candidate, and the candidate on top of the given code.
 
-    Raises:
-        ConfigurationError: The tests are rejected, or there are none.
+    `ConfigurationError` if the tests are rejected, or there are none.
     """
     given = given_module(tests)
     lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None

@@ -149,8 +149,7 @@ class WorkerProcess:
     def exchange(self, request: object, seconds: float) -> Any:
         """Send a request and return the reply, both in JSON types; `seconds` is for running programs alone.
 
-        Raises:
-            WorkerStoppedError: It did not reply in time or died; another process replaces it.
+        `WorkerStoppedError` if it did not reply in time or died; another process replaces it.
         """
         end = monotonic() + seconds + _GRACE_SECONDS
         self._bound_time(seconds + _GRACE_SECONDS)

@@ -271,9 +271,8 @@ MOST_LEVELS: Final = 20
 def literal_of(value: Value, level: int = 0) -> str | None:
     """Return a Vox expression for a value; `level` is its depth in the whole value.
 
-    Returns:
-        None for a value without one: a function, a namespace, an actor, NaN, a string with a lone surrogate, or a value
-        nested more than 20 levels deep.
+    None for a value without one: a function, a namespace, an actor, NaN, a string with a lone surrogate, or a value
+    nested more than 20 levels deep.
     """
     kind = type(value)
     if kind is bool:

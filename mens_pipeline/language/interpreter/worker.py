@@ -86,8 +86,7 @@ class _Filter(ctypes.Structure):
 def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[str, str]:
     """Give up access that programs never need; `prctl` and `machine` (as in `uname`) default to this system's.
 
-    Returns:
-        Each protection -> why it does not hold here, empty if it does.
+    Returns each protection -> why it does not hold here, empty if it does.
     """
     call = prctl or own_prctl()
     program = system_call_filter(machine or platform.machine())
@@ -195,11 +194,7 @@ def confine(
     add_hook: Callable[[Callable[[str, Any], None]], None] = sys.addaudithook,
     contain_it: Callable[[], dict[str, str]] = contain,
 ) -> dict[str, str]:
-    """Give up address space beyond `memory_bytes`, and new files, sockets and processes.
-
-    Returns:
-        Each protection -> why it does not hold here, empty if it does.
-    """
+    """Give up address space beyond `memory_bytes`, and new files, sockets and processes; return as `contain`."""
     set_limit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
         set_limit(nothing, (0, 0))

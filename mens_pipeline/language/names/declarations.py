@@ -79,8 +79,7 @@ class Findings:
     def name_in(self, node: ast.Node, name: str) -> Span:
         """Find the name of a declaration in its text, since the tree has no place for it.
 
-        Returns:
-            The first such word after `fn`, else the first such word, else the whole node.
+        That is the first such word after `fn`, else the first such word, else the whole node.
         """
         word = re.escape(name)
         for pattern in (rf"\bfn\s+({word})\b", rf"\b({word})\b"):

@@ -30,10 +30,8 @@ from mens_pipeline.language.vocabulary import FOREIGN_WORDS, VIEW_TAGS
 class Resolution:
     """Bindings of a program by the `id` of their syntax.
 
-    Attributes:
-        uses: Name or view -> its meaning.
-        declared: Pattern, parameter, loop or decorator -> the name that it declares.
-        indexes: Loop -> its second name.
+    `uses` map a name or view to its meaning; `declared` a pattern, parameter, loop or decorator to the name that it
+    declares; `indexes` a loop to its second name.
     """
 
     uses: dict[int, Binding] = field(default_factory=dict)

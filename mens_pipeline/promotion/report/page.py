@@ -29,11 +29,7 @@ _BRACKETS: Final = re.compile(r" \([^()]*\)")
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """One gate of the verdict.
-
-    Attributes:
-        word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
-    """
+    """One gate of the verdict; `word` is `passes`, `refuses`, `cannot tell` or `warns`."""
 
     title: str
     word: str
@@ -50,11 +46,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The verdict.
-
-    Attributes:
-        gates: Refusing, undecided, warning, passing.
-    """
+    """The verdict; its gates are refusing, undecided, warning, then passing ones."""
 
     title: str
     tone: Tone

@@ -49,10 +49,8 @@ class Tone(StrEnum):
 class Measure:
     """A property of completions.
 
-    Attributes:
-        rate: Its figure among scores; None without one.
-        holds: Whether one completion has it, None if the prompt does not ask; without it differences are not tested.
-        better: 1 if more is better, -1 if less is.
+    `rate` is its figure among scores. `holds` tells whether one completion has it, None if the prompt does not ask;
+    without it differences are not tested. `better` is 1 if more is better, -1 if less is.
     """
 
     label: str
@@ -102,13 +100,9 @@ _CHOSEN: Final[Mapping[str, Callable[[BestOfScores], Rate]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One model.
+    """One model: its scores over the eval suites, and the completions that were kept.
 
-    Attributes:
-        scores: Over the prompts of the eval suites.
-        completions: Completions that were kept.
-        families: Scores on synthetic tasks, which count in no other figure.
-        best_of: Scores when one of several completions is chosen.
+    Scores on synthetic tasks (`families`) count in no other figure; `best_of` are those of chosen completions.
     """
 
     name: str
@@ -334,13 +328,7 @@ class ComparedModel:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Models, each over the same prompts.
-
-    Attributes:
-        entries: The first is the baseline; the others are in order of pass@1, the best first.
-        num_tasks: Prompts of eval suites that all were asked.
-        notes: Caveats, a sentence each.
-    """
+    """Models over the same `num_tasks` prompts of eval suites: first the baseline, then the best pass@1 first."""
 
     entries: tuple[ComparedModel, ...]
     columns: tuple[Column, ...]
@@ -380,8 +368,7 @@ def compare(entries: Sequence[ComparedModel]) -> SideBySide:
 def find_completions(place: Path) -> Path | None:
     """Return a file of scored completions: the path itself, or that in the folder of a run or endpoint; else None.
 
-    Raises:
-        RefusedError: The folder holds both an eval suite and a trial.
+    `RefusedError` if the folder holds both an eval suite and a trial.
     """
     if place.is_file():
         return place
@@ -394,9 +381,7 @@ def find_completions(place: Path) -> Path | None:
 def read_model(path: Path) -> ComparedModel:
     """Read the scored completions of a model, named after its folder, or after a file with its own name.
 
-    Raises:
-        SourceNotFoundError: The file cannot be read.
-        RefusedError: A line is malformed, or tasks have different numbers of completions.
+    `RefusedError` if a line is malformed, or tasks have different numbers of completions.
     """
     advice = "Write it with `mens eval-local --trial`, or with --endpoint."
     with open_rows(path) as lines:

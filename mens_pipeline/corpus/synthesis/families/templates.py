@@ -140,8 +140,7 @@ class _Section:
 def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
     """Read, check and compile all families of a folder, in the order of its files; their names are unique.
 
-    Raises:
-        ConfigurationError: A file cannot be read or does not fit; the message names the place.
+    A `ConfigurationError` names the place of a mistake.
     """
     environment = _environment(load_banks(folder))
     sections: dict[str, _Section] = {}
@@ -477,8 +476,7 @@ class _Banks(Strict):
 def load_banks(folder: Path) -> dict[str, list[Any]]:
     """Load the banks of a folder, `*_banks.yaml`: name -> values to draw from; columns are attributes of rows.
 
-    Raises:
-        ConfigurationError: A file cannot be read or does not fit, or two banks have one name.
+    `ConfigurationError` if a file cannot be read or does not fit, or two banks have one name.
     """
     found: dict[str, list[Any]] = {}
     for path in sorted(folder.glob("*_banks.yaml")):

@@ -89,14 +89,11 @@ def draw_tasks(
     pool: Pool = ONE_PROCESS,
     dropped: Callable[[str], None] = lambda _template: None,
 ) -> Iterator[TrainingPair]:
-    """Yield executable tasks without end, no two with the same completion; the same with any pool.
+    """Yield executable tasks until there are no more (`RefusedError`), no two with the same completion.
 
-    The front end accepts every completion, its names and types hold, and it was run: the examples of the prompt are its
-    results, and its hidden tests (`tests`) refuse every mutant that any observed call tells apart. `dropped` takes the
-    template of each task whose names or types do not hold.
-
-    Raises:
-        RefusedError: There are no more different ones.
+    They are the same with any pool. The front end accepts every completion, its names and types hold, and it was run:
+    the examples of the prompt are its results, and its hidden tests (`tests`) refuse every mutant that any observed
+    call tells apart. `dropped` takes the template of each task whose names or types do not hold.
     """
     jobs = ((draft, None, 1) for draft in _Drawing(seed, side).drafts())
     for made in in_batches(jobs, _observe_batch, pool, _BATCH):
@@ -109,10 +106,8 @@ def draw_tasks(
 def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
     """Return tasks that evaluate: as many with new constants of known families as of families that never train.
 
-    Another seed gives others, none of which can train either; `num_tasks` is the number on each side.
-
-    Raises:
-        RefusedError: There are fewer different ones.
+    Another seed gives others, none of which can train either; `num_tasks` is the number on each side. `RefusedError` if
+    there are fewer different ones.
     """
     return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 

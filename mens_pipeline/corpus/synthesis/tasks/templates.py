@@ -71,10 +71,7 @@ def fill(template: str, scope: Scope) -> str:
     """Replace the references of a template, the inner ones first.
 
     `$hole`, `${hole.attribute}`, `${hole:expression}` and `${hole.attribute:expression}` refer to holes; `scope` maps a
-    hole to its filling.
-
-    Raises:
-        KeyError: A reference names no hole, or an attribute that its fragment lacks.
+    hole to its filling. An unknown hole or attribute raises `KeyError`.
     """
     while True:
         filled = _REFERENCE.sub(lambda found: _value(found, scope), template)
@@ -157,9 +154,7 @@ BankRows = Mapping[str, Sequence[Mapping[str, Any]]]
 def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], BankRows]:
     """Load the atoms and banks of a folder: `*_atoms.yaml` and `banks.yaml`.
 
-    Raises:
-        ConfigurationError: A file is missing, does not fit, or contains an unknown reference; the message names the
-            place.
+    A `ConfigurationError` names the place of a missing file, a mistake or an unknown reference.
     """
     banks = load_model(folder / BANKS, Banks).banks
     atoms: list[Atom] = []
@@ -310,11 +305,7 @@ class TaskDraft:
 
 
 def draft_task(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
-    """Draw a task from an atom: fill its holes, and choose code and wording.
-
-    Raises:
-        ConfigurationError: No variant fits into a line.
-    """
+    """Draw a task from an atom: its holes, code and wording; `ConfigurationError` if no variant fits into a line."""
     for _ in range(_MOST_DRAFTS):
         scope = draw_holes(atom.holes, random, {}, banks)
         scope["self"] = fill(random.choice(atom.fn), scope)
