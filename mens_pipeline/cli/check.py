@@ -361,7 +361,6 @@ def _counts(tested: Sequence[_TestedFile]) -> tuple[int, int]:
 
 
 def _list_findings(file: _TestedFile) -> Iterator[str]:
-    """Yield everything but passes, in the format of a compiler."""
     report = file.report
     for diagnostic in report.diagnostics:
         yield render(file.path, SourceText(file.source), diagnostic)

@@ -111,7 +111,6 @@ def demo(options: _DemoOptions) -> None:
 def _complete_here(
     adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
-    """Generate completions as they would be served, in one process and a temporary folder."""
     from mens_pipeline.evaluation.eval_results import read_completions
     from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
     from mens_pipeline.storage.store import ArtifactStore

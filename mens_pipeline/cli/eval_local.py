@@ -263,7 +263,6 @@ def _report_too_long(number: int, conditions: "Conditions") -> None:
 
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:
-    """Replace the documents of an earlier evaluation and remove its verdict."""
     from mens_pipeline.evaluation.results import INSERTS
     from mens_pipeline.evaluation.run_folder import forget, remember
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT

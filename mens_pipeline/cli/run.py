@@ -269,7 +269,6 @@ def _follow(
 
 
 def _make_train_set(launch: Launch) -> None:
-    """Make the train set, which a plan needs."""
     log_line("the train set first: the plan depends on it")
     outcome = launch("train_set")
     if not outcome.success:
@@ -344,7 +343,6 @@ _BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
 
 
 def _settings_with(source_root: Path | None) -> Settings:
-    """Return the settings, with the workspace that a command was given."""
     settings = load_settings()
     if source_root is not None:
         settings = settings.model_copy(update={"source_root": source_root})

@@ -407,7 +407,6 @@ def _find_cursor_tokens(merged: Path) -> dict[str, int]:
 
 
 def _list_tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list["TokenType"]]:
-    """Return all tokens in order with their types, and fill unused numbers."""
     from gguf import TokenType  # noqa: PLC0415 - of an extra
 
     tokens = {number: token for token, number in tokenizer["model"]["vocab"].items()}

@@ -258,7 +258,6 @@ def _config(name: str, split: str, file: str) -> dict[str, Any]:
 
 
 def _to_row(task: BenchmarkTask) -> dict[str, Any]:
-    """Return a task with the texts of its files; `requires` is JSON, since its keys differ between tasks."""
     spec = task.spec
     return {
         "id": spec.id,

@@ -110,7 +110,6 @@ def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -
 
 
 def _walk(edges: _Edges, start: _Ref) -> list[_Ref]:
-    """Return the artifacts that edges lead to from a start, level by level."""
     reached = {start: None}
     waiting = [start]
     for ref in waiting:

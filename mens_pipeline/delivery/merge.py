@@ -189,7 +189,6 @@ def choose_prompts(
 
 
 def _find_heldout(source: MergeSource, store: ArtifactStore) -> Path:
-    """Find the held-out pairs that the run was evaluated by, or else those next to its train set."""
     beside = store.locate(source.adapter.manifest.train_file).with_name(HELDOUT)
     subject = source.receipt.subject if source.receipt is not None else None
     if subject is None:

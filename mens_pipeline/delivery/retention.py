@@ -137,7 +137,6 @@ def _find_kept(
 
 
 def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
-    """Keep everything that a kept artifact was built from."""
     by_key = {(item.kind, item.key): item for item in items}
     waiting = [item for item in items if item.path in kept]
     while waiting:
@@ -224,7 +223,6 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
 
 
 def _list_items(kind: Path) -> Iterator[Item]:
-    """Yield the artifacts of a kind, and its unfinished folders."""
     for path in sorted(kind.iterdir()):
         is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
         if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):

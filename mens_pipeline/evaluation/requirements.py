@@ -232,7 +232,6 @@ def _method_traits(call: ast.MethodCall) -> tuple[str, ...]:
 
 
 def _path(node: ast.Node) -> str | None:
-    """Return the dotted name that a method is called on: `db.Task`; None for anything but names."""
     names: list[str] = []
     while isinstance(node, ast.FieldAccess):
         names.append(node.field)

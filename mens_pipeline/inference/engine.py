@@ -223,7 +223,6 @@ class Engine(Generic[SomeSlot]):
         return self._begin([slot], prompt.cache, output.logits[:, -1])
 
     def _read_together(self) -> list[SomeSlot]:
-        """Read all prompts whole, those of similar length in one pass, with padding before the shorter ones."""
         import torch
 
         ended = list[SomeSlot]()

@@ -199,8 +199,6 @@ def _structure(root: ast.Node, declared: frozenset[str]) -> Structure:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A text that is not a name."""
-
     text: str
 
 

@@ -297,7 +297,6 @@ def goes_on(piece: Piece) -> bool:
 
 
 def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[Token]]:
-    """Yield the tokens of a text for each token that its last one or two pieces may become."""
     last = pieces[-1]
     before = to_tokens(pieces[:-1])
     for token in longer_tokens(last.text):

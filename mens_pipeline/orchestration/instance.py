@@ -134,7 +134,6 @@ _SHOWN: Final = {
 
 
 def _build_origin(job_name: str) -> RemoteJobOrigin:
-    """Build the origin that the UI would give to a run of a job."""
     target = LoadableTargetOrigin(module_name="mens_pipeline.definitions", working_directory=".")
     place = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=_LOCATION)
     return RemoteJobOrigin(RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME), job_name)

@@ -47,7 +47,6 @@ def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, Artifa
 def _artifacts_of_runs(
     name: str, asset: str, instance: dg.DagsterInstance
 ) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
-    """Yield the artifacts of an asset by the runs of a recipe, or by one run, each with its run, newest first."""
     own = instance.get_run_by_id(name)
     for run in [own] if own is not None else instance.get_runs(dg.RunsFilter(tags={RECIPE_TAG: name})):
         for event in reversed(made_by(instance, run.run_id, dg.AssetKey(asset))):
@@ -55,7 +54,6 @@ def _artifacts_of_runs(
 
 
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
-    """Return the error for a name without an evaluation; it lists the names that have one."""
     begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
     known = [recipe for recipe in sorted(begun) if any(_artifacts_of_runs(recipe, "eval_results", instance))]
     tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"

@@ -166,7 +166,6 @@ def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
 
 
 def _demands_as_much(then: Thresholds, now: Thresholds) -> bool:
-    """Return whether the thresholds are the current ones; a run may raise the benchmark's."""
     is_same = then.model_copy(update={"min_benchmark": now.min_benchmark}) == now
     return is_same and then.min_benchmark >= now.min_benchmark
 

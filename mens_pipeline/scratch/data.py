@@ -142,8 +142,6 @@ class JsonlDataLoader:
 
 
 class _TableTokenizer:
-    """VoxTokenizer with the interface that `models.chat` needs."""
-
     added_tokens_decoder: Mapping[int, ControlToken] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:

@@ -29,8 +29,6 @@ _USUAL_TOKENS: Final = 128
 
 
 class _AtCursor(BaseModel):
-    """Fields that both formats share."""
-
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     model: str = ""
@@ -45,7 +43,6 @@ class _AtCursor(BaseModel):
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the response comes piece by piece."""
         return bool(self.stream)
 
     def _to_generation(self, prefix: str, suffix: str, max_tokens: int | None) -> GenerationRequest:

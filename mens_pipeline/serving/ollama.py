@@ -68,7 +68,6 @@ class _OllamaRequest(Lenient):
         return self.stream is not False
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "OllamaResponse":
-        """Return the formatter of the response to it."""
         return OllamaResponse(served, request, is_chat=self.is_chat)
 
     def _to_generation(self, turns: tuple[Turn, ...]) -> GenerationRequest:

@@ -167,7 +167,6 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file; a power cut leaves the old content or the new."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with temporary.open("xb") as target:

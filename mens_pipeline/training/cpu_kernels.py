@@ -189,7 +189,6 @@ class _FusedLayer:
         return product
 
     def _in_low_precision(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Convert the adapter once for each optimizer step."""
         versions = (self._down._version, self._up._version)  # noqa: SLF001 - how autograd itself notices a change
         if self._low is None or versions != self._versions:
             down, up = self._down.detach(), self._up.detach() * self._scale

@@ -245,7 +245,6 @@ class Dealer:
                 yield own
 
     def _deal(self, kind: str, rows: Rows, tokens: float) -> Rows:
-        """Deal the next rows of a kind, up to the row nearest to a number of tokens."""
         queue = self._queues.get(kind, rows[:0])
         dealt: list[Rows] = []
         before = 0

@@ -237,7 +237,6 @@ class StepPlan:
         return StepDecision(step, num_steps, each, seconds, f"{would}, at {each:.2f} s a step")
 
     def _record(self, decisions: tuple[StepDecision, ...]) -> None:
-        """Write decisions before they take effect."""
         document = {
             "target_steps": self.schedule.target_steps,
             "decisions": [asdict(decision) for decision in decisions],

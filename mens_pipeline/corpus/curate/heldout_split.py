@@ -224,7 +224,6 @@ def is_held_out(group: str, policy: SplitPolicy) -> bool:
 
 
 def _place(group: str, policy: SplitPolicy) -> float:
-    """Return a pseudorandom rank from 0 to 1 that is stable across runs."""
     digest = hashlib.sha256(f"{policy.seed}:{group}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 

@@ -90,7 +90,6 @@ class _Maker:
         self.families = {kind: _group_families(kind) for kind in ("template", "combination")}
 
     def next_pair(self, kind: str, limit: int) -> TrainingPair:
-        """Make a new pair of this kind, or from a template when the kind has nothing new."""
         for attempted in (kind, "template"):
             for _ in range(_MOST_TRIES):
                 pair = self._build_pair(attempted, self._scarcest(attempted).make(self.random))

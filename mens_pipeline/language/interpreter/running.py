@@ -457,7 +457,6 @@ def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
 
 
 def _declared_names(module: ast.Module) -> tuple[set[str], set[str]]:
-    """Return names of values, and names of variants."""
     values: set[str] = set()
     variants: set[str] = set()
     for declaration in module.declarations:

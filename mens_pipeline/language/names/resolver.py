@@ -174,7 +174,6 @@ def _ident(resolver: Resolver, node: ast.Ident) -> None:
 
 
 def _binary(resolver: Resolver, node: ast.Binary) -> None:
-    """Resolve a chain of operators without recursion."""
     chain: list[ast.Expr] = []
     left: ast.Expr = node
     while isinstance(left, ast.Binary):

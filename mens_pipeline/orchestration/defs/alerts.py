@@ -110,7 +110,6 @@ def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[
 
 
 def _reasons(context: dg.RunStatusSensorContext) -> str:
-    """Return the reasons in the last observation of `promoted_adapter`."""
     events = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
     seen = (entry.asset_observation for entry in events)
     details = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]

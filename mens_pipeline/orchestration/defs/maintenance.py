@@ -56,7 +56,6 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
-    """Yield assets, partitions and checks whose latest event is of this run."""
     kinds = {
         dg.DagsterEventType.ASSET_MATERIALIZATION,
         dg.DagsterEventType.ASSET_OBSERVATION,

@@ -113,12 +113,6 @@ class _Part(Strict):
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A section of a file.
-
-    `line` is the line of its header, from 1; `source` is its text after a comment that keeps the line numbers of the
-    file.
-    """
-
     path: Path
     line: int
     header: _Family | _Part
