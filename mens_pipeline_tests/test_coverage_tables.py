@@ -26,7 +26,6 @@ def test_the_documents_are_current(marker: str) -> None:
 
 
 def test_every_row_is_shown() -> None:
-    """The rows of the plan stand in order, each once; of the threats one has no test."""
     seeds, threats = (rows(_PAGES[marker]) for marker in ("seed_row", "threat"))
 
     assert [key for key, _ in seeds] == [str(number) for number in range(1, _NUM_SEED_ROWS + 1)]
@@ -37,12 +36,10 @@ def test_every_row_is_shown() -> None:
 
 @every("marker", PAGES)
 def test_a_push_shows_every_row(marker: str) -> None:
-    """Nightly tests, and those that need a GPU, are never all that shows one."""
     assert shown_by(marker, in_check=True).keys() == shown_by(marker).keys()
 
 
 def test_what_a_push_leaves_out_is_told_from_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the markers of a test and of its module."""
     monkeypatch.setattr("mens_pipeline_tests.coverage_tables._TESTS", tmp_path)
     row = "@pytest.mark.seed_row({0})\n{1}def test_{0}(): ...\n"
     tests = row.format(1, "") + row.format(2, "@pytest.mark.nightly\n") + row.format(3, "@pytest.mark.slow\n")
@@ -55,7 +52,6 @@ def test_what_a_push_leaves_out_is_told_from_what_it_runs(tmp_path: Path, monkey
 
 @every("named", sorted(_NAMED))
 def test_a_named_file_is_there(named: str) -> None:
-    """Below one of both packages; whoever reads of a defence finds it."""
     roots = [PROJECT_ROOT / "mens_pipeline", PROJECT_ROOT / "mens_pipeline_tests", PROJECT_ROOT]
 
     assert any((root / named).is_file() for root in roots)

@@ -69,7 +69,6 @@ print(*sorted(job.name for job in defs().resolve_all_job_defs() if not job.name.
 
 @pytest.mark.slow
 def test_side_branches_are_there_where_they_are_named() -> None:
-    """Without them the graph holds nothing that no night makes."""
     environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}
     done = subprocess.run([sys.executable, "-c", _LIST], env=environment, capture_output=True, text=True, check=True)
     assets, jobs = (set(line.split()) for line in done.stdout.splitlines())
@@ -168,7 +167,6 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
 
 
 def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
-    """Dagster finds no fault with it."""
     dg.Definitions.validate_loadable(location)
 
 
@@ -257,7 +255,6 @@ def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) 
 
 
 def test_a_server_leads_nobody_to_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who looks at it has none of them."""
     monkeypatch.setenv("MENS_ENV", "prod")
 
     assert not any("dagster/code_references" in spec.metadata for spec in defs().resolve_all_asset_specs())

@@ -53,7 +53,6 @@ def _deployment() -> dict[str, Any]:
 
 
 def test_the_values_are_of_keys_that_the_chart_has() -> None:
-    """A key that it does not have would be passed over in silence."""
     values = _values()
 
     assert values.keys() == _OF_THE_CHART
@@ -66,7 +65,6 @@ def test_the_values_are_of_keys_that_the_chart_has() -> None:
 
 
 def test_variables_of_pods_are_ours_or_of_a_library() -> None:
-    """With the values that the settings take, and no secret among them."""
     variables = {entry["name"]: entry["value"] for entry in _deployment()["env"]}
     fields = {str(field.validation_alias): name for name, field in Settings.model_fields.items()}
     ours = {name: value for name, value in variables.items() if name.startswith("MENS_")}
@@ -121,7 +119,6 @@ def test_what_processes_share_lies_in_memory() -> None:
 
 
 def test_monitoring_and_retries_are_those_of_one_machine() -> None:
-    """What the chart writes into dagster.yaml says what ours says."""
     ours = yaml.safe_load((PROJECT_ROOT / "config" / "dagster-postgres.yaml").read_text(encoding="utf-8"))
     daemon = _values()["dagsterDaemon"]
     monitoring = {
@@ -166,7 +163,6 @@ def test_each_line_of_the_dockerfile_is_an_instruction() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling, of the extra dev, is missing")
 def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
-    """The same wheel is built of it as of the whole checkout."""
     for names in (rest.split() for word, rest in _dockerfile() if word == "COPY"):
         for name in names[:-1]:
             source, target = PROJECT_ROOT / name, tmp_path / "mens" / name
@@ -223,7 +219,6 @@ def test_no_output_of_runs_goes_into_the_image() -> None:
 
 
 def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
-    """Paths, extras, and the version of torch."""
     text = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     copied = [name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()]
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

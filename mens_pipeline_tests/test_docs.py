@@ -44,7 +44,6 @@ def test_the_reference_holds_every_setting_with_its_bounds() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs, of the extra dev, is not installed")
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
-    """No page is missing from the navigation, no link or anchor leads nowhere."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
@@ -63,7 +62,6 @@ def _find_anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(PROJECT_ROOT).as_posix())
 def test_links_lead_to_headings_of_files(page: Path) -> None:
-    """Also those of the two pages outside the site."""
     links = {(page.parent / link if link else page, anchor) for link, anchor in _LINK.findall(page.read_text("utf-8"))}
 
     assert [target for target, _ in links if not target.exists()] == []
@@ -71,7 +69,6 @@ def test_links_lead_to_headings_of_files(page: Path) -> None:
 
 
 def test_pages_named_in_code_exist() -> None:
-    """In messages, docstrings, comments and configuration."""
     places = ("*.md", "*.toml", "*.yaml", "Makefile", "config/**/*.*", "docs/*.*", "mens_pipeline/**/*.py")
     texts = {path: path.read_text("utf-8") for place in places for path in PROJECT_ROOT.glob(place) if path.is_file()}
     named = {(name, path.name) for path, text in texts.items() for name in _NAMED.findall(text)}
@@ -81,7 +78,6 @@ def test_pages_named_in_code_exist() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """A page that is read in five minutes; the rest stands in docs/."""
     assert (PROJECT_ROOT / "README.md").stat().st_size <= _MOST_README_BYTES
 
 
@@ -98,7 +94,6 @@ def test_the_map_shows_every_package() -> None:
 
 
 def test_files_named_for_contributors_exist() -> None:
-    """The table of CONTRIBUTING.md answers each question with one file."""
     page = (PROJECT_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+\?) \| `([^`]+)`", page, re.MULTILINE)
     questions = " ".join(question for question, _ in rows)

@@ -73,7 +73,6 @@ def _item(file: str, name: str, *markers: str) -> Any:
 
 
 def test_workers_begin_with_the_slowest_files() -> None:
-    """By the tiers of the tests that run; tests of one file stay together, in order."""
     lines = {
         (_SLOW, "plain"): Line(14, 10, "b"),
         (_FAST, "measured"): Line(2, 2, "a"),

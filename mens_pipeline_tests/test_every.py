@@ -31,8 +31,6 @@ def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) 
 
 
 def test_no_cases_are_no_test() -> None:
-    """A loop over nothing proves nothing."""
-
     @every("case", [])
     def test(case: str) -> None:
         assert case
@@ -43,6 +41,5 @@ def test_no_cases_are_no_test() -> None:
 
 @every("number", [1, 2], ids=lambda number: f"number {number}")
 def test_fixtures_are_given_beside_the_case(number: int, tmp_path: Path) -> None:
-    """As to any test."""
     assert number in {1, 2}
     assert tmp_path.is_dir()

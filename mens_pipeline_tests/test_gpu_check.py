@@ -27,7 +27,6 @@ def _wheel(folder: Path, name: str, *files: str) -> Path:
 
 
 def test_all_that_is_taken_along_is_pinned() -> None:
-    """Torch stays at home, and with it what is built for it."""
     names = [pin.split("==")[0] for pin in bundle.pins()]
 
     assert len(names) == len(set(names)) > 30
@@ -35,7 +34,6 @@ def test_all_that_is_taken_along_is_pinned() -> None:
 
 
 def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
-    """Everything else of the wheel is there; a CUDA that it does not have is named."""
     files = [f"bnb/lib_{name}.so" for name in ("cuda128", "cuda130", "cpu")]
     wheel = _wheel(tmp_path, "bnb-1.0", "bnb/__init__.py", *files)
     bundle.keep_libraries(wheel, ("_cuda130.so", "_cpu.so"))
@@ -63,14 +61,12 @@ def test_kernels_that_raise_are_not_unpacked(
 
 
 def test_a_machine_without_packages_is_told_where_to_get_them(tmp_path: Path) -> None:
-    """In one line."""
     with pytest.raises(SystemExit, match="wheels: no packages"):
         check.unpack(tmp_path / "wheels", tmp_path / "site-packages")
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_every_part_runs_modules_that_there_are(device: str) -> None:
-    """And the tests are those that need a GPU."""
     found = [list(check.commands(part, device)) for part in ("tests", "training", "generation", "serving", "bench")]
     modules = [
         word for part in found for command in part for word in command if word.startswith("mens_pipeline_tests.")
@@ -110,7 +106,6 @@ def _is_alive(pid: str) -> bool:
 
 
 def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
-    """Speed, memory beside its estimate, and every loss."""
     lines = training.figures("tiny", trained, 9.6)
     estimate = json.loads((trained / "training-preflight.json").read_text())["memory_mb"]["total"]
 
@@ -142,7 +137,6 @@ def test_a_server_is_asked_at_a_cursor(
 
 @pytest.mark.parametrize("wrong", ["PART=trainning", "DEVICE=gpu"])
 def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
-    """By make itself, with the choices; nothing is installed or packed for it."""
     command = ["make", "--no-print-directory", "-n", "gpu-check", wrong]
     done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
     choices = "tests training generation serving bench" if wrong.startswith("PART") else "cuda cpu"

@@ -11,7 +11,6 @@ from mens_pipeline_tests.bench.page import TESTS, outcome_table, write_part
 
 
 def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
-    """Each with its title, behind what the machine is."""
     page = tmp_path / "build" / "page.md"
     write_part(page, "Training", "slow\n")
     write_part(page, TESTS, outcome_table([("test_loss", "passed", 1.25, "loss 2.5")]))
@@ -34,7 +33,6 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
-    """One command; without a GPU the page says that nothing ran."""
     (tmp_path / "test_it.py").write_text(
         "import pytest\n\n@pytest.mark.gpu\ndef test_figure(record_property):\n    record_property('peak_mb', 12)\n"
     )

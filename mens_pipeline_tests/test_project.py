@@ -57,7 +57,6 @@ def test_tests_lie_where_what_they_test_lies() -> None:
 
 
 def test_the_top_level_holds_what_was_agreed() -> None:
-    """Nothing is missing; in a checkout, nothing else is versioned there."""
     assert {path.name for path in PROJECT_ROOT.iterdir()} >= _TOP_LEVEL
     if which("git") and (PROJECT_ROOT / ".git").exists():
         listing = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
@@ -66,7 +65,6 @@ def test_the_top_level_holds_what_was_agreed() -> None:
 
 @pytest.mark.skipif(not which("git") or not (PROJECT_ROOT / ".git").exists(), reason="no checkout")
 def test_nothing_is_left_of_a_merge() -> None:
-    """In files that no tool of ours reads as well, such as the exported grammar."""
     command = ["git", "grep", "--line-number", "--extended-regexp", "^(<{7}|>{7})( |$)"]
     found = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
 

@@ -24,7 +24,6 @@ def _block(language: str, containing: str) -> str:
 
 
 def test_check_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sample file, checked, gives the sample output to the letter."""
     (tmp_path / "demo.vox").write_text(_block("vox", "@server"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["check", "demo.vox"])
@@ -43,14 +42,12 @@ def test_the_readme_begins_with_two_commands() -> None:
 
 
 def test_stream_answers_what_the_page_shows() -> None:
-    """The sample answer is a real one."""
     result = CliRunner().invoke(app, ["check", "--jsonl", "-"], input='{"id": 2, "source": "fn f("}\n')
 
     assert json.loads(result.stdout) == json.loads(_block("json", '"id": 2'))
 
 
 def test_extract_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The account of the seed data is the one that the page gives."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["corpus", "extract", str(PROJECT_ROOT / "data"), "-o", "records.jsonl"])
 
@@ -77,7 +74,6 @@ def test_the_pair_is_one_of_the_seed_data(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_library_sample_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sample program does what its last line promises."""
     exec(compile(_block("python", "analyze("), "language.md", "exec"), {})  # noqa: S102 - our own sample
 
     assert capsys.readouterr().out.startswith("function add ('Adds.',) fn add(a: int")

@@ -48,7 +48,6 @@ def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
 
 
 def test_each_size_has_its_own_peak_memory() -> None:
-    """The ratio of a part is that of two processes."""
     found = sizes.apart(scale.store_of, 10)
 
     assert found["peak memory, MB"] > 1

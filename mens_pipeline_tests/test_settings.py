@@ -22,7 +22,6 @@ from mens_pipeline.settings import (
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any variable the seed data is the workspace."""
     monkeypatch.delenv("MENS_SOURCE_ROOT", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     settings = load_settings()
@@ -51,7 +50,6 @@ def test_environment_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the variable and what to do."""
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "perhaps")
 
     with pytest.raises(ConfigurationError, match=r"VOX_MENS_TRAIN_JSONL_STRICT: .*Correct or unset"):
@@ -103,7 +101,6 @@ def test_a_process_that_loads_a_model_sees_one_card(
     [("VOX_BACKEND", "cuda"), ("VOX_BACKEND", ""), ("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")],
 )
 def test_values_for_training_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """A name must be fit for a folder; a backend that forbids nothing is no backend."""
     monkeypatch.setenv(name, value)
 
     with pytest.raises(ConfigurationError, match=rf"environment: {name}: .*Correct or unset"):
@@ -122,7 +119,6 @@ def test_the_environment_sets_fields_of_recipes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this process may; all other variables are its own."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("SOME_VARIABLE", "some value")
     environment = training_environment()
@@ -133,7 +129,6 @@ def test_a_training_process_has_no_network(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its own environment, and keeps what else is in it."""
     for name in set(os.environ) - set(training_environment()):
         monkeypatch.delenv(name)
     for name, value in training_environment().items():

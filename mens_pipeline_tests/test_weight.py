@@ -29,7 +29,6 @@ def _find_excesses(
 
 
 def test_folders_weigh_no_more_than_the_table() -> None:
-    """Neither lines nor modules."""
     assert _find_excesses(measure_folders(read_modules()), read_weights()) == {}, _ADVICE
 
 
@@ -44,7 +43,6 @@ def test_names_and_reach_weigh_no_more_than_the_table() -> None:
 
 
 def test_what_grows_is_found_and_what_shrinks_is_not() -> None:
-    """Either figure of a row counts, and a new folder does."""
     allowed = {"storage/": (100, 3), "jobs/": (50, 2), "pages of docs": (27,)}
     measured = {"storage/": (99, 4), "jobs/": (50, 2), "pages of docs": (26,), "new/": (1, 1)}
 

@@ -41,7 +41,6 @@ def _tokens(path: Path, kind: int) -> list[tuple[int, str]]:
 
 @every("path", _CODE)
 def test_names_use_the_words_of_the_glossary(path: Path) -> None:
-    """No name is made of a word that stood for something else once."""
     found = {name for _, name in _tokens(path, tokenize.NAME) if _OLD_NAME.search(_parts(name)) and name not in _KNOWN}
 
     assert not found
@@ -49,20 +48,17 @@ def test_names_use_the_words_of_the_glossary(path: Path) -> None:
 
 @every("path", [*_CODE, *_PAGES])
 def test_texts_use_the_words_of_the_glossary(path: Path) -> None:
-    """Neither docstrings, messages and comments nor pages do."""
     found = _OLD_PROSE.findall(path.read_text(encoding="utf-8"))
 
     assert not found
 
 
 def test_functions_are_named_by_verbs() -> None:
-    """A participle alone does not say whether a function asks, parses or formats."""
     assert find_participles(read_modules()) == []
 
 
 @every("page", [page for page in _PAGES if page.name != "experiments.md"])
 def test_bullets_are_short(page: Path) -> None:
-    """A bullet says one thing."""
     bullets = re.findall(r"^- .*(?:\n  \S.*)*", page.read_text(encoding="utf-8"), re.MULTILINE)
     long = [bullet.split("\n")[0] for bullet in bullets if len(bullet.split()) - 1 > _MOST_WORDS]
 

@@ -31,7 +31,6 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_good_file_exits_0_and_prints_nothing_but_a_count(workspace: Path) -> None:
-    """Silence on stdout means accepted."""
     result = _check(workspace / "good.vox")
 
     assert (result.exit_code, result.stdout) == (0, "")
@@ -86,7 +85,6 @@ def test_json_is_one_document_without_colours(workspace: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "exit_code"), [("source", 1), ("script", 0), ("ui", 1), ("auto", 1)])
 def test_mode_says_how_to_read(mode: str, exit_code: int) -> None:
-    """A statement at the top level is fine in a script only."""
     assert _check("-", "--mode", mode, stdin="print(1)\n").exit_code == exit_code
 
 
@@ -99,7 +97,6 @@ def test_standard_input_has_a_name(workspace: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_shown_safely(tmp_path: Path) -> None:
-    """A binary file gets a verdict and a readable line."""
     (tmp_path / "x.vox").write_bytes(b"let a = 1\x07\xff\xfe")
     result = _check(tmp_path / "x.vox")
 
@@ -119,7 +116,6 @@ def test_long_lines_are_cut_around_the_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["\tlet x = )", "let x = '日本' )", "let x = 'e\u0301' )"])
 def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
-    """Tabs are kept, wide characters count two columns, combining ones none."""
     (tmp_path / "x.vox").write_text(line)
     shown, marks = _check(tmp_path / "x.vox").stdout.splitlines()[-2:]
     width = {"日": 2, "本": 2, "\u0301": 0}
@@ -153,7 +149,6 @@ def test_misuse_exits_2_with_advice(arguments: list[str], advice: str, capsys: p
 
 
 def test_a_folder_without_programs_is_misuse(tmp_path: Path) -> None:
-    """Nothing found is not the same as nothing wrong."""
     result = _check(tmp_path)
 
     assert result.exit_code == 2
@@ -161,7 +156,6 @@ def test_a_folder_without_programs_is_misuse(tmp_path: Path) -> None:
 
 
 def test_lines_are_answered_in_order() -> None:
-    """One answer a request, each with its id, its kinds, its counts and its errors."""
     requests = [
         {"id": "a", "source": "import b\nfn f() { }"},
         {"id": 2, "source": "x = 1", "mode": "script"},
@@ -233,7 +227,6 @@ def test_the_stream_takes_constant_memory() -> None:
 
 
 def test_a_lone_surrogate_in_a_request_is_checked() -> None:
-    """JSON can spell text that is no Unicode; it is judged like any other."""
     result = _check("--jsonl", "-", stdin='{"id": 1, "source": "let x = \\ud800 1"}\n')
 
     assert json.loads(result.stdout)["ok"] is True

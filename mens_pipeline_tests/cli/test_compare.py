@@ -83,7 +83,6 @@ def test_models_are_ranked_with_intervals_and_paired_differences(tried: Path) ->
 
 
 def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
-    """And it is said; a file is as good as its folder."""
     board, result = _board(tried, "all/trial_completions.jsonl", "few")
 
     assert board["num_tasks"] == 10
@@ -96,7 +95,6 @@ def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
 
 
 def test_people_read_a_table(tried: Path) -> None:
-    """A column for each model, with intervals, and what the differences are worth."""
     result = invoke("compare", str(tried / "half"), str(tried / "all"), "-o", str(tried / "page.html"))
     lines = [re.split(r" {2,}", line) for line in result.stdout.splitlines()]
 

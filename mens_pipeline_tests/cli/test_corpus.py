@@ -24,7 +24,6 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path: Path) -> None:
-    """Kept, dropped by reason, and where the records are."""
     output = tmp_path / "out" / "records.jsonl"
     result = invoke("corpus", "extract", workspace, "-o", output)
 
@@ -41,7 +40,6 @@ def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path
 
 
 def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
-    """Counts on stdout, each drop in the report."""
     arguments = ["corpus", "extract", str(workspace), "-o", str(tmp_path / "r.jsonl"), "--json"]
     result = invoke(*arguments, "--report", tmp_path / "report.json")
     counts = json.loads(result.stdout)
@@ -87,7 +85,6 @@ def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
 
 
 def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
-    """Counts by reason, the quarantine with the rows, the report as JSON."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
     outputs: list[str | Path] = ["--quarantine", tmp_path / "q.jsonl", "--report", tmp_path / "r.json"]
@@ -122,7 +119,6 @@ def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(35)
 def test_records_have_a_digest_beside_them_and_in_the_report(workspace: Path, tmp_path: Path) -> None:
-    """What a rebuild from the same sources gives again."""
     output = tmp_path / "validated.jsonl"
     counts = json.loads(invoke("corpus", "extract", workspace, "-o", output, "--json").stdout)
     again = json.loads(invoke("corpus", "extract", workspace, "-o", tmp_path / "again.jsonl", "--json").stdout)
@@ -132,7 +128,6 @@ def test_records_have_a_digest_beside_them_and_in_the_report(workspace: Path, tm
 
 
 def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written, and the message names the row and the way out."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn ("}\n')
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
@@ -145,7 +140,6 @@ def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pyt
 
 
 def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
-    """The message says which row and what to run; blank lines are passed over."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('\n{"prompt": "p"}\n')
     result = invoke("corpus", "pairs", rows, "-o", tmp_path / "o.jsonl")
@@ -167,7 +161,6 @@ def test_a_missing_input_is_misuse(tmp_path: Path, command: str) -> None:
 def test_a_refusal_exits_1_and_misuse_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The entry point tells them apart, without a traceback."""
     (tmp_path / "rows.jsonl").write_text("{}\n")
     codes = []
     for name in ("rows.jsonl", "missing.jsonl"):
@@ -182,7 +175,6 @@ def test_a_refusal_exits_1_and_misuse_2(
 
 @pytest.mark.seed_row(8)
 def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
-    """Numerators and denominators, and that data was measured."""
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
     silent = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json")

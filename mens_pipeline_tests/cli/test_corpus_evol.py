@@ -107,7 +107,6 @@ def test_good_rows_of_an_endpoint_are_kept(folder: Path) -> None:
 
 
 def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Path) -> None:
-    """The same command once more pays for nothing and writes the same bytes."""
     out = folder / "out.jsonl"
     with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--json")
@@ -150,7 +149,6 @@ def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: p
 
 
 def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
-    """What was evolved once is near to itself."""
     out, second = folder / "out.jsonl", folder / "second.jsonl"
     with serving(lambda content, _number: completion(good(_as_request(content)))) as server:
         base = (folder / "pairs.jsonl", "--endpoint", server.url, "--name", "m", "--generations", "1")
@@ -167,7 +165,6 @@ def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--endpoint", "https://host/v1")])
 def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None:
-    """The address and the model."""
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *options)
 
     assert isinstance(result.exception, ConfigurationError)
@@ -201,7 +198,6 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
 
 
 def test_seeds_are_not_written_over(folder: Path) -> None:
-    """The new pairs go to a file of their own."""
     before = (folder / "pairs.jsonl").read_bytes()
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "pairs.jsonl", "--endpoint", "https://h/v1", "--name", "m")
 

@@ -110,7 +110,6 @@ def test_infill_cuts_holes_that_mix_puts_among_the_others(folder: Path) -> None:
 
 
 def test_mix_prints_its_report_for_machines(folder: Path) -> None:
-    """The same as in the file: paths, configuration, split, sources."""
     report = json.loads(_mix(folder, "--json").stdout)
 
     assert report == json.loads((folder / "out" / "train.mix_report.json").read_text())
@@ -122,7 +121,6 @@ def test_mix_prints_its_report_for_machines(folder: Path) -> None:
 
 
 def test_mix_gives_the_same_bytes_twice(folder: Path) -> None:
-    """All files of it."""
     _mix(folder)
     first = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
     _mix(folder)
@@ -131,7 +129,6 @@ def test_mix_gives_the_same_bytes_twice(folder: Path) -> None:
 
 
 def test_a_source_of_weight_zero_hides_nothing(folder: Path) -> None:
-    """Its rows are no duplicates, and nothing of it is held out."""
     (folder / "zero.jsonl").write_bytes((folder / "pairs.jsonl").read_bytes())
     (folder / "mix.yaml").write_text(_MIX.replace("sources:", "sources:\n  - path: zero.jsonl\n    weight: 0"))
     report = json.loads(_mix(folder, "--json").stdout)
@@ -142,7 +139,6 @@ def test_a_source_of_weight_zero_hides_nothing(folder: Path) -> None:
 
 
 def test_the_mix_of_the_project_is_used_when_none_is_named(folder: Path) -> None:
-    """Its paths begin where they are told to."""
     result = invoke("corpus", "mix", "--data-dir", folder)
 
     assert result.exit_code == 0
@@ -192,7 +188,6 @@ def test_a_mix_that_does_not_hold_together_is_misuse(
 
 
 def test_stats_print_what_is_in_a_file(folder: Path) -> None:
-    """Counts, lengths, and each value with its number."""
     with (folder / "pairs.jsonl").open("a") as rows:
         rows.write("nope\n")
     lines = invoke("corpus", "stats", folder / "pairs.jsonl").stdout.splitlines()
@@ -204,7 +199,6 @@ def test_stats_print_what_is_in_a_file(folder: Path) -> None:
 
 
 def test_stats_print_one_document_for_machines(folder: Path) -> None:
-    """The same figures."""
     figures = json.loads(invoke("corpus", "stats", folder / "pairs.jsonl", "--json").stdout)
 
     assert (figures["num_rows"], figures["num_distinct"], figures["num_sources"]) == (62, 61, 61)
@@ -212,7 +206,6 @@ def test_stats_print_one_document_for_machines(folder: Path) -> None:
 
 
 def test_stats_of_an_empty_file_are_no_error(tmp_path: Path) -> None:
-    """There is nothing to divide by."""
     (tmp_path / "rows.jsonl").touch()
     result = invoke("corpus", "stats", tmp_path / "rows.jsonl")
 

@@ -127,7 +127,6 @@ def test_records_of_upstream_become_pairs(tmp_path: Path) -> None:
 @pytest.mark.seed_row(4)
 @pytest.mark.parametrize("output", ["rows.jsonl", "other.jsonl"])
 def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: str) -> None:
-    """In its place as well; the reasons stand beside it."""
     _write(tmp_path / "rows.jsonl", [{**_TRACE, "response": '{"tool":"vox_submit_task"}'}])
     (tmp_path / "other.jsonl").write_text("before\n")
     before = (tmp_path / output).read_bytes()
@@ -143,7 +142,6 @@ def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: 
 
 @pytest.mark.parametrize("command", ["validate", "pairs"])
 def test_an_empty_file_replaces_nothing(tmp_path: Path, command: str) -> None:
-    """Neither by rows nor by pairs."""
     (tmp_path / "empty.jsonl").write_text("\n")
     (tmp_path / "out.jsonl").write_text("before\n")
     done = run_main("corpus", command, "empty.jsonl", "-o", "out.jsonl", folder=tmp_path)

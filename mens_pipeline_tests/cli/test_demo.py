@@ -39,7 +39,6 @@ def _contract() -> DemoContract:
 
 
 def test_the_adapter_is_complete_and_small() -> None:
-    """At most eight megabytes, without a path of the machine that trained it."""
     adapter = Adapter.open(DEMO)
 
     assert adapter.weights.stat().st_size <= 8_000_000
@@ -49,7 +48,6 @@ def test_the_adapter_is_complete_and_small() -> None:
 
 
 def test_the_adapter_was_made_for_this_language() -> None:
-    """Else it is made again, by the command that the refusal names."""
     assert _contract().language_sha256 == grammar_fingerprint(), f"the grammar has changed: {REMAKE}"
 
 
@@ -57,7 +55,6 @@ def test_the_adapter_was_made_for_this_language() -> None:
     ("field", "name"), [("base_sha256", "base"), ("prompt_sha256", "prompt"), ("language_sha256", "language")]
 )
 def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
-    """With what differs, and what to do."""
     with pytest.raises(RefusedError, match=f"made for another {name} than this code has") as refused:
         refuse_stale(DEMO, _contract().model_copy(update={field: "0" * 64}))
 
@@ -73,7 +70,6 @@ def test_places_count_from_one() -> None:
 
 
 def test_five_prompts_and_five_lines_are_asked() -> None:
-    """What a person wrote is accepted, alone or in its place."""
     pairs = [*read_pairs(DEMO / TASKS)]
 
     assert [pair.infill is not None for pair in pairs] == [False] * 5 + [True] * 5
@@ -103,7 +99,6 @@ def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: l
 
 @pytest.mark.slow
 def test_the_base_of_the_wheels_is_the_one_that_the_adapter_was_trained_on() -> None:
-    """Another conversion of the same file would make it stale."""
     base = _base()
     if base.origin != "wheel":
         pytest.skip("the base came from the Hub as it is")

@@ -148,7 +148,6 @@ def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: Ar
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_a_trial_leaves_no_evaluation(run: Path, store: ArtifactStore) -> None:
-    """The adapter alone is asked; there is nothing that a verdict could rest on."""
     bench = PROJECT_ROOT / "data" / "heldout_bench"
     tried = invoke(
         "eval-local", "--run-dir", run, "--max-tokens", str(_NUM_TOKENS), "--device", "cpu", "--trial", "--bench", bench
@@ -167,7 +166,6 @@ def test_a_trial_leaves_no_evaluation(run: Path, store: ArtifactStore) -> None:
 
 
 def test_a_run_without_an_evaluation_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:
-    """The message names the command that comes first."""
     result = invoke("gate", "--run-dir", tmp_path)
 
     assert store.root.exists() is False
@@ -176,7 +174,6 @@ def test_a_run_without_an_evaluation_gets_no_verdict(tmp_path: Path, store: Arti
 
 
 def test_a_folder_without_a_run_is_not_evaluated(tmp_path: Path) -> None:
-    """There is no manifest."""
     result = invoke("eval-local", "--run-dir", tmp_path)
 
     assert isinstance(result.exception, RefusedError)

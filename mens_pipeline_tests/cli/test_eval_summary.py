@@ -53,7 +53,6 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
 
 
 def test_chosen_completions_are_in_the_served_column() -> None:
-    """With a fallback that is not the adapter's own; a trial has its row as well."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
     samples = [completion(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]
     again = [completion(GOOD, to, 1).model_copy(update={"constrained": True}) for to in tasks]
@@ -100,7 +99,6 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
 
 
 def test_what_is_served_has_a_column_where_it_was_asked() -> None:
-    """Beside the free answers."""
     results = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results
     cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 

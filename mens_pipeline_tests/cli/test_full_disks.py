@@ -68,7 +68,6 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
 
 
 def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
-    """The page does not fit; the ledger and the evaluation stay."""
     run, store = evaluated_run(tmp_path, "run", "weights"), ArtifactStore(tmp_path / "store")
     before = _state(store)
     with full_after(5 * _KILOBYTE):
@@ -106,7 +105,6 @@ _BY_SQLITE: Final = sqlite3.OperationalError("database or disk is full")
 def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, earlier: Exception
 ) -> None:
-    """A traceback says where it is."""
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(earlier, KeyError("mistake")))
 
     with pytest.raises(KeyError, match="mistake"):
@@ -114,7 +112,6 @@ def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
 
 
 def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whether it is raised from the cause, or while that is handled."""
     wrapper = sqlite3.OperationalError("the next statement could not begin")
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(_BY_SQLITE, wrapper))
     variables = {"DAGSTER_HOME": str(tmp_path / "home")}
@@ -125,7 +122,6 @@ def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Rights or a missing folder: to make room would not help."""
     missing = tmp_path / "home" / "history" / "runs.db"
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: sqlite3.connect(missing))
     done = run_main(folder=tmp_path, variables={"DAGSTER_HOME": str(tmp_path / "home")})
@@ -137,7 +133,6 @@ def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.
 
 
 def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:
-    """Who may not read it is told which file."""
     store, user = ArtifactStore(tmp_path / "store"), os.geteuid()
     promoted(trained(tmp_path / "one", "one"), store)
     store.root.chmod(0)
@@ -167,7 +162,6 @@ def _explain_no_mount(folder: Path) -> str | None:
 
 @pytest.mark.nightly
 def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
-    """Rollback, pruning, verdict and promotion; the history and the champion stay."""
     if problem := _explain_no_mount(tmp_path):
         pytest.skip(f"mounting takes root on Linux: {problem}")
     store = ArtifactStore(tmp_path / "store")

@@ -29,7 +29,6 @@ def test_a_prompt_becomes_a_program_or_nothing(trained: Path, tmp_path: Path, mo
 
 
 def test_without_a_champion_a_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The adapter that comes with the code is one."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
 
     assert "no adapter is promoted. Name a run with --run-dir, such as " in refusal(invoke("generate", "Write f."))

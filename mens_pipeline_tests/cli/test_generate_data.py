@@ -13,7 +13,6 @@ from mens_pipeline_tests.cli.invoking import invoke
 
 
 def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None:
-    """Kinds and constructs, what there was before, and where the pairs are."""
     records, output = tmp_path / "records.jsonl", tmp_path / "synthetic.jsonl"
     assert invoke("corpus", "extract", PROJECT_ROOT / "data" / "golden" / "core", "-o", records).exit_code == 0
     result = invoke("generate-data", "--limit", "100", "-o", output, "--corpus", records)
@@ -27,7 +26,6 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
 
 
 def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On stderr, so that what is piped stays as it is."""
     monkeypatch.setattr("mens_pipeline.cli.synthesis._EVERY_SECONDS", 0)
     result = invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
 
@@ -51,7 +49,6 @@ def test_what_is_prepared_first_is_not_taken_for_the_speed(capsys: pytest.Captur
 
 
 def test_the_report_is_the_account(tmp_path: Path) -> None:
-    """The same on stdout and in the file."""
     result = invoke("generate-data", "--limit", "10", "-o", tmp_path / "s", "--json", "--report", tmp_path / "r")
 
     assert json.loads(result.stdout) == json.loads((tmp_path / "r").read_text())

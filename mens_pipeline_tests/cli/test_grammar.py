@@ -30,7 +30,6 @@ def test_a_grammar_is_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_misuse() -> None:
-    """The message names those that there are."""
     result = invoke("grammar", "--format", "bnf")
 
     assert result.exit_code == 2
@@ -40,7 +39,6 @@ def test_an_unknown_format_is_misuse() -> None:
 def test_a_file_that_cannot_be_written_is_misuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line says what to do."""
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "argv", ["mens", "grammar", "-o", str(tmp_path / "file" / "vox.lark")])
     with pytest.raises(SystemExit) as ending:

@@ -32,7 +32,6 @@ _REFERENCE = (PROJECT_ROOT / "docs" / "reference" / "commands.md").read_text(enc
 
 @pytest.mark.parametrize("command", _COMMANDS, ids=" ".join)
 def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]) -> None:
-    """What exists is documented."""
     result = invoke(*command, "--help")
 
     assert result.exit_code == 0
@@ -56,7 +55,6 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no checkout; an empty build argument says nothing."""
     monkeypatch.setattr("mens_pipeline.settings.PROJECT_ROOT", tmp_path)
     found = {}
     for commit in ("0123456789abcdef" * 2 + "01234567", "", "main"):
@@ -69,7 +67,6 @@ def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeyp
 
 
 def test_commands_stand_under_their_use() -> None:
-    """In the order of a person's first days, each with its whole first sentence."""
     shown = invoke("--help").stdout
 
     assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [

@@ -27,14 +27,12 @@ def _run(*arguments: str) -> tuple[int, str, list[_Options]]:
 
 
 def test_fields_are_options_with_their_names_types_and_defaults() -> None:
-    """Arguments, required options, switches and other names come from the fields."""
     code, _, [options] = _run("a.vox", "-o", "b.jsonl", "--json")
     assert code == 0
     assert options == _Options(source=Path("a.vox"), output=Path("b.jsonl"), as_json=True)
 
 
 def test_only_what_was_given_sets_fields_of_another_model() -> None:
-    """What was left out does not override what stands elsewhere."""
     _, _, [options] = _run("a.vox", "-o", "b", "--rank", "16", "--no-curriculum")
     assert read_values(options) == {"--rank": ("lora_r", 16), "--curriculum": ("curriculum", False)}
 

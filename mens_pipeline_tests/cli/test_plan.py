@@ -45,7 +45,6 @@ def test_a_plan_needs_a_train_set(tmp_path: Path, places: dict[str, str], words:
 
 @pytest.mark.parametrize("words", [("--no-train",), ("--recipe", "default", "--recipe", "wide")])
 def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str, str], words: tuple[str, ...]) -> None:
-    """Told before anything is made."""
     done = run_main("run", "--minutes", 20, *words, folder=tmp_path, variables=places)
 
     assert done.returncode == 2
@@ -66,7 +65,6 @@ _PLAN = RunPlan(
 
 
 def test_a_plan_configures_a_run() -> None:
-    """Fields of the recipe, the preset that the minutes chose, the part of the suite."""
     configs = _PLAN.configs({"overrides": {"seed": 2}, "force_train": False})
 
     fields = {"seed": 2, "max_minutes": 400.25, "max_steps": 1_234_567, "num_train_epochs": 6}

@@ -83,7 +83,6 @@ def _invoke(command: str, run: _Run, *more: object) -> Result:
 
 
 def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
-    """All that is looked at holds."""
     result = _invoke("promote", run)
 
     assert result.exit_code == 0, result.exception
@@ -91,7 +90,6 @@ def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
 
 
 def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once before the copy and once after it, since it may have changed in between."""
     opened: list[ArtifactStore] = []
     hashed: list[Path] = []
     open_it, hash_it = ArtifactStore.__init__, adapter.adapter_digest
@@ -128,7 +126,6 @@ def _change_heldout(run: _Run) -> None:
     ],
 )
 def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
-    """By name; a signed record takes its place, as that of a gate that failed."""
     spoil(run)
     refused = refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
@@ -141,7 +138,6 @@ def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], 
 
 
 def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> None:
-    """Such as the rows that it was trained on."""
     run.evaluate(heldout_sha256=digest_of(run.train), num_good=39)
     assert _invoke("gate", run).exit_code == 0
     _invoke("override", run, "--by", "me", "--reason", "I would like to.")
@@ -152,7 +148,6 @@ def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> Non
 
 
 def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
-    """One of an older version, or made by hand."""
     manifest = json.loads((run.folder / MANIFEST).read_text())
     del manifest["train_sha256"]
     (run.folder / MANIFEST).write_text(json.dumps(manifest))
@@ -161,14 +156,12 @@ def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
 
 
 def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
-    """Which option, and what to write there."""
     result = _invoke("override", run, "--by", "me", "--reason", "")
 
     assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
 
 
 def test_no_device_at_all_is_refused(run: _Run) -> None:
-    """In a line, before anything is loaded."""
     result = _invoke("eval-local", run, "--devices", "0")
 
     assert result.exit_code == 2
@@ -176,7 +169,6 @@ def test_no_device_at_all_is_refused(run: _Run) -> None:
 
 
 def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
-    """Which option, beside which file."""
     result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
 
     assert re.search(
@@ -185,7 +177,6 @@ def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
 
 
 def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None:
-    """Also when receipt and note are laid back into the folder."""
     receipt, note = (run.folder / RECEIPT).read_text(), json.loads((run.folder / FILE).read_text())
     run.evaluate(num_good=20)
     newer = json.loads((run.folder / FILE).read_text())
@@ -261,7 +252,6 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
 
 
 def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
-    """Neither by the command nor in the graph, which looks up no folder of a run."""
     gate = run.store.get(Kind.BENCHMARK_GATE, json.loads((run.folder / FILE).read_text())[Kind.BENCHMARK_GATE])
     assert gate is not None
     (gate.path / "manifest.json").write_text(json.dumps({**gate.manifest, "outputs": {}}))

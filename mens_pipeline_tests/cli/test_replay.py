@@ -59,7 +59,6 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("jobs_here")
 def test_a_short_history_decides_nothing(run: Path, workspace: Repository) -> None:
-    """Few commits, or none at all: that is no error."""
     some = invoke("replay", workspace.root, "--run-dir", run, "--limit", "2", "--device", "cpu")
     none = invoke("replay", "--run-dir", run, "--since", "2030-01-01", "--device", "cpu")
 
@@ -70,7 +69,6 @@ def test_a_short_history_decides_nothing(run: Path, workspace: Repository) -> No
 
 @pytest.mark.usefixtures("jobs_here")
 def test_the_adapter_in_use_is_asked_beside_another(run: Path, tmp_path: Path) -> None:
-    """Without a run the champion is asked; of another run it is the adapter before."""
     other, _ = promoted_run(run, tmp_path)
     (other / ADAPTER / "note.txt").write_text("Another adapter.")
 
@@ -83,7 +81,6 @@ def test_the_adapter_in_use_is_asked_beside_another(run: Path, tmp_path: Path) -
 
 
 def test_holes_are_counted_without_a_model(workspace: Repository) -> None:
-    """By week, as lines or JSON; without a beginning nobody can."""
     said = invoke("replay", workspace.root, "--since", workspace.first, "--dry-run")
     document = json.loads(invoke("replay", workspace.root, "--since", workspace.first, "--dry-run", "--json").stdout)
 
@@ -95,7 +92,6 @@ def test_holes_are_counted_without_a_model(workspace: Repository) -> None:
 
 
 def test_who_cannot_be_asked_is_refused_in_a_line(run: Path, trained: Path) -> None:
-    """No champion, an adapter that was never shown a hole, one that names no commit."""
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "vcs_sha": None}))
 

@@ -65,7 +65,6 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
-    """No files is no success."""
     result = _run(home, "--source-root", tmp_path)
 
     assert result.returncode == 1
@@ -115,7 +114,6 @@ def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
 def test_a_wrong_setting_is_misuse(
     home: Path, arguments: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
-    """Told before anything is made."""
     done = run_main("run", *arguments, folder=home.parent, variables=_places(home) | environment)
 
     assert done.returncode == 2

@@ -56,7 +56,6 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
 
 
 def test_what_was_never_shown_stands_below_what_was() -> None:
-    """By kind, and no line where there is none."""
     left = "telemetry (372 rows)"
     lines = _lines(qlora_adapter={**_ADAPTER, "never_shown": left}).splitlines()
 
@@ -103,12 +102,10 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     ],
 )
 def test_a_refusal_names_one_command_that_helps(remedy: str, advice: str) -> None:
-    """By its cause."""
     assert f"next        {advice}" in _lines(is_good=False, benchmark_gate={**_GATE, "remedy": remedy})
 
 
 def test_a_run_that_went_on_says_after_how_much() -> None:
-    """Its own steps and minutes, and what came before."""
     text = _lines(qlora_adapter={**_ADAPTER, "num_updates_before": 300})
 
     assert "150 steps in 7.5 min after 300 earlier ones, loss" in text
@@ -116,19 +113,16 @@ def test_a_run_that_went_on_says_after_how_much() -> None:
 
 @pytest.mark.parametrize(("text", "minutes"), [("90s", 1.5), ("10m", 10.0), ("1h", 60.0), ("1.5h", 90.0)])
 def test_a_time_is_read(text: str, minutes: float) -> None:
-    """As people write it."""
     assert _minutes(text) == minutes
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "0m", "-1m", "1e3m", "ten minutes"])
 def test_what_is_no_time_is_misuse(text: str) -> None:
-    """The message says what one looks like."""
     with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
         _minutes(text)
 
 
 def test_an_undecided_verdict_is_shown() -> None:
-    """It does not promote, and its reasons are shown as well."""
     text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
 
     assert "verdict     undecided, not promoted, policy ci, second evaluation on this eval suite\n" in text
@@ -136,14 +130,12 @@ def test_an_undecided_verdict_is_shown() -> None:
 
 
 def test_training_that_the_clock_ended_says_so() -> None:
-    """How far it came, and how far it would have gone."""
     text = _lines(qlora_adapter={**_ADAPTER, "num_updates": 142, "train/seconds": 545.0})
 
     assert "training    142 of 150 steps in 9.1 min, as many as fit into the budget, loss 1.400 at first" in text
 
 
 def test_a_champion_is_named() -> None:
-    """With the folder it lies in, and whether it is a new one."""
     assert "champion    folder\n" in _lines(benchmark_gate=_PASSED, promoted_adapter=_CHAMPION)
     text = _lines(promoted_adapter={**_CHAMPION, "changed": False})
     assert "champion    folder, as before\n" in text
@@ -158,7 +150,6 @@ def test_a_champion_is_named() -> None:
     ids=["a check of the sources", "training"],
 )
 def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None:
-    """Wherever it failed; checks and errors stand above."""
     text = _lines(is_good=False, **figures)
 
     assert text.endswith("next        correct what failed, and run the same again: finished steps are reused")

@@ -219,7 +219,6 @@ def test_training_writes_what_the_next_step_of_the_pages_reads(workspace: Path) 
 
 @pytest.mark.seed_row(9, 43)
 def test_the_mix_takes_upstreams_file(workspace: Path) -> None:
-    """Its keys; what is optional may be missing."""
     report = json.loads((workspace / "mens" / "data" / "train_mixed.mix_report.json").read_text())
 
     assert [source["skipped_reason"] for source in report["sources"]] == [
@@ -233,7 +232,6 @@ def test_the_mix_takes_upstreams_file(workspace: Path) -> None:
 @pytest.mark.seed_row(12, 18, 29, 36)
 @pytest.mark.parametrize("folder", ["target/dogfood/run", "mens/runs/v1"])
 def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: str) -> None:
-    """An adapter, its manifest, and that the environment asked for the CPU."""
     run = workspace / folder
     manifest = json.loads((run / "training_manifest.json").read_text())
 
@@ -244,7 +242,6 @@ def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: s
 
 @pytest.mark.seed_row(21)
 def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> None:
-    """The documents stand in the folder of the run."""
     report = json.loads((workspace / "target" / "dogfood" / "run" / "eval_local_report.json").read_text())
 
     assert (report["total"], report["k"], report["seed_base"], report["max_tokens"]) == (_BENCH_TASKS, 1, 1337, 128)
@@ -253,7 +250,6 @@ def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> Non
 
 @pytest.mark.seed_row(37)
 def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, environment: dict[str, str]) -> None:
-    """The figures of data are no evaluation of a model, and their folder is no run."""
     gate = _run("vox mens gate --run-dir mens/runs/latest", workspace, environment)
     evaluation = _run("vox mens eval-local --run-dir mens/runs/latest", workspace, environment)
 
@@ -276,7 +272,6 @@ def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[s
 def test_a_line_that_is_refused_says_what_to_do(  # noqa: PLR0913, PLR0917 - a line, and where it is typed
     line: str, code: int, advice: str, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a message, not by a traceback, and without writing anything."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # whichever test asked first, and on any machine
     arguments, variables = _argv(line)
     done = run_main(*arguments, folder=tmp_path, variables={**environment, **variables})

@@ -26,7 +26,6 @@ def _reply(place: int, text: str) -> dict[str, Any]:
 
 
 def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> None:
-    """Several to a task are its samples; each has what is against it."""
     right, wrong, none = _TASKS[0].solution, _TASKS[0].wrong[0], "I cannot do that."
 
     result = _score(tmp_path, _reply(0, right), _reply(1, none), _reply(0, wrong))
@@ -60,7 +59,6 @@ def test_other_rows_than_completions_are_refused(tmp_path: Path, rows: list[dict
 
 
 def test_a_benchmark_is_written_for_a_framework(tmp_path: Path) -> None:
-    """The command says where it is."""
     folder = tmp_path / "tasks"
 
     result = invoke("export-tasks", "--to", "inspect", folder, "--bench", _BENCH)

@@ -51,7 +51,6 @@ def test_a_train_set_becomes_a_model(
 
 
 def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
-    """Rows, steps and values; what is skipped is said with its reason."""
     rows = [pair.model_copy(update={"response": "x" * 900}) for pair in pairs(3)]
     write_jsonl(data / "train.jsonl", [*pairs(60), *rows])
     result = invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
@@ -66,14 +65,12 @@ def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
-    """As upstream's plan has it."""
     result = invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", "--dry-run")
 
     assert json.loads(result.stdout)["num_parameters"] == 38_227_968
 
 
 def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another device is refused, not replaced."""
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     result = invoke("scratch", "train", "--data-dir", data, "--device", "cuda")
 
@@ -103,7 +100,6 @@ def test_errors_are_named(data: Path, tmp_path: Path) -> None:
 def test_a_bad_line_is_skipped_or_ends_a_strict_run(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VOX_MENS_TRAIN_JSONL_STRICT decides."""
     train = data / "train.jsonl"
     train.write_text(train.read_text() + "no row\n")
     command = ("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
@@ -116,7 +112,6 @@ def test_a_bad_line_is_skipped_or_ends_a_strict_run(
 
 @pytest.mark.seed_row(22)
 def test_an_adapter_is_merged_by_another_command(tmp_path: Path) -> None:
-    """The refusal names it."""
     (tmp_path / "adapter").mkdir()
     result = invoke("merge-weights", tmp_path, "--output-dir", tmp_path / "out")
 

@@ -60,7 +60,6 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
 
 @pytest.mark.threat("N1")
 def test_others_may_reach_it_only_with_a_token() -> None:
-    """Before anything is loaded; the message says how to make one."""
     message = _message("--host", "0.0.0.0", MENS_SERVE_TOKEN=None)  # noqa: S104 - it is refused
 
     assert message.startswith(
@@ -71,14 +70,12 @@ def test_others_may_reach_it_only_with_a_token() -> None:
 
 @pytest.mark.parametrize(("value", "found"), [(None, "not set"), ("short", "has 5 characters")])
 def test_a_named_variable_must_hold_a_secret(value: str | None, found: str) -> None:
-    """And its value stays out of the message."""
     message = _message("--token-env", "MY_TOKEN", MY_TOKEN=value)
 
     assert message.startswith(f"MY_TOKEN: {found}, a token needs 16. Set it to a secret")
 
 
 def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused with the rest of the environment, and not shown."""
     monkeypatch.setenv("MENS_SERVE_TOKEN", "too short")
 
     with pytest.raises(ConfigurationError, match=r"MENS_SERVE_TOKEN: .*Correct or unset") as caught:
@@ -87,13 +84,11 @@ def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_model_is_served() -> None:
-    """Not two."""
     assert "--run-dir and --model: only one model is served" in _message("--run-dir", "a", "--model", "b")
     assert "--model and --candidate: only one model is served" in _message("--model", "a", "--candidate")
 
 
 def test_best_of_is_bounded_by_concurrency() -> None:
-    """The message says which options belong together."""
     message = _message("--best-of", "5")
 
     assert message.startswith("--best-of 5: more than the 4 ")
@@ -101,7 +96,6 @@ def test_best_of_is_bounded_by_concurrency() -> None:
 
 
 def test_no_champion_is_no_server(tmp_path: Path) -> None:
-    """The message says what else may be served."""
     message = _message(MENS_STORE_ROOT=str(tmp_path))
 
     assert (
@@ -111,12 +105,10 @@ def test_no_champion_is_no_server(tmp_path: Path) -> None:
 
 
 def test_an_unknown_host_is_refused() -> None:
-    """Before anything is loaded."""
     assert "Name an address of this machine" in _message("--host", "no such host")
 
 
 def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
-    """With what to do."""
     model = write_endless(tmp_path / "endless")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -128,7 +120,6 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_libraries_are_named_with_what_installs_them() -> None:
-    """A process in which they cannot be found."""
     code = (
         "import importlib.util as util; real = util.find_spec;"
         "util.find_spec = lambda name, package=None: None if name in ('fastapi', 'uvicorn') else real(name, package);"
@@ -208,7 +199,6 @@ def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
-    """Nobody asks; it ends at once, without a word."""
     with _serve("--model", write_endless(tmp_path / "endless")) as served:
         served.url()
         code = served.end(signal.SIGINT)

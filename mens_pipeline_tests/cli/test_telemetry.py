@@ -36,7 +36,6 @@ def _invoke(*arguments: str | Path) -> Result:
 
 
 def test_import_writes_pairs_and_prints_the_account(url: str, tmp_path: Path) -> None:
-    """Kept, dropped by reason, redacted by kind, and where the pairs are."""
     output = tmp_path / "out" / "pairs.jsonl"
     result = _invoke("--url", url, "-o", output, "--rating-column", "stars")
     pairs = [json.loads(line) for line in output.read_text().splitlines()]
@@ -68,14 +67,12 @@ def test_import_reports_for_machines(url: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_option_beats_the_environment(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As everywhere."""
     monkeypatch.setenv("MENS_TELEMETRY_URL", "sqlite:///missing.db")
 
     assert _invoke("--url", url, "-o", tmp_path / "pairs.jsonl").exit_code == 0
 
 
 def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
-    """An output that exists stays as it was."""
     output = tmp_path / "pairs.jsonl"
     output.write_text("before")
     empty = _invoke("--url", url, "-o", output, "--table", "Silence")
@@ -90,7 +87,6 @@ def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variable", [None, ""])
 def test_a_database_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
-    """The message says how."""
     monkeypatch.delenv("MENS_TELEMETRY_URL", raising=False)
     if variable is not None:
         monkeypatch.setenv("MENS_TELEMETRY_URL", variable)
@@ -101,7 +97,6 @@ def test_a_database_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_options_are_checked(url: str, tmp_path: Path) -> None:
-    """By the parser where it can, by the model where it must."""
     unnamed = _invoke("--url", url, "-o", tmp_path / "pairs.jsonl", "--table", "")
 
     assert _invoke("--url", url, "-o", tmp_path / "pairs.jsonl", "--limit", "0").exit_code == 2
@@ -112,7 +107,6 @@ def test_options_are_checked(url: str, tmp_path: Path) -> None:
 def test_an_error_exits_2_with_one_line_and_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Through the entry point, without a traceback."""
     monkeypatch.setenv("MENS_TELEMETRY_URL", "postgresql://mens:hunter2@127.0.0.1:1/x")
     monkeypatch.setattr("sys.argv", ["mens", "telemetry", "import", "-o", str(tmp_path / "pairs.jsonl")])
     with pytest.raises(SystemExit) as exit_info:

@@ -41,7 +41,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_telemetry_trains_alone(folder: Path, sources: str) -> None:
-    """Mixed, or right from the import: every row that users accepted is shown."""
     assert run_main(*_IMPORT, folder=folder).returncode == 0
     (folder / "mix.yaml").write_text(f"sources: [{{path: {sources}}}]\ninfill: {{share: 0.3}}\n")
     mixed = run_main("corpus", "mix", "--config", "mix.yaml", "--data-dir", "build", folder=folder)
@@ -58,7 +57,6 @@ def test_telemetry_trains_alone(folder: Path, sources: str) -> None:
 @pytest.mark.slow
 @pytest.mark.seed_row(60)
 def test_pieces_at_a_cursor_train_alone(folder: Path) -> None:
-    """Without a completion of a prompt among them; the mix takes all of them."""
     with sqlite3.connect(folder / "agents.db") as connection:
         connection.execute("DELETE FROM AgentTelemetry WHERE suffix IS NULL")
         connection.executemany(
@@ -80,7 +78,6 @@ def test_pieces_at_a_cursor_train_alone(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_dry_run_says_where_every_row_is(folder: Path) -> None:
-    """Those that measure the loss among them, and those that no step shows."""
     rows = [*pairs(90), *(pair.model_copy(update={"task_family": "telemetry"}) for pair in pairs(3))]
     rows = [
         row.model_copy(update={"prompt": row.prompt * 40}) if row.task_family == "telemetry" else row for row in rows

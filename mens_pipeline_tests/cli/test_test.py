@@ -34,14 +34,12 @@ def _write(folder: Path, name: str, source: str | bytes) -> Path:
 
 
 def test_passing_tests_exit_0_and_print_nothing_but_a_count(tmp_path: Path) -> None:
-    """Silence on stdout means passed."""
     result = _test(_write(tmp_path, "good.vox", _GOOD))
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1/1 tests passed (100.0 %)\n")
 
 
 def test_failures_read_like_a_compiler(tmp_path: Path) -> None:
-    """Place, kind, test, what was found and expected, and what the test printed."""
     path = _write(tmp_path, "bad.vox", _BAD)
     result = _test(path)
 
@@ -72,7 +70,6 @@ def test_rejected_files_show_their_diagnostics(tmp_path: Path) -> None:
 
 
 def test_tests_that_are_left_out_are_noted(tmp_path: Path) -> None:
-    """Nothing disappears without a reason."""
     path = _write(tmp_path, "many.vox", "".join(f"@test fn t{k}() {{ assert(true) }}\n" for k in range(201)))
 
     assert _test(path).stdout.startswith(f"{path}: note: 1 tests beyond the first 200 ")
@@ -93,7 +90,6 @@ def test_json_is_one_document(tmp_path: Path) -> None:
 
 
 def test_files_without_tests(tmp_path: Path) -> None:
-    """Nothing to run is misuse, unless another file has tests."""
     path = _write(tmp_path, "none.vox.ui", "state n = 0\n")
 
     assert _test(path).exit_code == 2
@@ -111,14 +107,12 @@ def test_files_without_tests(tmp_path: Path) -> None:
 def test_features_are_off_unless_asked_for(
     tmp_path: Path, source: str, option: str, exit_codes: tuple[int, int]
 ) -> None:
-    """Contracts can make a test fail, tables in memory can make it pass."""
     path = _write(tmp_path, "x.vox", source)
 
     assert (_test(path).exit_code, _test(option, path).exit_code) == exit_codes
 
 
 def test_the_seed_changes_the_arguments(tmp_path: Path) -> None:
-    """The same seed gives the same document, another seed another."""
     path = _write(tmp_path, "x.vox", "@forall fn t(s: str) { print(s) assert(true) }")
     first, again, other = (_test("--json", "--seed", seed, path).stdout for seed in ("1", "1", "2"))
 
@@ -147,7 +141,6 @@ def test_misuse_exits_2_with_advice(
     argument: str,
     advice: str,
 ) -> None:
-    """A mistake in the command is told apart from a failing test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["mens", "test", argument])
     with pytest.raises(SystemExit) as exit_info:

@@ -33,7 +33,6 @@ from mens_pipeline_tests.training.runs import pairs
     ids=" ".join,
 )
 def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: str) -> None:
-    """Each ends before anything is looked at, with the command to write in its place."""
     result = invoke("train", "--data-dir", "D", "--output-dir", "O", *options)
 
     assert isinstance(result.exception, RefusedError)
@@ -58,7 +57,6 @@ def _dry_run(base: Path, folder: Path, *options: str, number: int = 60) -> Resul
 
 @pytest.mark.slow
 def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> None:
-    """Rows, memory, and each value with where it came from; nothing is written."""
     table, document = _dry_run(tiny_base, tmp_path), _dry_run(tiny_base, tmp_path, "--json")
     preflight = json.loads(document.stdout)
 
@@ -71,7 +69,6 @@ def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_an_error_names_its_flag(tiny_base: Path, tmp_path: Path) -> None:
-    """As it was typed; a field that was set by its name, too."""
     result = _dry_run(tiny_base, tmp_path, "--rank", "0", "--set", "max_grad_norm=-1")
 
     assert "lora_r: Input should be greater than or equal to 1 (--rank)" in str(result.exception)
@@ -80,7 +77,6 @@ def test_an_error_names_its_flag(tiny_base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_that_are_too_long_are_reported_with_the_flag(tiny_base: Path, tmp_path: Path) -> None:
-    """How many, their share of the tokens, and what set the limit."""
     result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
 
     assert re.search(r"longer than max_length, 133 tokens \(--seq-len\): vox_codegen \d+ rows \(\d+ %", result.stderr)
@@ -88,7 +84,6 @@ def test_rows_that_are_too_long_are_reported_with_the_flag(tiny_base: Path, tmp_
 
 @pytest.mark.parametrize(("shown", "is_warned"), [(0, True), (9, False)])
 def test_the_summary_warns_of_a_kind_that_was_never_shown(shown: int, *, is_warned: bool) -> None:
-    """Below those that were."""
     document = training_manifest()
     kind = {"rows": 3, "rows_too_long": 1, "tokens_shown": shown, "share": 0.0, "epochs": 0.0}
     document["result"]["kinds"] = {"telemetry": kind}

@@ -33,7 +33,6 @@ _OFFERED = {"--backend": "lora", "--tokenizer": "vox", "--device": "vulkan", "--
 
 @every("words", _WORDS, ids=" ".join)
 def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
-    """Whatever stands behind it."""
     result = invoke(*words, "--whatever", "x")
 
     assert isinstance(result.exception, ConfigurationError)
@@ -42,7 +41,6 @@ def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
 
 @pytest.mark.seed_row(10)
 def test_merge_is_not_offered_and_mix_is_named() -> None:
-    """Nor is it in the list of commands."""
     result = invoke("corpus", "merge", "a.jsonl", "b.jsonl")
 
     assert "write `mens corpus mix`" in str(result.exception)
@@ -50,7 +48,6 @@ def test_merge_is_not_offered_and_mix_is_named() -> None:
 
 
 def test_a_word_of_nobody_is_no_command() -> None:
-    """The usual message."""
     result = invoke("corpus", "nonsense")
 
     assert result.exit_code == 2
@@ -68,7 +65,6 @@ def test_advice_names_commands_that_are_there() -> None:
 @pytest.mark.seed_row(19, 20, 23, 26)
 @every("asked", _OPTIONS, ids=lambda asked: " ".join((*asked[0], asked[1])))
 def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], str, str]) -> None:
-    """With a value behind it or after a sign of equality, wherever it stands."""
     place, option, text = asked
     value = _OFFERED.get(option, "1")
     name = f"{option} {value}" if option in _OFFERED else option
@@ -78,12 +74,10 @@ def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], 
 
 @pytest.mark.parametrize(("option", "value"), [("--resume", "never"), ("--device", "cpu"), ("--backend", "qlora")])
 def test_values_that_are_offered_are_taken(option: str, value: str, tmp_path: Path) -> None:
-    """The command goes on to the next mistake."""
     assert "train.jsonl: No such file" in str(invoke("train", "--data-dir", tmp_path, option, value).exception)
 
 
 def test_options_that_are_refused_are_not_there() -> None:
-    """Advice on what has come to be offered is out of date."""
     for place, option, _ in _OPTIONS:
         command: Any = typer.main.get_command(app)
         for word in place:
@@ -117,7 +111,6 @@ def test_fields_that_are_written_instead_are_fields() -> None:
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_what_is_refused_is_explained(words: tuple[str, ...], advice: str) -> None:
-    """Before anything is looked at."""
     assert advice in _refusal("train", *words)
 
 
@@ -161,7 +154,6 @@ def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_
 
 @pytest.mark.seed_row(28)
 def test_the_form_for_powershell_is_documented_once() -> None:
-    """In the page for those who know the Rust toolchain."""
     pages = [PROJECT_ROOT / "README.md", *(PROJECT_ROOT / "docs").glob("*.md")]
     details = {page.name for page in pages if "$env:" in page.read_text(encoding="utf-8")}
 
@@ -170,7 +162,6 @@ def test_the_form_for_powershell_is_documented_once() -> None:
 
 @pytest.mark.seed_row(47)
 def test_history_is_mentioned_as_such() -> None:
-    """What upstream itself has left behind has no counterpart, and the page says so."""
     page = (PROJECT_ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
 
     assert re.search(r"`scripts/datagen.py` and `mens/training/train.py` are history .* no counterpart", page)

@@ -41,7 +41,6 @@ def _reasons(*changed: PromptComparison, demand: Demand = STRICT) -> tuple[str, 
 
 
 def test_the_same_words_are_the_same_model() -> None:
-    """Nothing is said against it; tokens, answers and verdicts are counted."""
     found = compute_agreement([_same(number) for number in range(10)], _BY_ID, 1e-5)
 
     assert reasons_against(found, STRICT) == ()
@@ -51,7 +50,6 @@ def test_the_same_words_are_the_same_model() -> None:
 
 
 def test_one_token_in_a_thousand_may_differ() -> None:
-    """The last one of an answer; two may not."""
     last = _complete(tokens=range(99))
 
     assert _reasons(_same(0, candidate=last)) == ()
@@ -61,7 +59,6 @@ def test_one_token_in_a_thousand_may_differ() -> None:
 
 
 def test_an_answer_that_turns_counts_from_there_on() -> None:
-    """Tokens are the same at the same place, or not; a longer answer is not the same."""
     turned = _complete(tokens=range(1, 101))
     longer = _complete(tokens=range(200))
 
@@ -70,7 +67,6 @@ def test_an_answer_that_turns_counts_from_there_on() -> None:
 
 
 def test_led_along_each_token_is_asked_for() -> None:
-    """What free writing hides behind one early turn."""
     (reason,) = _reasons(_same(0, num_led=98))
 
     assert reason.startswith("Teacher-forced along the reference, 998/1000 (99.80 %) of the tokens are the same")
@@ -85,19 +81,16 @@ def test_one_program_that_no_longer_parses_is_too_many() -> None:
 
 
 def test_one_more_program_that_parses_is_too_many_as_well() -> None:
-    """Another model is another model, also a better one."""
     assert len(_reasons(_same(0, reference=_complete(BROKEN)))) == 1
 
 
 def test_a_request_that_became_other_tokens_is_told() -> None:
-    """The template of the folder is part of the model."""
     (reason,) = _reasons(_same(0, same_prompt=False))
 
     assert reason.startswith("1/10 prompts became other tokens")
 
 
 def test_nothing_compared_is_nothing_proven() -> None:
-    """Not a single demand is met by no requests."""
     reasons = reasons_against(compute_agreement([], {}, 0.0), STRICT)
 
     assert reasons[0] == "Nothing was compared."
@@ -106,6 +99,5 @@ def test_nothing_compared_is_nothing_proven() -> None:
 
 @pytest.mark.parametrize(("number", "places"), [(1, [0]), (2, [0, 5]), (4, [0, 2, 5, 7]), (10, list(range(10)))])
 def test_requests_are_spread_evenly(number: int, places: list[int]) -> None:
-    """From the whole file."""
     assert spread(_TASKS, number) == tuple(_TASKS[place] for place in places)
     assert spread(_TASKS, 99) == tuple(_TASKS)

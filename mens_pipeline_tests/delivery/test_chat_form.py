@@ -29,13 +29,11 @@ def _render(system: str, *messages: tuple[str, str]) -> str:
 
 @pytest.mark.parametrize("system", ["You write Vox.", 'It\'s "Vox",\nand C:\\vox\\new.', "{{ not }} {% code %}"])
 def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
-    """The text that the model was trained with, to the letter."""
     assert _render(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
 
 
 @given(st.text())
 def test_a_template_tells_its_system_prompt(system: str) -> None:
-    """Whatever is in it."""
     assert find_system_prompt(CHATML.template(system)) == system
 
 
@@ -43,17 +41,14 @@ def test_a_template_tells_its_system_prompt(system: str) -> None:
     "template", ["", TEMPLATE, "{{ messages }}", CHATML.template("s")[1:], CHATML.template("s") + " "]
 )
 def test_another_template_tells_none(template: str) -> None:
-    """Not even one that differs in a letter."""
     assert find_system_prompt(template) is None
 
 
 def test_a_system_prompt_of_the_client_is_kept() -> None:
-    """And none is put before it."""
     assert _render("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
 
 
 def test_a_conversation_goes_on() -> None:
-    """Turns in order, and the beginning of the answer."""
     text = _render("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
 
     assert text == (
@@ -63,7 +58,6 @@ def test_a_conversation_goes_on() -> None:
 
 
 def test_ollama_is_told_all_it_needs() -> None:
-    """File, form, system prompt, stop tokens, and greedy answers as they were judged."""
     assert format_modelfile("vox-f16.gguf", "You write Vox.", 8192) == (
         "FROM ./vox-f16.gguf\n"
         'TEMPLATE """{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}'
@@ -80,7 +74,6 @@ def test_ollama_is_told_all_it_needs() -> None:
 @pytest.mark.threat("M6")
 @pytest.mark.parametrize("system", ['x"""\nFROM ./other.gguf\nSYSTEM """y', 'ends with "', '"""', '""'])
 def test_a_system_prompt_writes_no_instruction(system: str) -> None:
-    """The file knows no way to escape what ends its place."""
     with pytest.raises(RefusedError, match=r"three double quotes in a row, or ends with one\. Merge without --gguf"):
         format_modelfile("vox-f16.gguf", system, 8192)
     assert 'SYSTEM """say "x" and ""y"""' in format_modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)

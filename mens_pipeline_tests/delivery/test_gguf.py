@@ -73,7 +73,6 @@ def test_the_splitter_is_that_of_the_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.threat("M6")
 @pytest.mark.parametrize("name", ["../../x", "/x", "x/y", "x\ny", "", "x" * 137, 'x"'])
 def test_a_name_leads_out_of_no_folder(name: str) -> None:
-    """It becomes the name of a file, and a line of the Modelfile."""
     for document, field, value in (
         (MergeManifest, "name", name),
         (GgufJob, "file_name", f"{name}-f32.gguf" if name else ""),
@@ -99,7 +98,6 @@ def test_a_name_leads_out_of_no_folder(name: str) -> None:
     ids=["architecture", "none", "rope", "bias", "activation"],
 )
 def test_another_architecture_is_refused_by_name(tmp_path: Path, config: dict[str, Any], message: str) -> None:
-    """And the way on is named."""
     with pytest.raises(RefusedError, match=rf"{message}.*llama\.cpp's own convert_hf_to_gguf\.py"):
         refuse_unsupported(_folder(tmp_path, **config))
 
@@ -117,7 +115,6 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path, config: dict[st
     ids=["words", "bytes", "digits", "none", "normalizer", "kind"],
 )
 def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[str, Any], message: str) -> None:
-    """It would load, and read every request wrongly."""
     with pytest.raises(RefusedError, match=rf"{message}.*convert_hf_to_gguf\.py"):
         find_splitter(_folder(tmp_path, tokenizer))
 

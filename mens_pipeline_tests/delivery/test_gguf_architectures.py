@@ -49,13 +49,11 @@ def _write_model(folder: Path, name: str) -> Path:
 
 
 def test_every_architecture_is_written_or_refused() -> None:
-    """The two lists hold the table."""
     assert sorted((*_WRITTEN, *_REFUSED)) == sorted(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(("name", "found"), _REFUSED.items())
 def test_what_is_not_written_is_refused_by_name(name: str, found: str, tmp_path: Path) -> None:
-    """Before anything is written."""
     with pytest.raises(RefusedError, match=rf"{found} is not written as GGUF.* convert_hf_to_gguf\.py"):
         refuse_unsupported(_write_model(tmp_path / "model", name))
 
@@ -125,7 +123,6 @@ def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
 
 
 def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing xllamacpp is refused before anything is written."""
     folder = _write_model(tmp_path / "model", "qwen3_5_text")
     monkeypatch.setattr(gguf, "find_spec", lambda _name: None)
 

@@ -33,7 +33,6 @@ _Sent = tuple[Hub, CompletedProcess[str]]
 
 
 def test_a_dry_run_sends_nothing(hub: Hub, promoted: _Promoted) -> None:
-    """It lists what would go, with sizes and hashes."""
     run, store = promoted
     done = push(hub, store.root, _REPO)
     weights = run / "adapter" / "adapter_model.safetensors"
@@ -75,7 +74,6 @@ def test_with_yes_the_adapter_is_there(sent: _Sent, promoted: _Promoted) -> None
 
 
 def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted) -> None:
-    """Not the one that training left, before anybody judged."""
     hub, run = sent[0], promoted[0]
     card = hub.files[_REPO, "main"]["README.md"].decode()
 
@@ -89,7 +87,6 @@ def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted)
 
 
 def test_nothing_that_is_sent_names_this_machine(sent: _Sent, promoted: _Promoted, trained: Path) -> None:
-    """The base is called by its name, not by the folder that it lay in."""
     hub, run = sent[0], promoted[0]
     files = hub.files[_REPO, "main"]
     config = json.loads(files["adapter_config.json"])
@@ -103,7 +100,6 @@ def test_nothing_that_is_sent_names_this_machine(sent: _Sent, promoted: _Promote
 
 @pytest.mark.nightly
 def test_a_branch_is_made_and_added_to(hub: Hub, promoted: _Promoted) -> None:
-    """Night after night, one commit on the other; the main one stays as it is."""
     store = promoted[1]
     first, second = (push(hub, store.root, _REPO, "--yes", "--revision", "nightly") for _ in range(2))
 
@@ -117,7 +113,6 @@ def test_a_branch_is_made_and_added_to(hub: Hub, promoted: _Promoted) -> None:
     ["/commit/", *(pytest.param(path, marks=pytest.mark.nightly) for path in ("/api/repos/create", "/large/"))],
 )
 def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str) -> None:
-    """With its words and without the token; nothing is there."""
     hub.refuse = refuse
     done = push(hub, promoted[1].root, _REPO, "--yes")
 
@@ -130,7 +125,6 @@ def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str
 
 
 def test_without_a_token_nothing_is_tried(hub: Hub, promoted: _Promoted) -> None:
-    """An empty one is none."""
     done = push(hub, promoted[1].root, _REPO, "--yes", token="")
 
     assert done.returncode == 2
@@ -141,7 +135,6 @@ def test_without_a_token_nothing_is_tried(hub: Hub, promoted: _Promoted) -> None
 def test_a_run_that_was_not_promoted_is_not_sent(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even as a dry run."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path))
     result = CliRunner().invoke(app, ["push", "--run-dir", str(trained), "--repo", _REPO])
 
@@ -150,7 +143,6 @@ def test_a_run_that_was_not_promoted_is_not_sent(
 
 
 def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) -> None:
-    """What goes out is what was promoted."""
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
     (source.adapter.path / "adapter" / "tokenizer_config.json").write_text("{}")
@@ -170,7 +162,6 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
     ],
 )
 def test_names_are_looked_at_first(repo: str, revision: str, message: str) -> None:
-    """Before anything is copied."""
     with pytest.raises(ConfigurationError, match=message):
         Target(repo, revision)
 
@@ -233,14 +224,12 @@ def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
-    """A dataset without a licence is refused before anything is sent."""
     with pytest.raises(ConfigurationError, match=r"MENS_DATA_LICENCE: not set\. Set the licence of the data"):
         plan_benchmark(_BENCH, Target(_DATASET), None, tmp_path / "staging")
     assert not (tmp_path / "staging").exists()
 
 
 def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
-    """By its manifest."""
     with pytest.raises(ConfigurationError, match=r"manifest\.json: not there\. Name a folder"):
         plan_benchmark(tmp_path, Target(_DATASET), "mit", tmp_path / "staging")
 
@@ -248,7 +237,6 @@ def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed since")])
 def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
-    """Only the very rows that trained."""
     run, store = promoted_run(trained, tmp_path)
     source = merge_source(run, store)
     other = tmp_path / "other.jsonl"
@@ -263,7 +251,6 @@ def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: st
 
 @pytest.mark.slow
 def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path: Path) -> None:
-    """As with the adapter itself."""
     store = ArtifactStore(tmp_path / "store")
     with pytest.raises(RefusedError, match="not promoted"):
         plan_train_set(merge_source(trained, store), store, Target(_DATASET), "mit", tmp_path / "staging")
@@ -272,7 +259,6 @@ def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path:
 @pytest.mark.slow
 @pytest.mark.threat("R6")
 def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_path: Path) -> None:
-    """Kinds are told, and what they are not; nothing is laid out."""
     run, store = promoted
     source = merge_source(run, store)
     path = tmp_path / "told.jsonl"

@@ -73,7 +73,6 @@ def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None
 
 
 def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: ArtifactStore) -> None:
-    """By the first digits of its key; a train set that is gone is named as that."""
     key = _adapter(store, "unused").key
     mixed = trace_lineage(store, key[:16]).rests_on[0]
     shutil.rmtree(store.root / mixed.kind / mixed.key)
@@ -86,19 +85,16 @@ def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: Artifact
 
 @pytest.mark.parametrize(("name", "problem"), [("f" * 64, "no adapters of this key"), ("", "no adapters of this key")])
 def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, name: str, problem: str) -> None:
-    """And so is a name that could be anything."""
     with pytest.raises(RefusedError, match=f"{problem}.*Name `champion`"):
         trace_lineage(store, name)
 
 
 def test_a_store_without_a_champion_says_so(tmp_path: Path) -> None:
-    """What to name instead is no champion again."""
     with pytest.raises(RefusedError, match="no adapter was promoted yet"):
         trace_lineage(ArtifactStore(tmp_path), "champion")
 
 
 def test_it_is_printed_for_people_and_for_programs(store: ArtifactStore) -> None:
-    """The same, as lines and as JSON."""
     text, data = (CliRunner().invoke(app, ["lineage", "champion", *options]) for options in ([], ["--json"]))
 
     assert text.exit_code == data.exit_code == 0

@@ -31,7 +31,6 @@ def _fits(_text: str) -> bool:
 
 
 def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None:
-    """With its verdict."""
     run, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
 
@@ -44,7 +43,6 @@ def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None
 
 
 def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -> None:
-    """By the hash of its weights; until a rollback takes it out of use."""
     run, store = promoted_run(trained, tmp_path)
     log = store.root / Kind.PROMOTED_ADAPTER / HISTORY
     event = json.loads(log.read_text())
@@ -58,14 +56,12 @@ def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -
 
 
 def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) -> None:
-    """It can be merged, and says so."""
     source = merge_source(trained, ArtifactStore(tmp_path))
 
     assert (source.promoted, source.receipt, source.verdict_sha256) == (None, None, None)
 
 
 def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> None:
-    """Trained again since, in the same folder."""
     run, store = promoted_run(trained, tmp_path)
     other = tmp_path / "other"
     shutil.copytree(run, other)
@@ -77,7 +73,6 @@ def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> 
 
 
 def test_a_verdict_that_cannot_be_read_is_refused(trained: Path, tmp_path: Path) -> None:
-    """Rather than taken for none."""
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     (run / RECEIPT).write_text("{}")
@@ -87,7 +82,6 @@ def test_a_verdict_that_cannot_be_read_is_refused(trained: Path, tmp_path: Path)
 
 
 def test_no_champion_is_no_merge(tmp_path: Path) -> None:
-    """The message names both ways on."""
     with pytest.raises(RefusedError, match=r"no champion\. Promote an adapter, or name one with --run-dir"):
         merge_source(None, ArtifactStore(tmp_path))
 
@@ -95,7 +89,6 @@ def test_no_champion_is_no_merge(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [MANIFEST, "manifest.json"])
 @pytest.mark.parametrize("manifest", [{"lane": "scratch"}, {"kind": "scratch_model"}], ids=["lane", "kind"])
 def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest: dict[str, Any]) -> None:
-    """Of a run, or of an artifact of the store."""
     (tmp_path / name).write_text(json.dumps(manifest))
 
     assert read_lane(tmp_path) == "scratch"
@@ -105,7 +98,6 @@ def test_a_scratch_model_is_told_by_its_lane(tmp_path: Path, name: str, manifest
 
 @pytest.mark.parametrize("text", ["[]", '"scratch"', "3", "null", "[" * 100_000, "\udcff", "{"])
 def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
-    """The error names the file."""
     (tmp_path / MANIFEST).write_text(text, encoding="utf-8", errors="surrogateescape")
 
     with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*Name the run that it was trained in"):
@@ -122,7 +114,6 @@ def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    """No manifest, a broken one, one of something else."""
     if content is not None:
         (tmp_path / MANIFEST).write_text(content)
 
@@ -154,7 +145,6 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
 
 
 def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
-    """Where nothing is beside the train set, or no answer fits."""
     source = merge_source(trained, ArtifactStore(tmp_path))
     lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, verdict_sha256=None)
     named = trained.parent / HELDOUT
@@ -189,7 +179,6 @@ def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYE
 
 @pytest.mark.parametrize("base", [f"{_LAYER}.weight", f"model.language_model.{_LAYER[6:]}.weight"])
 def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
-    """Also where the file of the base puts another word before the layers."""
     adapter = _run(tmp_path, _FITTING, base)
     refuse_misfit(adapter)
 
@@ -209,7 +198,6 @@ def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
     ids=["shape", "rank", "half", "layer", "more", "empty"],
 )
 def test_a_foreign_adapter_is_refused(tmp_path: Path, shapes: dict[str, tuple[int, ...]], message: str) -> None:
-    """The message says what does not fit, and where to look."""
     adapter = _run(tmp_path, shapes)
 
     with pytest.raises(RefusedError, match=f"(?s)does not fit tiny: .*{message}.*Name the run that it was trained in"):
@@ -217,7 +205,6 @@ def test_a_foreign_adapter_is_refused(tmp_path: Path, shapes: dict[str, tuple[in
 
 
 def test_many_misfits_are_counted(tmp_path: Path) -> None:
-    """Three are shown."""
     shapes: dict[str, tuple[int, ...]] = {
         f"base_model.model.model.layers.{n}.x.lora_A.weight": (2, 8) for n in range(1, 6)
     }
@@ -228,7 +215,6 @@ def test_many_misfits_are_counted(tmp_path: Path) -> None:
 
 
 def test_another_kind_of_adapter_is_refused(tmp_path: Path) -> None:
-    """Only LoRA can be added to weights."""
     adapter = _run(tmp_path, _FITTING, peft_type="PREFIX_TUNING")
 
     with pytest.raises(RefusedError, match=r"is PREFIX_TUNING, expected LORA\. Only LoRA adapters are merged"):
@@ -237,7 +223,6 @@ def test_another_kind_of_adapter_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("content", "found"), [(None, "No such file"), ("[", "not JSON")])
 def test_an_adapter_that_says_nothing_of_itself_is_refused(tmp_path: Path, content: str | None, found: str) -> None:
-    """Weights alone do not tell what they are."""
     adapter = _run(tmp_path, _FITTING)
     path = adapter.folder / "adapter_config.json"
     path.unlink() if content is None else path.write_text(content)
@@ -247,7 +232,6 @@ def test_an_adapter_that_says_nothing_of_itself_is_refused(tmp_path: Path, conte
 
 
 def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
-    """A file of another kind under the right name."""
     adapter = _run(tmp_path, _FITTING)
     adapter.weights.write_bytes(b"\x08\0\0\0\0\0\0\0no json!")
 
@@ -257,7 +241,6 @@ def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_another_base_is_refused(tmp_path: Path, *, is_there: bool) -> None:
-    """Changed since, or gone."""
     adapter = _run(tmp_path, _FITTING)
     if is_there:
         (tmp_path / "base" / "config.json").write_text("{ }")

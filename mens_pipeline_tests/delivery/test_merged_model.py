@@ -92,7 +92,6 @@ def _find_merged(store: ArtifactStore) -> Artifact:
 
 
 def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
-    """Verdict, agreement, places."""
     folder, _, result = delivered
 
     assert "lora-adapter-0123abcd, promoted: " in result.stdout
@@ -168,7 +167,6 @@ def test_any_program_can_load_it(delivered: _Delivered) -> None:
 
 
 def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> None:
-    """No file of the folder holds a path."""
     folder, store, _ = delivered
     places = [str(trained.parent), str(store.root.parent)]
 
@@ -177,7 +175,6 @@ def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> Non
 
 
 def test_the_manifest_says_what_it_is_made_of(delivered: _Delivered, trained: Path) -> None:
-    """Base, adapter, which weights, and why those."""
     manifest = manifest_in(delivered[0])
 
     assert manifest.adapter_sha256 == adapter_digest(trained)
@@ -187,7 +184,6 @@ def test_the_manifest_says_what_it_is_made_of(delivered: _Delivered, trained: Pa
 
 
 def test_the_hand_off_names_every_file_by_its_hash(delivered: _Delivered) -> None:
-    """Whoever gets the folder can look; a file that changes is told."""
     folder, store, _ = delivered
     handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
     ours, source = read_details(folder / HANDOFF), merge_source(None, store)
@@ -224,12 +220,10 @@ def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
     ],
 )
 def test_documents_fit_their_schemas(delivered: _Delivered, name: str, file: str) -> None:
-    """As other tools read them."""
     jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
 
 
 def test_the_hand_off_in_the_store_finds_its_files(delivered: _Delivered) -> None:
-    """Relative to itself, so that a store may be moved."""
     store = delivered[1]
     path = store.root / "serving_handoff" / (store.read_pointer("serving_handoff", "latest") or "") / HANDOFF
     handoff = ServingHandoff.model_validate_json(path.read_text())
@@ -239,7 +233,6 @@ def test_the_hand_off_in_the_store_finds_its_files(delivered: _Delivered) -> Non
 
 
 def test_the_card_shows_figures_and_verdict(delivered: _Delivered) -> None:
-    """Base beside adapter, with intervals."""
     card = (delivered[0] / "README.md").read_text()
     data = ModelCard(card).data
     verdict = merge_source(None, delivered[1]).verdict_sha256
@@ -251,7 +244,6 @@ def test_the_card_shows_figures_and_verdict(delivered: _Delivered) -> None:
 
 
 def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also into the folder that holds it; the hand-off is printed."""
     folder, store, _ = delivered
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
     monkeypatch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
@@ -264,7 +256,6 @@ def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest
 
 
 def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -> None:
-    """Neither as an artifact nor as a folder."""
     store = delivered[1]
     merged = _find_merged(store)
     copy = tmp_path / "merged"
@@ -288,7 +279,6 @@ def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -
 def test_a_folder_of_others_is_left_alone(
     delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told before anything is merged."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
     (tmp_path / "letters.txt").write_text("dear")
     result = invoke("merge", "-o", tmp_path)
@@ -331,7 +321,6 @@ def _with_link(folder: Path) -> Path:
 def test_what_cannot_be_written_is_told_before_the_merge(
     tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
-    """And nothing is left behind."""
     output = make(tmp_path)
     before = sorted(tmp_path.iterdir())
 

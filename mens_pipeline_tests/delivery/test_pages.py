@@ -51,7 +51,6 @@ def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
 
 
 def test_a_page_is_shown(gate: Artifact, port: int) -> None:
-    """By the path that it has in the store, which is what the UI links."""
     assert _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}") == (
         200,
         "<title>Refused: adapter 0123</title><p>a verdict</p>",
@@ -104,7 +103,6 @@ def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None,
 
 
 def test_a_port_that_is_taken_is_misuse() -> None:
-    """With the option that names another."""
     with open_socket(0) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run([*_COMMAND, "--port", str(port)], capture_output=True, text=True, check=False)
@@ -158,7 +156,6 @@ def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.S
 
 
 def test_a_command_that_is_not_there_is_misuse(tmp_path: Path) -> None:
-    """And leaves no server."""
     environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path)}
     done = subprocess.run(
         [*_COMMAND, "--port", "0", "no-such-program"], capture_output=True, text=True, check=False, env=environment

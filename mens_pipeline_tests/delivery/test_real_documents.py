@@ -40,7 +40,6 @@ def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
 
 
 def test_a_document_with_a_field_too_many_does_not_fit(tmp_path: Path) -> None:
-    """The schemas are strict."""
     run = trained(tmp_path / "run")
     path = evaluated(run, ArtifactStore(tmp_path / "store")).path / RESULTS
 

@@ -81,12 +81,10 @@ def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: st
     ],
 )
 def test_age_decides_for_some_kinds_and_number_for_the_others(kind: str, days: float, action: str, reason: str) -> None:
-    """The table of config/retention.yaml."""
     assert _reasons(_item(kind, "k", days)) == {"k": (action, reason)}
 
 
 def test_of_the_other_kinds_the_newest_stay() -> None:
-    """Each kind is counted by itself."""
     items = [_item("extracted_corpus", f"c{days}", days) for days in (3, 1, 2)]
 
     assert _reasons(*items, _item("heldout_split", "s", 9)) == {
@@ -98,7 +96,6 @@ def test_of_the_other_kinds_the_newest_stay() -> None:
 
 
 def test_what_a_pointer_names_stays() -> None:
-    """However old: an adapter that is reused every night, and the champion."""
     items = [_item("qlora_adapter", "a", 400), *(_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300))]
 
     found = _reasons(*items, qlora_adapter__latest="a", promoted_adapter__champion="p300")
@@ -108,7 +105,6 @@ def test_what_a_pointer_names_stays() -> None:
 
 
 def test_what_the_history_of_champions_names_stays() -> None:
-    """Whoever rolls back finds it; an adapter that no history names is one of many."""
     items = [_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300, 301)]
     found = _reasons(*items, history=frozenset({"p300"}))
 
@@ -142,7 +138,6 @@ def test_what_a_champion_rests_on_stays() -> None:
 
 
 def test_a_verdict_that_goes_keeps_nothing() -> None:
-    """Nor does one that stays keep other verdicts on the same figures."""
     found = _reasons(
         _item("benchmark_gate", "young", 1, ("eval_results", "e1")),
         _item("benchmark_gate", "old", 40, ("eval_results", "e1"), ("eval_results", "e2")),
@@ -174,7 +169,6 @@ def test_a_folder_without_a_manifest_is_given_time(days: float, action: str, rea
 
 
 def test_sizes_add_up() -> None:
-    """What goes, of all there is."""
     items = tuple(_item("qlora_adapter", f"a{days}", days) for days in (1, 91, 92))
     plan = plan_retention(Stored(items, {}, frozenset()), _POLICY, _NOW)
 
@@ -200,7 +194,6 @@ def test_the_shipped_policy_is_what_was_agreed() -> None:
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
-    """A slip of the pen must not let adapters go."""
     path = tmp_path / "retention.yaml"
     path.write_text(yaml.safe_dump({**_POLICY.model_dump(), **change}))
 
@@ -262,7 +255,6 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
 
 
 def test_a_dry_run_removes_nothing_and_plans_the_same(store: ArtifactStore) -> None:
-    """The plan that is shown is the plan that is done."""
     for weights in ("first", "second"):
         _adapter(store, weights)
     before = _all(store)
@@ -275,7 +267,6 @@ def test_a_dry_run_removes_nothing_and_plans_the_same(store: ArtifactStore) -> N
 
 
 def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
-    """Whoever stops it there has lost nothing."""
     for weights in ("first", "second"):
         _adapter(store, weights)
 
@@ -306,7 +297,6 @@ def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
 
 
 def test_sizes_and_names_are_those_of_the_manifest(store: ArtifactStore) -> None:
-    """The manifest included."""
     artifact = _adapter(store, "first")
     (item,) = read_store(store).items
     size = sum(path.stat().st_size for path in artifact.path.rglob("*") if path.is_file())
@@ -316,7 +306,6 @@ def test_sizes_and_names_are_those_of_the_manifest(store: ArtifactStore) -> None
 
 
 def test_a_store_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
-    """A slip in MENS_STORE_ROOT."""
     with pytest.raises(SourceNotFoundError, match="Set MENS_STORE_ROOT to the store"):
         prune(ArtifactStore(tmp_path / "none"), _SHORT_POLICY, NOW, apply=False, show=lambda _plan: None)
 

@@ -19,7 +19,6 @@ def test_the_file_is_the_schema(name: str) -> None:
 
 
 def test_there_is_no_other_file() -> None:
-    """A document that is gone leaves no schema."""
     assert {path.name for path in SCHEMAS.iterdir()} == {f"{name}.schema.json" for name in DOCUMENTS}
 
 
@@ -29,7 +28,6 @@ def test_there_is_no_other_file() -> None:
 def test_a_report_of_a_newer_version_asks_for_an_upgrade(
     tmp_path: Path, read: Callable[[Path], object], name: str
 ) -> None:
-    """And not for the deletion of its folder."""
     (tmp_path / name).write_text('{"format_version": 9}')
 
     with pytest.raises(RefusedError, match=rf"{name}: written by a newer version .*Upgrade it\.$"):
@@ -44,6 +42,5 @@ def test_a_report_of_a_newer_version_asks_for_an_upgrade(
     ],
 )
 def test_documents_that_are_kept_say_the_version_of_their_format(name: str) -> None:
-    """Those of before it have the first."""
     assert schema_of(name).count('"format_version"') == 1
     assert issubclass(DOCUMENTS[name], Versioned)

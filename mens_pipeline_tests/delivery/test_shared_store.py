@@ -57,7 +57,6 @@ def _prune(store: ArtifactStore, days: float, *, apply: bool) -> RetentionPlan:
 
 
 def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:
-    """As the machine that made it does, with rows and files."""
     there = trace_lineage(_machine(tmp_path / "first", url), "champion")
     here = trace_lineage(_machine(tmp_path / "cold", url), "champion")
 
@@ -67,7 +66,6 @@ def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Pa
 
 
 def test_a_cold_machine_sees_what_all_of_them_have(url: str, tmp_path: Path) -> None:
-    """The same plan, and nothing is fetched for it."""
     first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
     there, here = read_store(first), read_store(cold)
 
@@ -97,7 +95,6 @@ def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_writer_left_goes_when_it_is_old(url: str, tmp_path: Path) -> None:
-    """And what is not ours stays, wherever somebody else put it."""
     bucket, key = from_url(url), "0" * 64
     obstore.put(bucket, f"corpus/{key}/{'1' * 64}", b"left")
     obstore.put(bucket, f"corpus/{'2' * 64}/{MANIFEST}", json.dumps(["no", "manifest"]).encode())

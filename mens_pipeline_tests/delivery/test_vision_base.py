@@ -82,7 +82,6 @@ def test_an_adapter_that_is_sent_is_named_as_the_published_base(base: Path, adap
 
 
 def test_an_adapter_of_a_plain_base_keeps_its_names_and_bytes(tiny_base: Path, tmp_path: Path) -> None:
-    """Byte for byte what was promoted."""
     import torch
     from safetensors.torch import save_file  # noqa: PLC0415 - loads torch
 

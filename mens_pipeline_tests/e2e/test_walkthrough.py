@@ -18,7 +18,6 @@ _SCRIPT = PROJECT_ROOT / "docs" / "walkthrough.py"
 
 
 def test_the_script_imports_what_exists() -> None:
-    """A renamed function shows up on every push, not only at night."""
     imports = [node for node in ast.walk(ast.parse(_SCRIPT.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
     names = [(str(node.module), alias.name) for node in imports for alias in node.names]
 

@@ -57,7 +57,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nothing_is_imported_from_the_checkout(installed: Path, tmp_path: Path) -> None:
-    """Otherwise the other tests of this file would show nothing."""
     code = (
         "import mens_pipeline; from mens_pipeline import settings; print(mens_pipeline.__file__, settings.PROJECT_ROOT)"
     )
@@ -94,7 +93,6 @@ def test_the_demo_completes_in_any_folder(installed: Path, tmp_path: Path) -> No
 
 
 def test_the_seed_data_is_the_workspace_if_none_is_given(installed: Path, tmp_path: Path) -> None:
-    """All of it is in the wheel, byte for byte."""
     seed = PROJECT_ROOT / "data"
     done = _run(
         *(installed / "python", "-c", "from mens_pipeline.settings import load_settings as s; print(s().source_root)"),
@@ -123,7 +121,6 @@ def test_configuration_may_lie_elsewhere(installed: Path, workspace: Path, tmp_p
 
 
 def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: Path) -> None:
-    """Without the files of a checkout that its advice would name."""
     code = (
         "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
         "from mens_pipeline.cli.main import main; main()"

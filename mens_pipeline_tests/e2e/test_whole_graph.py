@@ -37,7 +37,6 @@ def ran(folder: Path) -> "CompletedProcess[str]":
 
 @pytest.mark.seed_row(77)
 def test_random_weights_are_trained_evaluated_and_refused(folder: Path, ran: "CompletedProcess[str]") -> None:
-    """Every stage is real; the gate says no, and nothing is promoted."""
     assert ran.returncode == 1, ran.stderr[-3000:]
     assert "warning  benchmark_gate/gate_passed" in ran.stdout
     assert "verdict     refused, policy ci" in ran.stdout
@@ -49,7 +48,6 @@ def test_random_weights_are_trained_evaluated_and_refused(folder: Path, ran: "Co
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ran")
 def test_the_second_time_nothing_is_made_again(folder: Path) -> None:
-    """Every stage takes what is there, with the same verdict."""
     second = _mens(folder, "run", "--preset", "tiny")
 
     assert second.returncode == 1, second.stderr[-3000:]

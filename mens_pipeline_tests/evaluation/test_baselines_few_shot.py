@@ -39,7 +39,6 @@ def test_examples_show_two_functions_and_the_most_frequent_constructs() -> None:
 
 
 def test_a_train_set_of_one_construct_gives_more_of_the_same() -> None:
-    """And a small one what it has."""
     assert len(examples_among(pairs(9))) == len(set(examples_among(pairs(9)))) == 5
     assert len(examples_among(pairs(3))) == 3
 
@@ -65,7 +64,6 @@ def test_what_is_no_good_example_is_passed_over(row: TrainingPair) -> None:
 
 
 def test_the_prompt_holds_description_and_examples() -> None:
-    """Requests with their answers in fences."""
     prompt = few_shot_prompt("About Vox.\n", [_row(GOOD, prompt="Write `add`.\n")])
 
     assert prompt.startswith("You write Vox.")
@@ -73,7 +71,6 @@ def test_the_prompt_holds_description_and_examples() -> None:
 
 
 def test_what_the_description_says_is_vox() -> None:
-    """Every whole declaration in it is accepted by the front end."""
     spans = re.findall(r"`((?:type|@table|@test)[^`]*)`", FEW_SHOT.read_text())
 
     assert len(spans) == 4
@@ -81,7 +78,6 @@ def test_what_the_description_says_is_vox() -> None:
 
 
 def test_a_sample_is_the_same_every_time() -> None:
-    """Chosen by what is asked, in the order of the eval suite."""
     tasks = [task(number, prompt=f"Write {number}.") for number in range(20)]
     sample = draw_tasks(tasks, 5)
 
@@ -92,7 +88,6 @@ def test_a_sample_is_the_same_every_time() -> None:
 
 
 def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None:
-    """As many tasks as asked for."""
     train = tmp_path / "train.jsonl"
     write_jsonl(train, pairs(6))
     asked = [task(number, prompt=f"Write {number}.") for number in range(3)]
@@ -105,7 +100,6 @@ def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None
 
 
 def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
-    """They may be anything now."""
     train = tmp_path / "train.jsonl"
     write_jsonl(train, pairs(6))
     before = digest_of(train)
@@ -119,6 +113,5 @@ def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
 
 
 def test_a_description_that_is_gone_is_named(tmp_path: Path) -> None:
-    """There is no other in its place."""
     with pytest.raises(ConfigurationError, match=r"few_shot\.md: .* Restore the description"):
         build_few_shot([task()], 2, tmp_path / "few_shot.md", tmp_path / "train.jsonl", "")

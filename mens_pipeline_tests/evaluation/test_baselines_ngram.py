@@ -6,7 +6,6 @@ _SEEN = ("fn area(w: int) to int {\n    return w * 2\n}\n", "fn edge(w: int) to 
 
 
 def test_it_writes_what_it_has_seen() -> None:
-    """By the longest run of tokens, to the end of the line and no further."""
     model = NgramModel(_SEEN)
 
     assert model.complete_line("fn area(w: int) to int {\n    return") == " w * 2"
@@ -15,7 +14,6 @@ def test_it_writes_what_it_has_seen() -> None:
 
 
 def test_a_token_that_was_begun_is_written_to_its_end() -> None:
-    """As a cursor within a word asks for."""
     model = NgramModel(_SEEN)
 
     assert model.complete_line("fn area(w: int) to int {\n    ret") == "urn w * 2"
@@ -23,7 +21,6 @@ def test_a_token_that_was_begun_is_written_to_its_end() -> None:
 
 
 def test_it_has_nothing_to_say_of_what_it_never_saw() -> None:
-    """Not of an empty text either, where it saw none."""
     assert NgramModel(()).complete_line("fn f") == ""
     assert NgramModel(_SEEN).complete_line("qqqq") == ""
     assert len(NgramModel(("a a a a",)).complete_line("a ")) < 200

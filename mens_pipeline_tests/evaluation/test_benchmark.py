@@ -27,7 +27,6 @@ def _refusal(folder: Path) -> str:
 
 
 def test_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
-    """All that a task names is there, and nothing more is needed."""
     (tmp_path / "tests.vox").write_text(_TESTS)
     (tmp_path / "given.vox").write_text("// given\n")
     given = task(tests="tests.vox", file="given.vox", context_files=["one.vox"], never_train=True)
@@ -41,7 +40,6 @@ def test_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
 
 
 def test_the_digest_covers_the_manifest_and_every_file(tmp_path: Path) -> None:
-    """The same content has the same digest wherever it lies; any change is seen."""
     first = load_benchmark(write_bench(tmp_path / "a", task())).digest
     same = load_benchmark(write_bench(tmp_path / "b", task())).digest
     other_text = load_benchmark(write_bench(tmp_path / "b", task(category="fn"))).digest
@@ -54,7 +52,6 @@ def test_the_digest_covers_the_manifest_and_every_file(tmp_path: Path) -> None:
 
 
 def test_wrong_answers_are_read_with_their_task(tmp_path: Path) -> None:
-    """In the order of the manifest, and the digest covers them."""
     folder = write_bench(tmp_path, task(wrong=["two.vox", "three.vox"]))
     (folder / "two.vox").write_text("fn one() to int { return 2 }\n")
     (folder / "three.vox").write_text("fn one() to int { return 3 }\n")
@@ -66,7 +63,6 @@ def test_wrong_answers_are_read_with_their_task(tmp_path: Path) -> None:
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    """A folder without one is no benchmark."""
     with pytest.raises(ConfigurationError, match=r"manifest.json: No such file.*Name a folder that holds a benchmark"):
         load_benchmark(tmp_path)
 
@@ -122,7 +118,6 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
 def test_mistakes_say_where_what_was_found_and_what_was_expected(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
-    """Of the manifest, of the files it names, and of what they hold."""
     folder = write_bench(tmp_path / "bench", task(**changes))
     (folder / "link.vox").symlink_to(tmp_path / "outside.vox")
     (folder / "bytes.vox").write_bytes(b"\xff")
@@ -142,13 +137,11 @@ def test_mistakes_say_where_what_was_found_and_what_was_expected(
     ],
 )
 def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
-    """Its own keys as well as those of its tasks."""
     assert problem in _refusal(write_bench(tmp_path, task(), **changes))
 
 
 @pytest.mark.parametrize(("content", "problem"), [("{", "found no JSON"), ("[]", "the whole: expected a valid dict")])
 def test_what_is_no_manifest_at_all_is_told(tmp_path: Path, content: str, problem: str) -> None:
-    """Text that is no JSON, JSON that is no object."""
     (tmp_path / "manifest.json").write_text(content)
 
     assert problem in _refusal(tmp_path)
@@ -171,7 +164,6 @@ def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
 
 
 def test_a_link_within_the_folder_is_a_file(tmp_path: Path) -> None:
-    """Only what leads out of it is refused."""
     folder = write_bench(tmp_path, task(solution="two.vox"))
     (folder / "two.vox").symlink_to(folder / "one.vox")
 
@@ -179,7 +171,6 @@ def test_a_link_within_the_folder_is_a_file(tmp_path: Path) -> None:
 
 
 def test_scripts_are_read_as_scripts(tmp_path: Path) -> None:
-    """Their file name does not tell, so the task does."""
     folder = write_bench(tmp_path, task(mode="script", solution="script.vox", semantic_expected_contains=["print"]))
     (folder / "script.vox").write_text("fn one() to int { return 1 }\nprint(one())\n")
 
@@ -187,7 +178,6 @@ def test_scripts_are_read_as_scripts(tmp_path: Path) -> None:
 
 
 def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) -> None:
-    """The prompt, the solution, and where it stands."""
     folder = write_bench(tmp_path / "bench", task())
     (pair,) = tasks_as_pairs(load_benchmark(folder))
 
@@ -217,7 +207,6 @@ def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
 
 
 def test_what_a_task_requires_decides_and_its_substrings_do_not(tmp_path: Path) -> None:
-    """A right completion may be worded otherwise than the solution."""
     (asked,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, task())))
 
     assert judge(asked, completion("fn one() to int { 1 }\n", asked)).unmet == ()

@@ -42,7 +42,6 @@ def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
 
 
 def test_hidden_tests_have_no_part_in_it() -> None:
-    """The same answers are chosen with other hidden tests, or none."""
     texts = (BROKEN, _WRONG, GOOD, _WRONG)
     chosen = []
     for tests in (None, _TESTS, _TESTS.replace("3", "-1")):
@@ -56,7 +55,6 @@ def test_hidden_tests_have_no_part_in_it() -> None:
 
 
 def test_the_likelihood_of_answers_counts() -> None:
-    """Where nothing else tells them apart."""
     asked = task(0, prompt="Write a function.")
     completions = [
         completion(text, asked, n).model_copy(update={"likelihood": -1.0 / (n + 1)})
@@ -69,7 +67,6 @@ def test_the_likelihood_of_answers_counts() -> None:
 
 
 def test_one_answer_is_no_choice() -> None:
-    """There is no figure then, and nothing that it depends on."""
     asked = task()
 
     assert best_of([asked], [completion()], score_completions([asked], [completion()])) is None
@@ -117,7 +114,6 @@ def _choose(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOUR
 
 
 def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
-    """However likely; nor is one that declares nothing."""
     assert _choose(selector, _PROMPT, _BROKEN, "// add\n", _LESS) == Selection(2, Step.PARSER)
     assert _choose(selector, _PROMPT, _BROKEN, "fn (") == Selection(0, Step.LIKELIHOOD)
 
@@ -137,14 +133,12 @@ def test_names_and_types_decide_before_examples(selector: Selector) -> None:
 
 
 def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
-    """One that passes more of them wins over the majority."""
     assert _choose(selector, _WITH_EXAMPLES, _LESS, _LESS, _ADD, _MORE) == Selection(2, Step.EXAMPLES)
     fenced = f"Here it is:\n```vox\n{_ADD}```\n"
     assert _choose(selector, _WITH_EXAMPLES, _MORE, fenced) == Selection(1, Step.EXAMPLES)
 
 
 def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
-    """Completions rely on it without declaring it."""
     prompt = (
         "Write `area` for a box. For example, `area({ w: 2, h: 3 })` is 6.\n\nThis is there already:\n\n"
         "type Box { w: int, h: int }\n\nfn times(a: int, b: int) to int { return a * b }\n"
@@ -167,7 +161,6 @@ def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selecto
 
 
 def test_likelihood_decides_at_last(selector: Selector) -> None:
-    """Where nothing can be run: a type, a function that nobody named, a page."""
     first, second = "type A {\n    a: int\n}\n", "type A {\n    b: int\n}\n"
     likelier = [SampledText(first, -2.0), SampledText(second, -1.0)]
 
@@ -178,7 +171,6 @@ def test_likelihood_decides_at_last(selector: Selector) -> None:
 
 @pytest.mark.slow
 def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
-    """It takes its process for seconds, and no more."""
     begin = time.monotonic()
     by_examples = _choose(selector, _WITH_EXAMPLES, _HUNGRY, _LESS)
     by_outputs = _choose(selector, _PROMPT, _HUNGRY, _LESS)
@@ -188,14 +180,12 @@ def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
 
 
 def test_when_time_is_up_nothing_is_run(selector: Selector) -> None:
-    """The likeliest program is chosen."""
     candidates = [SampledText(_BROKEN, -1.0), SampledText(_LESS, -2.0), SampledText(_ADD, -3.0)]
 
     assert selector.choose(_WITH_EXAMPLES, Mode.SOURCE, candidates, end=0.0) == Selection(1, Step.LIKELIHOOD)
 
 
 def test_several_threads_may_choose(selector: Selector) -> None:
-    """Each gets its own."""
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda n: _choose(selector, _WITH_EXAMPLES, *([_LESS] * n), _ADD).place, range(8)))
 
@@ -203,7 +193,6 @@ def test_several_threads_may_choose(selector: Selector) -> None:
 
 
 def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(selector: Selector) -> None:
-    """A prompt may call what it likes: it is a stranger's text."""
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
     assert _choose(selector, prompt, _LESS, _ADD) == Selection(1, Step.EXAMPLES)
@@ -221,7 +210,6 @@ def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(s
     ],
 )
 def test_a_piece_at_a_cursor_is_chosen(pieces: tuple[tuple[str, float], ...], best: int) -> None:
-    """By whether it stands, by its names, by its likelihood."""
     candidates = [SampledText(*piece) for piece in pieces]
 
     assert choose_insert(Surroundings("fn double(n: int) to int {\n    return ", "\n}\n"), candidates) == best

@@ -39,7 +39,6 @@ def functions(protected: tuple[TrainingPair, ...], workers: BehaviourWorkers) ->
 
 
 def test_tasks_bring_their_tests(protected: tuple[TrainingPair, ...]) -> None:
-    """HumanEval-Vox all of them, our own benchmark where it has some."""
     tested = [str(pair.source and pair.source.path) for pair in protected if pair.tests is not None]
 
     assert sum(path.startswith("humaneval_vox/") for path in tested) == 164
@@ -47,7 +46,6 @@ def test_tasks_bring_their_tests(protected: tuple[TrainingPair, ...]) -> None:
 
 
 def test_each_solution_is_found(protected: tuple[TrainingPair, ...], functions: TaskFunctions) -> None:
-    """Of all tasks whose tests call functions."""
     tested = [pair for pair in protected if pair.tests is not None]
     missed = {
         str(pair.source and pair.source.path)
@@ -78,7 +76,6 @@ def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> 
 
 
 def test_another_way_to_write_a_solution_is_found(functions: TaskFunctions) -> None:
-    """A loop for a chain, other names, another order of branches."""
     copies = {
         "hev_130_share_of_budget": """fn add_all(xs: list[int]) to int {
     let mut i = 0

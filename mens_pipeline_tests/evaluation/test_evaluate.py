@@ -27,7 +27,6 @@ from mens_pipeline_tests.evaluation.scored import (
 
 @pytest.mark.seed_row(39)
 def test_upstreams_figures_are_those_of_the_adapter() -> None:
-    """The parse rate is that on held-out prompts, the others are over everything."""
     results = evaluation(
         base=(BROKEN, BROKEN, BROKEN, BROKEN), adapter=(GOOD, "", "I'm sorry.", OTHER), num_benchmark=1
     ).results
@@ -40,7 +39,6 @@ def test_upstreams_figures_are_those_of_the_adapter() -> None:
 
 
 def test_base_and_adapter_are_compared_task_by_task() -> None:
-    """Base first."""
     results = evaluation(base=(BROKEN, GOOD, OTHER), adapter=(GOOD, BROKEN, GOOD)).results
 
     assert (results.parse_difference.only_first, results.parse_difference.only_second) == (1, 1)
@@ -49,7 +47,6 @@ def test_base_and_adapter_are_compared_task_by_task() -> None:
 
 
 def test_the_champion_is_compared_on_the_same_requests() -> None:
-    """Champion first."""
     results = evaluation(champion=(GOOD, GOOD, GOOD)).results
 
     assert results.champion is not None
@@ -87,14 +84,12 @@ def _sample() -> Evaluation:
 
 
 def test_first_samples_are_compared() -> None:
-    """One outcome for each task."""
     results = _sample().results
 
     assert (results.parse_difference.num_tasks, results.total_samples) == (3, 6)
 
 
 def test_the_local_report_is_about_the_benchmark() -> None:
-    """First answers, except where k of them are asked for."""
     report = local_report(_sample(), "bench")
 
     assert report is not None
@@ -108,7 +103,6 @@ def test_the_local_report_is_about_the_benchmark() -> None:
 
 
 def test_the_local_report_counts_by_category() -> None:
-    """In order of their names."""
     report = local_report(_sample(), "bench")
 
     assert report is not None
@@ -121,7 +115,6 @@ def test_the_local_report_counts_by_category() -> None:
 
 @pytest.mark.seed_row(21)
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
-    """With the interval of the first try."""
     report = pass_at_k_report(_sample().results)
 
     assert report is not None
@@ -131,7 +124,6 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
 
 
 def test_without_a_benchmark_there_is_no_report_of_one() -> None:
-    """Not even an empty one."""
     evaluated = evaluation(num_benchmark=0)
 
     assert local_report(evaluated, "bench") is None
@@ -139,7 +131,6 @@ def test_without_a_benchmark_there_is_no_report_of_one() -> None:
 
 
 def test_documents_survive_their_files() -> None:
-    """What is written is read as it was."""
     evaluated = evaluation(champion=(GOOD, BROKEN, ""))
     local, at_k = local_report(evaluated, "bench"), pass_at_k_report(evaluated.results)
 

@@ -63,7 +63,6 @@ def _reply(task: str, text: str) -> Completion:
     ids=["right", "right here", "wrong", "divides by zero", "never ends", "asks outside", "another name"],
 )
 def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_class: ErrorClass | None) -> None:
-    """Each way to be wrong has its class, and says where."""
     (execution,) = run_hidden_tests([(program, _TESTS)])
 
     assert (execution.num_passed, execution.error_class) == (num_passed, error_class)
@@ -72,7 +71,6 @@ def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_cl
 
 
 def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
-    """A program makes one by JSON; no file can hold it as it is."""
     asked = replace(_task("half", "@test fn hidden() { assert(f() is 1) }\n"), suite=Suite.HELDOUT, name="f")
     program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
     completions = {"base": (_reply("half", program),), "adapter": (_reply("half", program),)}
@@ -86,7 +84,6 @@ def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
 
 
 def test_without_programs_nothing_is_started() -> None:
-    """Most evaluations of a workspace have no tests."""
     assert run_hidden_tests([]) == []
 
 
@@ -139,7 +136,6 @@ def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> N
 
 
 def test_tests_that_the_reference_fails_judge_nothing() -> None:
-    """Such a task is asked without them, and counted; the others keep theirs."""
     bad = "@test fn hidden() { assert(double(2) is 5) }\n"
     tasks = [_task("sound"), _task("unsound", bad), _task("untested", None)]
     sound, num_dropped = with_sound_tests(tasks)
@@ -149,7 +145,6 @@ def test_tests_that_the_reference_fails_judge_nothing() -> None:
 
 
 def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
-    """Over the tasks that have any."""
     tasks = [replace(_task(name), suite=Suite.HELDOUT) for name in ("first", "second")]
     tasks.append(replace(_task("untested", None), suite=Suite.HELDOUT))
     base = tuple(_reply(task.id, "fn double(n: int) to int { return n }\n") for task in tasks)
@@ -170,7 +165,6 @@ def _score(program: str, **changes: Any) -> Score:
 
 
 def test_every_reference_of_the_benchmarks_resolves() -> None:
-    """Of both; what is found in an answer is a mistake, not a gap of the context."""
     tasks = [*benchmark_tasks(load_benchmark(SHIPPED)), *benchmark_tasks(HUMANEVAL)]
     scored = [judge(asked, completion(asked.reference, asked)) for asked in tasks]
 
@@ -208,7 +202,6 @@ def test_what_is_given_is_known(program: str, error: str | None) -> None:
     ids=["backticks", "code behind a blank line", "fence", "prose"],
 )
 def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> None:
-    """A word of prose is no mention of code."""
     assert _score("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
 
 
@@ -223,7 +216,6 @@ def test_what_is_asked_for_is_not_there_yet() -> None:
 
 
 def test_what_the_reference_relies_on_is_there() -> None:
-    """A prompt need not say what the file has from which it was cut."""
     reference = "fn add(p: Pair) to int { match p { Both(a, b) => a + b, Neither => nothing } }"
     program = "fn add(p: Pair) to int { match p { Both(a, b) => a, Neither => nothing } }"
 
@@ -232,7 +224,6 @@ def test_what_the_reference_relies_on_is_there() -> None:
 
 
 def test_what_does_not_parse_does_not_resolve() -> None:
-    """Nor does what declares nothing; neither has an error in names and types."""
     for program in ("fn add(", "// nothing"):
         score = _score(program)
         assert (score.parses, score.resolves, score.semantic_error) == (False, False, None)

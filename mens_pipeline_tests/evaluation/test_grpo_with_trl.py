@@ -17,7 +17,6 @@ _SCRIPT = PROJECT_ROOT / "docs" / "grpo_with_trl.py"
 
 @pytest.mark.nightly
 def test_it_takes_a_step_on_rewards_and_saves_an_adapter(tmp_path: Path) -> None:
-    """On a base of random weights, whose completions are no Vox and are cut off."""
     write_jsonl(tmp_path / "train.jsonl", map(pair, range(8)))
     base, folder = write_tiny_base(tmp_path / "base", positions=1024), tmp_path / "grpo"
     command = [sys.executable, "-P", str(_SCRIPT), str(tmp_path / "train.jsonl"), str(base), str(folder), "1"]

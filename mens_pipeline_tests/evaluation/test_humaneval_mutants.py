@@ -45,12 +45,10 @@ def _survivors(task: BenchmarkTask, mutants: list[Mutant]) -> list[str]:
     ],
 )
 def test_mutants_are_small_mistakes(change: str) -> None:
-    """One change each, told with its line."""
     assert change in {mutant.change for mutant in mutants_of(_PROGRAM)}
 
 
 def test_mutants_parse_and_differ() -> None:
-    """What does not parse is left out, and no text is judged twice."""
     texts = [mutant.text for mutant in mutants_of(_PROGRAM)]
 
     assert len({_PROGRAM, *texts}) == len(texts) + 1

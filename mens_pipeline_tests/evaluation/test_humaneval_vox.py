@@ -41,7 +41,6 @@ def test_the_tasks_are_numbered() -> None:
 
 
 def test_there_are_tasks_of_three_difficulties() -> None:
-    """About two fifths are easy, two fifths medium, a fifth hard."""
     shares = {level: count / NUM_TASKS for level, count in _difficulties().items()}
 
     assert 0.3 <= shares[Difficulty.EASY] <= 0.5
@@ -54,7 +53,6 @@ def _difficulties() -> Counter[Difficulty]:
 
 
 def test_requests_and_answers_stand_once() -> None:
-    """No two tasks are one, here and in the benchmark beside it."""
     tasks = (*HUMANEVAL.tasks, *load_benchmark(SHIPPED).tasks)
 
     for texts in ([task.id for task in tasks], [task.spec.description for task in tasks], [t.solution for t in tasks]):
@@ -62,14 +60,12 @@ def test_requests_and_answers_stand_once() -> None:
 
 
 def test_hidden_tests_have_names_of_their_own() -> None:
-    """A report over all tasks names each of them once."""
     counts = Counter(name for task in HUMANEVAL.tasks for name in _test_names(task))
 
     assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_every_file_of_the_folder_is_named() -> None:
-    """Nothing lies there that no task uses."""
     named = {name for task in HUMANEVAL.tasks for name in task.spec.files()}
     found = {path.relative_to(HUMANEVAL.folder).as_posix() for path in HUMANEVAL.folder.rglob("*.vox*")}
 
@@ -78,7 +74,6 @@ def test_every_file_of_the_folder_is_named() -> None:
 
 @_TASKS
 def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
-    """Nobody can guess a name, and nobody a signature."""
     asked = _ask(task)
 
     assert [name for name in (r.name for r in task.spec.requires) if name and name not in task.spec.description] == []
@@ -91,7 +86,6 @@ _SAME_IDEA = {("hev_003_is_square_number", "hev_126_whole_root"), ("hev_042_merg
 
 @_TASKS
 def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
-    """Solutions and tests are as they should be written."""
     assert task.spec.never_train
     assert analyze(task.solution).diagnostics == ()
     assert analyze(task.tests or "").diagnostics == ()
@@ -99,7 +93,6 @@ def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
 
 @_TASKS
 def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
-    """All of at least five hidden tests pass, and each of them asserts something."""
     report = scored(task, task.solution)
 
     assert [(test.name, test.message) for test in report.tests if not test.passed] == []
@@ -111,7 +104,6 @@ def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
 @pytest.mark.slow
 @_TASKS
 def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
-    """At least three of them, which parse, declare what is asked for, and run."""
     modules = [analyze(completion).module for completion in task.wrong]
     lacking = [
         None if module is None else unmet(task.spec.requires, module, completion)
@@ -126,14 +118,12 @@ def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
 
 @_TASKS
 def test_an_answer_of_defaults_is_refused(task: BenchmarkTask) -> None:
-    """Declaring what is asked for is not enough."""
     empty = re.sub(r"\breturn\b[^\n]*", "return None", task.solution)
 
     assert not scored(task, empty).passed
 
 
 def test_no_solution_solves_another_task() -> None:
-    """What one task asks for, only its own solution declares."""
     modules = {task.id: analyze(task.solution).module for task in HUMANEVAL.tasks}
     solved = {
         (task.id, other.id)

@@ -13,7 +13,6 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completio
 
 
 def test_a_good_answer_passes() -> None:
-    """Everything that is said of it."""
     score = judge(task(), completion())
 
     assert score.passed
@@ -42,14 +41,12 @@ def test_a_good_answer_passes() -> None:
 
 
 def test_a_fenced_answer_passes() -> None:
-    """What stands around the program is not judged."""
     score = judge(task(), completion(f"Sure:\n```vox\n{GOOD}```\nDone."))
 
     assert (score.passed, score.program) == (True, GOOD)
 
 
 def test_prose_around_a_bare_program_is_no_vox() -> None:
-    """Without a fence nobody can tell where the program begins."""
     score = judge(task(), completion(f"Sure, here it is:\n{GOOD}"))
 
     assert not score.parses
@@ -73,7 +70,6 @@ def test_an_error_is_told_with_its_place() -> None:
 
 @pytest.mark.parametrize(("text", "empty"), [("", True), (" \n", True), ("// nothing\n", False)])
 def test_an_answer_must_declare_something(text: str, empty: bool) -> None:  # noqa: FBT001 - a column of the table
-    """The front end accepts it all the same."""
     score = judge(task(), completion(text))
 
     assert (score.parses, score.empty) == (False, empty)
@@ -81,12 +77,10 @@ def test_an_answer_must_declare_something(text: str, empty: bool) -> None:  # no
 
 
 def test_a_refusal_is_known() -> None:
-    """It is no program."""
     assert judge(task(), completion("I'm sorry, I cannot write Vox.")).refusal
 
 
 def test_a_program_that_says_sorry_is_no_refusal() -> None:
-    """The model did what it was asked for."""
     score = judge(task(name="add"), completion('fn add() to str { return "I cannot add that" }'))
 
     assert (score.parses, score.refusal) == (True, False)
@@ -117,7 +111,6 @@ def test_a_program_that_says_sorry_is_no_refusal() -> None:
     ],
 )
 def test_stubs_are_known(program: str, stub: bool) -> None:  # noqa: FBT001 - a column of the table
-    """A promise without a body or with nothing but a panic, or a placeholder."""
     score = judge(task(), completion(program))
 
     assert score.stub is stub
@@ -125,14 +118,12 @@ def test_stubs_are_known(program: str, stub: bool) -> None:  # noqa: FBT001 - a 
 
 
 def test_an_external_function_is_no_stub() -> None:
-    """Its body is elsewhere."""
     score = judge(task(), completion('extern "math" fn add(a: int) to int\n'))
 
     assert not score.stub
 
 
 def test_the_asked_construct_must_be_there() -> None:
-    """Other Vox is no answer."""
     score = judge(task(name=None), completion(OTHER))
 
     assert (score.parses, score.has_construct, score.has_name, score.passed) == (
@@ -157,12 +148,10 @@ def test_the_asked_construct_must_be_there() -> None:
     ],
 )
 def test_the_asked_name_must_be_there(changes: dict[str, Any], text: str, has_name: bool | None) -> None:  # noqa: FBT001
-    """On a declaration of the asked construct."""
     assert judge(task(**changes), completion(text)).has_name is has_name
 
 
 def test_what_is_required_must_be_met() -> None:
-    """A sentence for each that is not."""
     score = judge(task(requires=(needs("function", name="add", returns="str"), needs("table"))), completion())
 
     assert [sentence.split()[0] for sentence in score.unmet] == ["A", "Asked"]
@@ -170,7 +159,6 @@ def test_what_is_required_must_be_met() -> None:
 
 
 def test_an_answer_that_was_cut_off_does_not_pass() -> None:
-    """Even where what there is of it is Vox."""
     score = judge(task(), completion(stopped=False))
 
     assert (score.parses, score.passed) == (True, False)
@@ -181,7 +169,6 @@ def test_an_answer_that_was_cut_off_does_not_pass() -> None:
     [(Mode.SCRIPT, "function", "let x = 1\nprint(x)\n"), (Mode.UI, "reactive_module", "state count: int = 0\n")],
 )
 def test_an_answer_is_read_as_its_task_says(mode: Mode, construct: str, text: str) -> None:
-    """What is a script or a page is no source file."""
     asked = task(mode=mode, construct=construct, name=None)
     as_source = task(mode=Mode.SOURCE, construct=construct, name=None)
 
@@ -190,7 +177,6 @@ def test_an_answer_is_read_as_its_task_says(mode: Mode, construct: str, text: st
 
 
 def test_a_category_that_is_no_construct_asks_for_none() -> None:
-    """The requirements of the task say what it wants."""
     asked = task(construct="puzzles", name=None, requires=(needs("type", name="Point"),))
 
     assert judge(asked, completion(OTHER)).passed
@@ -200,7 +186,6 @@ def test_a_category_that_is_no_construct_asks_for_none() -> None:
 
 @pytest.mark.seed_row(41)
 def test_every_shipped_solution_passes_its_task() -> None:
-    """No task of the benchmark is out of reach."""
     tasks: tuple[Task, ...] = benchmark_tasks(load_benchmark(SHIPPED))
 
     assert [t.id for t in tasks if not judge(t, completion(t.reference, t)).passed] == []

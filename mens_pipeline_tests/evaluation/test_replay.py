@@ -50,7 +50,6 @@ def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verd
 
 
 def test_false_alarms_are_as_rare_as_said() -> None:
-    """Holes of one commit are alike, so commits are what is shuffled."""
     alike = [[4 * (3 * commit * seed % 7 < 3) for commit in range(20)] for seed in range(1, 41)]
 
     alarms = [compute_drift(own, [], times).verdict == "falls" for own, times in map(_scores, alike)]
@@ -59,7 +58,6 @@ def test_false_alarms_are_as_rare_as_said() -> None:
 
 
 def test_intervals_are_over_commits() -> None:
-    """Many holes of few commits tell less than as many of many commits."""
     few, many = compute_replay_rates(_scores([40, 0] * 4, 40)[0]), compute_replay_rates(_scores([1, 0] * 160, 1)[0])
 
     assert (few.num_holes, few.num_commits, many.num_commits) == (320, 8, 320)

@@ -29,7 +29,6 @@ from mens_pipeline.evaluation.requirements import Requirement
     ],
 )
 def test_mistakes_are_found_when_the_requirement_is_read(requirement: dict[str, Any], problem: str) -> None:
-    """Not when the first answer is judged."""
     with pytest.raises(ValidationError) as error:
         Requirement.model_validate(requirement)
 
@@ -37,6 +36,5 @@ def test_mistakes_are_found_when_the_requirement_is_read(requirement: dict[str, 
 
 
 def test_all_mistakes_of_a_requirement_are_told_at_once() -> None:
-    """One sitting mends them."""
     with pytest.raises(ValidationError, match=r"variants: found it.*columns: found it.*contains: found `Looop`"):
         Requirement.model_validate({"construct": "table", "variants": [], "columns": [], "contains": ["Looop"]})

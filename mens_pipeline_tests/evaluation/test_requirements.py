@@ -261,18 +261,15 @@ def _unmet(requirement: dict[str, Any], source: str = _PROGRAM, mode: Mode = Mod
 
 @pytest.mark.parametrize("requirement", _MET.values(), ids=_MET.keys())
 def test_what_is_there_meets_the_requirement(requirement: dict[str, Any]) -> None:
-    """Every key, in every spelling that it may have."""
     assert _unmet(requirement) == ()
 
 
 @pytest.mark.parametrize(("requirement", "sentence"), _UNMET.values(), ids=_UNMET.keys())
 def test_what_is_missing_is_told_in_a_sentence(requirement: dict[str, Any], sentence: str) -> None:
-    """What was asked for, and what was found instead."""
     assert _unmet(requirement) == (sentence,)
 
 
 def test_each_unmet_requirement_gives_one_sentence() -> None:
-    """Those that are met say nothing."""
     module = analyze("fn f() { }").module
     wanted = [Requirement(construct_=name) for name in ("function", "table", "workflow")]
 
@@ -284,12 +281,10 @@ def test_each_unmet_requirement_gives_one_sentence() -> None:
 
 
 def test_an_empty_answer_is_told_as_such() -> None:
-    """There is always something to say of what was found."""
     assert _unmet({"construct": "table"}, "") == ("Asked for a table; found no declaration.",)
 
 
 def test_long_answers_are_told_in_short() -> None:
-    """A sentence stays one that can be read; what has no name is told by its kind."""
     source = "routes { }\n" + "\n".join(f"fn f{number}() {{ }}" for number in range(7))
     (sentence,) = _unmet({"construct": "table"}, source)
 
@@ -298,14 +293,12 @@ def test_long_answers_are_told_in_short() -> None:
 
 
 def test_text_in_comments_and_strings_meets_nothing() -> None:
-    """A substring is no declaration."""
     source = '// fn add(a: int) to int\nlet text = "fn add(a: int) to int"\n'
 
     assert _unmet({"construct": "function", "name": "add"}, source) != ()
 
 
 def test_one_of_several_declarations_suffices() -> None:
-    """The others may be whatever they like; the nearest of several misses is told."""
     source = "fn f(a: int) to int { return a }\nfn f() to str { return 1 }"
 
     assert _unmet({"construct": "function", "name": "f", "params": ["int"], "returns": "int"}, source) == ()
@@ -315,7 +308,6 @@ def test_one_of_several_declarations_suffices() -> None:
 
 
 def test_an_untyped_parameter_has_its_name_alone() -> None:
-    """Nothing is invented for it."""
     assert _unmet({"construct": "function", "params": ["int"]}, "fn f(a) { }") == (
         "A function: asked for the parameters `int`, found `a`.",
     )
@@ -333,7 +325,6 @@ def test_reactive_modules_have_states() -> None:
 
 @every("construct", CONSTRUCTS)
 def test_every_construct_can_be_asked_for(construct: str) -> None:
-    """With and without all of its parts, for whatever the golden programs declare."""
     wanted = Requirement.model_validate({"construct": construct})
     parts = {str(part): ["nothing like it"] for part in Part if not _refuse(construct, part)}
     unheard_of = Requirement.model_validate({"construct": construct, **parts, "contains": ["call:nothing_like_it"]})

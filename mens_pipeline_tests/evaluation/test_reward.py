@@ -47,7 +47,6 @@ def test_what_only_looks_like_an_answer_gets_little(completion: str, tier: Tier)
 
 
 def test_a_part_of_the_tests_is_a_part_of_the_reward() -> None:
-    """What is right more often than a constant, and not always."""
     found = rewarded(
         f"{_HEAD}{{\n    if n > 6 {{\n        return 0\n    }}\n    if n < 0 {{ return 0 }}\n    return n * 2\n}}\n"
     )
@@ -59,7 +58,6 @@ def test_a_part_of_the_tests_is_a_part_of_the_reward() -> None:
 
 @pytest.mark.parametrize("completion", [RIGHT, f"```vox\n{RIGHT}```\n", RIGHT + _OWN_TEST])
 def test_what_is_right_gets_all(completion: str) -> None:
-    """With a test of its own or without one, fenced or not."""
     assert (rewarded(completion).tier, rewarded(completion).value) == (Tier.PASSED, 1.0)
 
 
@@ -88,14 +86,12 @@ def test_what_tests_tell_is_known() -> None:
 
 
 def test_tests_in_other_forms_are_not_given_away() -> None:
-    """A property, or a test that compares nothing."""
     forms = "@test fn a() { assert(twice_or_zero(1) > 1) }\n@forall fn b(n: int) { assert(twice_or_zero(n) >= 0) }\n"
 
     assert num_given_away(replace(task(), tests=forms)) == 0
 
 
 def test_rows_of_one_prompt_are_one_task() -> None:
-    """Named by the prompt; rows without hidden tests are none."""
     from mens_pipeline.evaluation.tasks import training_tasks  # noqa: PLC0415 - beside its use
 
     rows = [pair(), pair(1), pair().model_copy(update={"tests": None}), pair()]

@@ -78,7 +78,6 @@ def _evaluate(folder: Path, store: ArtifactStore, models: _Models, log_line: Cal
 def test_later_files_are_asked_only_where_the_first_cannot_tell(
     tmp_path: Path, run: Callable[[str], Path], num_good: int, rounds: int
 ) -> None:
-    """Each prompt is asked once, of every model, and both rounds are judged together."""
     models, details = _Models(num_good), list[str]()
     results = _evaluate(run("one"), ArtifactStore(tmp_path / "store"), models, details.append)
     rate = results.adapter.suites[Suite.HELDOUT].parse_rate
@@ -110,7 +109,6 @@ def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], 
 def test_an_adapter_that_is_promoted_in_between_is_said(
     tmp_path: Path, run: Callable[[str], Path], *, is_first: bool
 ) -> None:
-    """The answers of two champions, or of none and one, are not one comparison."""
     store = ArtifactStore(tmp_path / "store")
     champions = [run("first"), run("second")]
 

@@ -19,7 +19,6 @@ def _scores(*texts: str) -> ModelScores:
 
 
 def test_rates_count_tasks() -> None:
-    """Each of its own."""
     scores = _scores(GOOD, BROKEN, OTHER, "fn add() to int { }").overall
 
     assert (scores.num_tasks, scores.num_samples, scores.k) == (4, 4, 1)
@@ -47,7 +46,6 @@ def test_the_resolve_rate_is_over_all_answers() -> None:
 
 
 def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
-    """As that of the parse rate: answers to prompts of one file are alike."""
     tasks = [task(n, file=f"{n % 3}.vox") for n in range(12)]
     scores = scores_of_model(tasks, _score(tasks, *(GOOD if n % 3 else BROKEN for n in range(12)))).overall
 
@@ -56,14 +54,12 @@ def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
 
 
 def test_empty_answers_and_refusals_are_counted() -> None:
-    """They are two things."""
     scores = _scores("", "I'm sorry.", GOOD, GOOD + "\n").overall
 
     assert (scores.empty_rate.short, scores.refusal_rate.short) == ("1/4 (25.0 %)", "1/4 (25.0 %)")
 
 
 def test_the_name_rate_is_over_tasks_that_ask_for_one() -> None:
-    """The others have no name to get right."""
     tasks = [task(0), task(1, name=None), task(2, name="sub")]
     scores = scores_of_model(tasks, _score(tasks, GOOD, GOOD, GOOD)).overall
 
@@ -100,21 +96,18 @@ def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
 
 
 def test_an_answer_to_two_requests_is_a_duplicate() -> None:
-    """Of both; empty ones are counted as empty."""
     scores = _scores(GOOD, GOOD, OTHER, "", "").overall
 
     assert scores.duplicate_rate.short == "2/5 (40.0 %)"
 
 
 def test_the_same_sample_twice_is_no_duplicate() -> None:
-    """It answers the same prompt."""
     scored = [judge(task(), completion(GOOD, sample=n)) for n in range(2)]
 
     assert scores_of_model([task()], scored).overall.duplicate_rate.numerator == 0
 
 
 def test_a_duplicate_counts_in_every_part() -> None:
-    """Also where its twin answers a prompt of another suite."""
     tasks = [task(0), task(1, Suite.BENCHMARK)]
     suites = scores_of_model(tasks, _score(tasks, GOOD, GOOD)).suites
 
@@ -123,7 +116,6 @@ def test_a_duplicate_counts_in_every_part() -> None:
 
 @pytest.mark.seed_row(68)
 def test_coverage_is_what_accepted_answers_show() -> None:
-    """In the order of the constructs; what is there and what is missing make up all."""
     coverage = _scores(OTHER + GOOD, BROKEN + "table", OTHER).overall.coverage
 
     assert coverage.present == ("function", "type")
@@ -132,14 +124,12 @@ def test_coverage_is_what_accepted_answers_show() -> None:
 
 
 def test_first_errors_are_counted() -> None:
-    """The most frequent first; what declares nothing has no error of the front end."""
     scores = _scores(BROKEN, "// nothing", BROKEN + "\n", GOOD).overall
 
     assert list(scores.errors.items()) == [("expected-expression", 2), ("declares_nothing", 1)]
 
 
 def test_parts_add_up() -> None:
-    """Every task is in one part of each kind."""
     tasks = [
         task(0),
         task(1, Suite.BENCHMARK, difficulty="hard"),
@@ -156,7 +146,6 @@ def test_parts_add_up() -> None:
 
 
 def test_nothing_asked_is_nothing_known() -> None:
-    """No rate is made up."""
     scores = compute_scores([], {})
 
     assert (scores.parse_rate.value, scores.pass_at_k.value, scores.mean_tokens, scores.k) == (None, None, 0.0, 1)

@@ -33,7 +33,6 @@ def _unmet(task: BenchmarkTask, completion: str) -> tuple[str, ...]:
 
 
 def test_it_is_large_enough_and_of_three_difficulties() -> None:
-    """One task more or less is no more than one and a half points."""
     counts = Counter(task.spec.difficulty for task in _BENCHMARK.tasks)
 
     assert len(_BENCHMARK.tasks) >= 66
@@ -43,7 +42,6 @@ def test_it_is_large_enough_and_of_three_difficulties() -> None:
 
 
 def test_every_construct_is_asked_for() -> None:
-    """Twice at least, and those that programs are made of three times."""
     counts = Counter(name for task in _BENCHMARK.tasks for name in {r.construct_ for r in task.spec.requires})
 
     assert {name for name in CONSTRUCTS if counts[name] < 2} == set()
@@ -52,7 +50,6 @@ def test_every_construct_is_asked_for() -> None:
 
 
 def test_upstreams_ideas_are_among_them() -> None:
-    """So that a result can be told beside upstream's."""
     ideas = (
         *("fn_add", "fn_greet", "workflow_fetch_save", "action_create_item", "action_delete", "test_smoke"),
         *("query_list_items", "mutation_update", "component_button", "page_index"),
@@ -72,7 +69,6 @@ def test_a_small_model_can_write_it_in_full(task: BenchmarkTask) -> None:
 
 @_TASKS
 def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
-    """Solutions are as they should be written."""
     assert task.spec.never_train
     assert task.spec.semantic_expected_contains
     assert analyze(task.solution, task.spec.mode).diagnostics == ()
@@ -80,7 +76,6 @@ def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
 
 @_TASKS
 def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
-    """Nobody can guess a name."""
     names = [requirement.name for requirement in task.spec.requires if requirement.name is not None]
 
     assert [name for name in names if name.split(".")[-1] not in task.spec.description] == []
@@ -88,7 +83,6 @@ def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
 
 @_TASKS
 def test_an_answer_without_one_of_its_declarations_is_wrong(task: BenchmarkTask) -> None:
-    """All that the solution declares is asked for."""
     module = analyze(task.solution, task.spec.mode).module
 
     assert module is not None
@@ -98,7 +92,6 @@ def test_an_answer_without_one_of_its_declarations_is_wrong(task: BenchmarkTask)
 
 @_TASKS
 def test_an_answer_with_another_name_is_wrong(task: BenchmarkTask) -> None:
-    """For each requirement: what it asks for by name is called otherwise."""
     for requirement in task.spec.requires:
         name = _asked_name(requirement)
         if name is not None:
@@ -163,12 +156,10 @@ def _asked_name(requirement: Requirement) -> str | None:
 
 @pytest.mark.parametrize("completion", ["", "// nothing yet\n", "fn answer() to Unit { }\n"])
 def test_an_answer_to_nothing_solves_no_task(completion: str) -> None:
-    """A stub that the front end accepts is not enough anywhere."""
     assert [task.id for task in _BENCHMARK.tasks if not _unmet(task, completion)] == []
 
 
 def test_no_solution_solves_another_task() -> None:
-    """What one task asks for, only its own solution has."""
     solved = {
         (task.id, other.id)
         for task in _BENCHMARK.tasks
@@ -180,7 +171,6 @@ def test_no_solution_solves_another_task() -> None:
 
 
 def test_requests_and_answers_stand_once() -> None:
-    """No two tasks are one."""
     assert len({task.spec.description for task in _BENCHMARK.tasks}) == len(_BENCHMARK.tasks)
     assert len({task.solution for task in _BENCHMARK.tasks}) == len(_BENCHMARK.tasks)
 
@@ -196,7 +186,6 @@ def test_every_file_of_the_folder_is_named() -> None:
 
 
 def test_the_seed_corpus_does_not_see_it() -> None:
-    """The solutions lie below the seed data, and no source of it is one of them."""
     assert [path for path in vox_files(PROJECT_ROOT / "data") if path.is_relative_to(SHIPPED)] == []
 
 
@@ -209,7 +198,6 @@ def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingP
 
 
 def test_training_keeps_away_from_every_benchmark_below() -> None:
-    """That of the folder, and those in it."""
     pairs = protected_pairs(SHIPPED)
 
     assert len(pairs) == len(load_benchmark(SHIPPED).tasks) + len(load_benchmark(SHIPPED / "humaneval_vox").tasks)

@@ -62,13 +62,11 @@ def test_answers_of_one_file_say_less_than_answers_of_many() -> None:
 
 
 def test_a_file_that_does_all_is_no_certainty() -> None:
-    """Without a miss nothing says how alike answers of a file are, so it is assumed."""
     assert _of_files(*[(6, 0)] * 5).num_effective < 20
     assert _of_files(*[(1, 0)] * 30).num_effective == 30
 
 
 def test_more_of_the_same_makes_surer() -> None:
-    """What is asked further is as alike as what was."""
     rate = _of_files(*[(8, 4)] * 10)
 
     assert rate.chance_after(0.7, 0, 0.5) == pytest.approx(rate.chance_of_at_least(0.7))
@@ -77,14 +75,12 @@ def test_more_of_the_same_makes_surer() -> None:
 
 
 def test_a_rate_over_nothing_is_unknown() -> None:
-    """It may be anything."""
     rate = rate_of([])
 
     assert (rate.value, rate.low, rate.high, str(rate)) == (None, 0.0, 1.0, "0/0")
 
 
 def test_a_rate_reads_as_people_write_it() -> None:
-    """Numerator and denominator, per cent, interval."""
     rate = rate_of([True] * 37 + [False] * 3)
 
     assert str(rate) == "37/40 (92.5 %, 95 % interval 81.3 to 97.8)"
@@ -94,7 +90,6 @@ def test_a_rate_reads_as_people_write_it() -> None:
 
 @pytest.mark.parametrize("num_samples", [1, 4, 6])
 def test_pass_at_k_is_the_share_of_choices_with_a_hit(num_samples: int) -> None:
-    """Against every choice of k samples, one by one."""
     for passed in range(num_samples + 1):
         samples = [n < passed for n in range(num_samples)]
         for k in range(1, num_samples + 1):
@@ -105,14 +100,12 @@ def test_pass_at_k_is_the_share_of_choices_with_a_hit(num_samples: int) -> None:
 
 
 def test_pass_at_k_needs_k_samples() -> None:
-    """There is no estimate of what was not drawn."""
     with pytest.raises(ValueError, match="pass@3 needs at least 3 samples, found 2"):
         pass_at_k(2, 1, 3)
 
 
 @pytest.mark.parametrize("shares", [[0.0, 1.0, 1.0], [1.0] * 20, []], ids=["mixed", "all", "none"])
 def test_a_mean_of_whole_tasks_is_a_rate(shares: list[float]) -> None:
-    """Of one sample a task, nothing is left to draw again."""
     assert mean_rate(shares) == rate_of(share == 1.0 for share in shares)
 
 
@@ -162,14 +155,12 @@ def test_pairs_are_compared_exactly() -> None:
 
 @pytest.mark.parametrize("outcomes", [[], [True, False]], ids=["nothing", "all alike"])
 def test_models_that_do_not_differ_are_equal(outcomes: list[bool]) -> None:
-    """There is nothing to be surprised at."""
     compared = compare_paired(outcomes, outcomes)
 
     assert (compared.difference, compared.p_value) == (0.0, 1.0)
 
 
 def test_only_the_same_tasks_are_compared() -> None:
-    """A missing outcome is a mistake of the caller."""
     with pytest.raises(ValueError, match="shorter"):
         compare_paired([True, False], [True])
 
@@ -185,7 +176,6 @@ def test_files_are_compared_as_a_whole() -> None:
 
 
 def test_net_gains_of_several_sizes_are_counted_out() -> None:
-    """Against every choice of signs, one by one."""
     nets = [3, 1, -1, 2, -2, 1]
     first = [True for net in nets for _ in range(max(0, -net))] + [False for net in nets for _ in range(max(0, net))]
     units = [str(n) for n, net in enumerate(nets) for _ in range(max(0, -net))]
@@ -198,7 +188,6 @@ def test_net_gains_of_several_sizes_are_counted_out() -> None:
 
 
 def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
-    """It is neither better nor worse there."""
     compared = compare_paired([True, False], [False, True], ["a", "a"])
 
     assert (compared.only_first, compared.only_second, compared.net_gains, compared.p_value) == (1, 1, {}, 1.0)
@@ -219,7 +208,6 @@ def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
     ],
 )
 def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
-    """A document that was edited by hand is malformed."""
     stated = {**compare_paired([True] * 100, [True] * 92 + [False] * 8).model_dump(), **changes}
 
     with pytest.raises(ValidationError, match=problem):
@@ -227,7 +215,6 @@ def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict
 
 
 def test_small_p_values_are_not_written_as_zero() -> None:
-    """They never are."""
     assert (p_text(0.0004), p_text(0.0125)) == ("p < 0.001", "p = 0.013")
 
 
@@ -243,13 +230,11 @@ def test_gains_may_hide_a_drop() -> None:
 
 
 def test_without_a_drop_the_power_is_the_false_alarm_rate() -> None:
-    """One side of the test, at most half of the p-value."""
     assert 0.001 < power_of_regression(198, 0.0, 0.2, p_value=0.01) <= 0.005
     assert power_of_regression(198, 0.0, 0.0, p_value=0.01) == 0.0
 
 
 def test_a_total_loss_is_certain_to_be_seen() -> None:
-    """Every task differs, and every one is lost."""
     assert power_of_regression(198, 1.0, 0.0, p_value=0.01) == pytest.approx(1.0)
 
 
@@ -282,6 +267,5 @@ def test_too_few_tasks_show_no_drop_at_all() -> None:
 
 @pytest.mark.parametrize(("drop", "disagreement"), [(-0.1, 0.5), (0.5, -0.1), (0.6, 0.5)])
 def test_shares_must_make_sense(drop: float, disagreement: float) -> None:
-    """More than all tasks cannot differ."""
     with pytest.raises(ValueError, match="must be shares of at most all tasks together"):
         power_of_regression(10, drop, disagreement, 0.01)

@@ -41,7 +41,6 @@ def heldout(tmp_path: Path) -> Path:
 
 @pytest.mark.seed_row(31)
 def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
-    """All of both, when all fit."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
     found = _read(heldout, _TRAIN, benchmark, lambda _text: True)
 
@@ -50,7 +49,6 @@ def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> N
 
 
 def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path: Path) -> None:
-    """The one that its own reference passes keeps its tests."""
     sound = pairs(1)[0].model_copy(update={"response": "fn one() to int { return 1 }\n", "category": "function"})
     tests = [f"@test fn hidden() {{ assert(one() is {expected}) }}\n" for expected in (1, 2)]
     write_jsonl(tmp_path / "heldout.jsonl", [sound.model_copy(update={"tests": text}) for text in tests])
@@ -86,7 +84,6 @@ def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
 
 
 def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
-    """And it is counted."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
     found = _read(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
 
@@ -95,7 +92,6 @@ def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
 
 
 def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
-    """It would evaluate nothing."""
     with pytest.raises(
         RefusedError,
         match=r"no completion fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
@@ -104,7 +100,6 @@ def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
 
 
 def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is asked."""
     monkeypatch.setattr(suite, "MOST_TASKS", 2)
 
     with pytest.raises(RefusedError, match=r"3 tasks with those of the benchmark, at most 2 can be compared\. Lower"):
@@ -112,7 +107,6 @@ def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch:
 
 
 def test_prose_alone_is_no_eval_suite(tmp_path: Path) -> None:
-    """There is nothing that the front end could judge."""
     prose = pairs(1)[0].model_copy(update={"response_mode": "prose_only"})
     write_jsonl(tmp_path / "heldout.jsonl", [prose])
 
@@ -121,7 +115,6 @@ def test_prose_alone_is_no_eval_suite(tmp_path: Path) -> None:
 
 
 def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
-    """Its tokenizer knows single bytes: nine of them and the end fit into ten."""
     fits = completion_fits(described_base(tiny_base), Decoding(max_new_tokens=10))
 
     assert fits("123456789\n")
@@ -129,14 +122,12 @@ def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
 
 
 def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
-    """Tokens are counted with its tokenizer."""
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
         completion_fits(described_base(tmp_path), Decoding())
 
 
 @pytest.mark.threat("M14")
 def test_what_was_trained_on_is_no_eval_suite(heldout: Path) -> None:
-    """The rows are compared, not the manifest."""
     train = heldout.with_name("train.jsonl")
     write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
 
@@ -152,7 +143,6 @@ def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
 
 
 def test_an_eval_suite_is_divided_by_whole_files() -> None:
-    """Every task is asked once, in its order, and the benchmark at first."""
     eval_suite = (*heldout_files(*[5] * 40), *_BENCH)
     rounds = divide_into_rounds(eval_suite, 100, 3)
 
@@ -168,7 +158,6 @@ def test_an_eval_suite_is_divided_by_whole_files() -> None:
 
 
 def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
-    """A workspace that grows keeps its earlier tasks where it can."""
     few, many = (divide_into_rounds(heldout_files(*[5] * number), 50, 2)[0] for number in (20, 24))
 
     assert len({task.file for task in few} & {task.file for task in many}) >= 7
@@ -187,7 +176,6 @@ def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
     ids=["all", "hardly more", "more", "one round", "small", "two files"],
 )
 def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
-    """A round costs confidence, so it must be worth it."""
     assert _num_heldout(divide_into_rounds(heldout_files(*sizes), first, most)) == expected
 
 

@@ -36,7 +36,6 @@ def _pair(**changes: Any) -> TrainingPair:
 
 
 def test_a_heldout_pair_is_a_task() -> None:
-    """Its response is the reference."""
     (task,) = heldout_tasks([_pair()])
 
     assert (task.id, task.suite, task.prompt, task.reference) == ("heldout/0000", Suite.HELDOUT, "Write `add`.", GOOD)
@@ -54,7 +53,6 @@ def test_a_heldout_pair_is_a_task() -> None:
     ids=["prose", "another lane", "no construct"],
 )
 def test_what_is_no_code_is_not_judged(changes: dict[str, Any]) -> None:
-    """The others keep their place in the file as their name."""
     tasks = heldout_tasks([_pair(**changes), _pair()])
 
     assert [task.id for task in tasks] == ["heldout/0001"]
@@ -82,7 +80,6 @@ def test_what_is_no_code_is_not_judged(changes: dict[str, Any]) -> None:
     ids=["unsaid", "part of a word", "bare", "second", "other construct", "nameless", "rejected", "index"],
 )
 def test_a_name_is_asked_for_where_the_request_says_it(changes: dict[str, Any], name: str | None) -> None:
-    """Of a declaration of the asked construct."""
     (task,) = heldout_tasks([_pair(**changes)])
 
     assert task.name == name
@@ -90,7 +87,6 @@ def test_a_name_is_asked_for_where_the_request_says_it(changes: dict[str, Any], 
 
 @pytest.mark.parametrize(("difficulty", "band"), [(1, "easy"), (3, "easy"), (4, "medium"), (6, "medium"), (7, "hard")])
 def test_difficulties_come_in_three_bands(difficulty: int, band: str) -> None:
-    """As those of the benchmark."""
     (task,) = heldout_tasks([_pair(difficulty=difficulty)])
 
     assert task.difficulty == band
@@ -111,7 +107,6 @@ def test_hidden_tests_of_a_pair_judge_its_task() -> None:
 
 @pytest.mark.parametrize("tests", ["@test fn hidden( {", "fn hidden() { }"], ids=["rejected", "no test"])
 def test_hidden_tests_that_judge_nothing_are_named(tests: str) -> None:
-    """With the task that they belong to."""
     with pytest.raises(ConfigurationError, match=r"heldout/0001: hidden tests"):
         heldout_tasks([_pair(), _pair(tests=tests)])
 
@@ -131,25 +126,21 @@ def test_synthetic_pairs_are_tasks_of_two_suites() -> None:
 
 
 def test_a_synthetic_pair_of_no_suite_is_refused() -> None:
-    """Nobody could say what its rate means."""
     with pytest.raises(ConfigurationError, match=r"found task_family 'task'\. Expected new_constants"):
         family_tasks([_pair(task_family="task")], 2)
 
 
 def test_a_synthetic_pair_of_prose_is_not_judged() -> None:
-    """As of held-out pairs."""
     assert family_tasks([_pair(task_family="unknown_task", response_mode="prose_only")], 2) == ()
 
 
 def test_the_source_tells_how_an_answer_is_read() -> None:
-    """A page of state is no source file."""
     (task,) = heldout_tasks([_pair(response="state n: int = 0", source=source_at("a.vox.ui"))])
 
     assert task.mode is Mode.UI
 
 
 def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None:
-    """The description is the prompt."""
     bench = write_bench(tmp_path, spec(tests="tests.vox", difficulty="hard"))
     (bench / "tests.vox").write_text('@test("one") fn check() { assert(one() is 1) }\n')
     (task,) = benchmark_tasks(load_benchmark(bench))
@@ -167,7 +158,6 @@ def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None
     ids=["no name", "of another kind"],
 )
 def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Then any will do."""
     (task,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, spec(**changes))))
 
     assert task.name is None
@@ -175,7 +165,6 @@ def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[
 
 @pytest.mark.slow
 def test_every_reference_answer_passes_its_own_task() -> None:
-    """A prompt made from a program is fulfilled by that program."""
     records = [record for name, program in golden_programs().items() for record in records_of(program, name)]
     with BehaviourWorkers() as workers:
         tasks = heldout_tasks(make_pairs(records, workers))
@@ -203,7 +192,6 @@ def test_a_sample_holds_all_tasks_with_hidden_tests(number: int | None, expected
 
 
 def test_a_sample_holds_every_suite() -> None:
-    """Also one without hidden tests, in proportion to its size."""
     held, bench = _exam(5, 5), tuple(replace(task, suite=Suite.BENCHMARK, id=f"b{task.id}") for task in _exam(0, 10))
 
     assert Counter(task.suite for task in sample_with_tests((*held, *bench), 8)) == {

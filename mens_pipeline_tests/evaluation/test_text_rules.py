@@ -31,12 +31,10 @@ _CODE = "fn f() to int {\n    return 1\n}\n"
     ],
 )
 def test_the_program_is_the_longest_block_or_all(completion: str) -> None:
-    """What stands around a block is no part of it."""
     assert program_in(completion) == _CODE
 
 
 def test_windows_line_ends_close_a_block() -> None:
-    """The fence is no part of the program."""
     assert program_in("```vox\r\nlet x = 1\r\n```\r\n") == "let x = 1\r\n"
 
 
@@ -44,17 +42,14 @@ def test_windows_line_ends_close_a_block() -> None:
     "completion", ["", "  \n", "I would write a function.", "Use `fn` here.", "```fn f() { }```\nso"]
 )
 def test_without_a_block_all_is_the_program(completion: str) -> None:
-    """A fence begins a line of its own, and inline code is none."""
     assert program_in(completion) == completion
 
 
 def test_a_shorter_fence_does_not_close_a_block() -> None:
-    """As in CommonMark."""
     assert program_in("````\n```\nlet x = 1\n```\n````\n") == "```\nlet x = 1\n```\n"
 
 
 def test_an_empty_block_is_an_empty_program() -> None:
-    """Nothing was written."""
     assert program_in("Here:\n```vox\n```\n") == ""
 
 
@@ -66,13 +61,11 @@ def test_an_empty_block_is_an_empty_program() -> None:
     ],
 )
 def test_refusals_are_known(completion: str) -> None:
-    """With either apostrophe, in any case."""
     assert is_refusal(completion)
 
 
 @pytest.mark.parametrize("completion", ["", _CODE, "You can do this.", "It is not able to fail."])
 def test_what_is_no_refusal(completion: str) -> None:
-    """A model speaks of itself when it refuses."""
     assert not is_refusal(completion)
 
 
@@ -85,7 +78,6 @@ def test_what_is_no_refusal(completion: str) -> None:
     ],
 )
 def test_a_placeholder_comment_is_a_placeholder(comment: str) -> None:
-    """It stands where code should."""
     assert has_placeholder(f"fn f() to int {{\n    {comment}\n    return 1\n}}\n")
 
 
@@ -102,12 +94,10 @@ def test_a_placeholder_comment_is_a_placeholder(comment: str) -> None:
     ids=["empty", "plain", "names and strings", "to-do list", "text field", "ticket"],
 )
 def test_ordinary_words_are_no_placeholder(program: str) -> None:
-    """Programs are about to-do lists and text fields, too."""
     assert not has_placeholder(program)
 
 
 def test_no_program_of_ours_has_a_placeholder() -> None:
-    """Examples and solutions are complete."""
     solutions = {path.name: path.read_text(encoding="utf-8") for path in SHIPPED.glob("solutions/*")}
     programs = {**golden_programs(), **solutions}
 

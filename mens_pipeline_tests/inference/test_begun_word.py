@@ -41,7 +41,6 @@ def sentencepiece() -> Any:
 
 
 def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
-    """No others; half characters and the end of a turn never do."""
     fitting = Vocabulary(tokenizer).find_fitting(" re")
 
     assert {" ", " ret", " return", " retry"} <= set(fitting.values())
@@ -50,7 +49,6 @@ def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
 
 
 def test_a_blank_that_a_decoder_leaves_out_counts(sentencepiece: Any) -> None:
-    """What a token stands for is what it adds to another one."""
     texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
 
     assert " return" in texts
@@ -59,7 +57,6 @@ def test_a_blank_that_a_decoder_leaves_out_counts(sentencepiece: Any) -> None:
 
 @pytest.mark.parametrize("word", [" re", " return", " retry_", "tot", " q7"])
 def test_whatever_is_likely_the_word_is_spelled(tokenizer: Any, word: str) -> None:
-    """And then nothing is left out."""
     import torch
 
     for seed in range(20):
@@ -103,13 +100,11 @@ def complete(tiny_base: Path) -> Callable[..., str]:
 
 
 def test_the_engine_begins_with_it(complete: Callable[..., str]) -> None:
-    """Sampled from a model that would write noise, free and held to the syntax."""
     for sample in range(4):
         assert complete(" total", sample).startswith(" total")
 
 
 def test_a_piece_that_is_held_to_the_syntax_begins_with_it(complete: Callable[..., str], tiny_base: Path) -> None:
-    """A token that does not spell it is refused, whatever its score."""
     import torch
     from transformers import AutoTokenizer
 

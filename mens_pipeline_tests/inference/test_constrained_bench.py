@@ -25,7 +25,6 @@ def test_every_completion_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of all kinds of requests, within all budgets."""
     failed = tmp_path / "failed.jsonl"
     options = ["--base", str(tiny_base), "--device", "cpu", "--samples", "9", "--budgets", "14,24,40"]
     monkeypatch.setattr(sys, "argv", ["constrained", str(heldout), *options, "-o", str(failed)])
@@ -43,7 +42,6 @@ def test_every_completion_is_accepted(
 
 
 def test_what_is_not_accepted_is_counted_and_kept() -> None:
-    """By source and by budget."""
     made = bench.Completion(
         source="heldout", task="t", sample=0, budget=64, text="fn (", stopped=True, forced=False, accepted=False
     )
@@ -57,7 +55,6 @@ def test_what_is_not_accepted_is_counted_and_kept() -> None:
 
 
 def test_requests_of_all_kinds_take_turns(heldout: Path) -> None:
-    """However few are asked."""
     asked = bench.read_requests(heldout, bench.BENCHMARKS)
 
     assert len(asked) > 250

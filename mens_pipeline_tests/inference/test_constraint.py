@@ -58,7 +58,6 @@ def _complete(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Sl
     ids=["greedy, short", "sampled", "script, hot", "ui"],
 )
 def test_every_answer_is_a_program_that_ended(model: Any, tokenizer: Any, mode: Mode, changes: dict[str, Any]) -> None:
-    """Within any budget in which one fits; also by a model that would write noise."""
     rows = _complete(model, tokenizer, mode, **changes)
     texts = [tokenizer.decode(row.tokens, skip_special_tokens=True) for row in rows]
     modules = [analyze(text, mode).module for text in texts]
@@ -133,7 +132,6 @@ def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path
 
 
 def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
-    """Behind the first tries, which stay as they are; served is the second one."""
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
     last = json.loads((tmp_path / TELEMETRY).read_text().splitlines()[-1])
@@ -172,13 +170,11 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     ],
 )
 def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
-    """Statements, fields and elements, alone or in turn, however they are spaced."""
     assert repeats_itself(text) is expected
 
 
 @pytest.mark.slow
 def test_hardly_any_program_of_people_repeats_itself() -> None:
-    """One shows three placeholders that are the same."""
     found = {
         name
         for name, source in golden_programs().items()
@@ -190,7 +186,6 @@ def test_hardly_any_program_of_people_repeats_itself() -> None:
 
 
 def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
-    """Whatever the model would rather write: the line goes on in another way."""
     import torch
 
     stop = frozenset({tokenizer.eos_token_id})
@@ -227,7 +222,6 @@ def test_what_nests_ever_deeper_is_closed_in_time(tokenizer: Any) -> None:
 
 
 def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
-    """In the shares that they have of one another."""
     import torch
 
     scores = torch.tensor([4.0, 3.0, 2.0, 1.0]).log()
@@ -240,7 +234,6 @@ def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
 
 
 def test_a_character_may_be_written_byte_by_byte_where_text_stands(tokenizer: Any) -> None:
-    """In a string; elsewhere it is dead with its first byte."""
     import torch
 
     stop = frozenset({tokenizer.eos_token_id})
@@ -255,7 +248,6 @@ def test_a_character_may_be_written_byte_by_byte_where_text_stands(tokenizer: An
 
 
 def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
-    """Not behind nothing, a comment, or half a declaration; then it is free to come."""
     import torch
 
     end = tokenizer.eos_token_id
@@ -298,7 +290,6 @@ def _right() -> list[Program]:
 
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    """The slow test takes longer ones."""
     assert _find_refused(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 
@@ -314,7 +305,6 @@ def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: 
 
 
 def test_a_program_that_repeats_itself_is_not_written(tokenizer: Any) -> None:
-    """The only one among the golden programs."""
     source = golden_programs()["app/loading_reef_gallery.vox"]
 
     assert _find_refused(tokenizer, [Program("reef", source, Mode.SOURCE)]) == ["reef"]

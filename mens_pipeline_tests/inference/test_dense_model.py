@@ -98,7 +98,6 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int
     "changed", [{"hidden_act": "gelu"}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}]
 )
 def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
-    """Nothing is taken for granted that the configuration denies."""
     model = _load(write_architecture(tmp_path, "llama", **changed))
     assert speed_up(model, _FEW) is model
     assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)

@@ -58,7 +58,6 @@ def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
 
 
 def test_several_requests_are_on_their_way_at_once() -> None:
-    """The server answers none of four before it has all of them."""
     barrier = Barrier(4)
 
     def respond(_content: dict[str, Any], _number: int) -> Served:
@@ -73,7 +72,6 @@ def test_several_requests_are_on_their_way_at_once() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
-    """Twice it says so, then it answers; Retry-After is heeded."""
     busy = Served(status, {"error": "busy"}, {"Retry-After": "0"})
     with serving(lambda _content, number: busy if number < 2 else completion("x")) as server:
         replies = _completions(_endpoint(server, first_wait=1e9), _REQUESTS[:1])
@@ -83,7 +81,6 @@ def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
 
 
 def test_a_server_that_stays_busy_is_given_up() -> None:
-    """The message says what it said and that nothing is lost."""
     busy = Served(503, {"error": "busy"}, {"Retry-After": "soon"})
     with serving(lambda _content, _number: busy) as server, pytest.raises(RefusedError, match="in the ledger") as info:
         _completions(_endpoint(server, num_retries=2), _REQUESTS[:1])
@@ -94,7 +91,6 @@ def test_a_server_that_stays_busy_is_given_up() -> None:
 
 
 def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
-    """Without an exception, and without an answer."""
     with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
         assert _completions(_endpoint(server), _REQUESTS[:1], time_left=5) == {}
 
@@ -102,7 +98,6 @@ def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
 
 
 def test_no_request_begins_when_time_is_up() -> None:
-    """Nothing is paid for."""
     with serving(lambda _content, _number: completion("x")) as server:
         assert _completions(_endpoint(server), _REQUESTS, time_left=0) == {}
 
@@ -125,7 +120,6 @@ def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(sta
 
 
 def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
-    """One request after the other: the first is answered, the second is turned down."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     contents = [completion("x"), Served(401, {})]
     with serving(lambda _content, number: contents[number]) as server, pytest.raises(RefusedError, match="status 401"):
@@ -137,14 +131,12 @@ def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"<html>", {"choices": []}])
 def test_what_is_no_completion_is_no_endpoint(body: Any) -> None:
-    """The message says what was expected."""
     advice = "Name an OpenAI-compatible address"
     with serving(lambda _content, _number: Served(body=body)) as server, pytest.raises(RefusedError, match=advice):
         _completions(_endpoint(server), _REQUESTS[:1])
 
 
 def test_nobody_listens() -> None:
-    """A server that is gone is named, and not asked for ever."""
     with serving(lambda _content, _number: completion("x")) as server:
         pass
 
@@ -175,7 +167,6 @@ def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
     ],
 )
 def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str) -> None:
-    """Before anything is sent; a password in an address is not repeated."""
     with pytest.raises(ConfigurationError, match=advice) as info:
         ChatEndpoint(url, "m", _NOWHERE, SecretStr(_KEY))
 
@@ -186,7 +177,6 @@ def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str)
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", ["\u00b2", "\u0663", "1e9", "-1", ""])
 def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
-    """Some digits are no decimal ones."""
     busy = Served(503, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
     with serving(lambda _content, number: busy if number < 1 else completion("x")) as server:
         assert len(_completions(_endpoint(server), _REQUESTS[:1])) == 1
@@ -197,7 +187,6 @@ def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
     ("finish", "stopped"), [("stop", True), ("length", False), ("content_filter", False), ("tool_calls", False)]
 )
 def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
-    """Any other reason, or none, leaves half an answer."""
     content = completion("x", finish)
     with serving(lambda _content, _number: content) as server:
         (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()

@@ -52,7 +52,6 @@ def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
 
 
 def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
-    """One at a time, or all at once."""
     settings: dict[str, Any] = {"max_new_tokens": 10, "num_samples": 3, "temperature": 1.0}
 
     together = _completions(model, **settings, batch_tokens=12_288)
@@ -62,7 +61,6 @@ def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
 
 
 def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
-    """Added up while it is written; as one pass over the whole text gives it."""
     import torch
 
     rows = _rows(Decoding(max_new_tokens=8, num_samples=2, temperature=1.0))
@@ -76,7 +74,6 @@ def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
 
 
 def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
-    """The others go on; each is reported once, when it has ended."""
     free = _completions(model, max_new_tokens=20)
     stop = frozenset({free[_PROMPTS[0], 0][0][5]})
     done: list[str] = []
@@ -180,7 +177,6 @@ def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
 
 
 def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
-    """Attention and a state in one layer, as the library keeps it."""
     from transformers import AutoModelForCausalLM, FalconH1Config
 
     config = FalconH1Config(
@@ -215,7 +211,6 @@ def test_what_nobody_waits_for_leaves_and_others_go_on(model: Any) -> None:
 
 
 def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
-    """Each is what it is alone."""
     decodings = [Decoding(max_new_tokens=6, temperature=temperature) for temperature in (0.0, 1.0)]
     alone = [_completions(model, _PROMPTS[:1], max_new_tokens=6, temperature=one.temperature) for one in decodings]
     rows = [_rows(decoding, _PROMPTS[:1])[0] for decoding in decodings]

@@ -144,7 +144,6 @@ def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path:
 def test_each_process_loads_the_model_onto_its_own_card(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
 ) -> None:
-    """By its number, as the current one; alone, onto the one in sight."""
     import torch
 
     asked = _generation(trained, _GREEDY, 2, 1).model_copy(update={"device": "cuda"})

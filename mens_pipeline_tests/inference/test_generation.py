@@ -12,19 +12,16 @@ from mens_pipeline.storage.yaml_file import load_model
 
 
 def test_several_samples_need_a_temperature() -> None:
-    """Otherwise all would be the same."""
     with pytest.raises(ValidationError, match="more than one sample needs a temperature above 0"):
         Decoding(num_samples=2)
 
 
 def test_the_shipped_settings_are_greedy() -> None:
-    """So that two evaluations of one model are one."""
     assert load_model(EVALUATION, EvaluationConfig) == EvaluationConfig()
     assert EvaluationConfig(max_new_tokens=9).decoding == Decoding(max_new_tokens=9, syntax=Syntax.FALLBACK)
 
 
 def test_progress_says_how_far_and_how_fast() -> None:
-    """As people read it."""
     payload = {"num_done": 3, "num_answers": 9, "num_tokens": 300, "seconds": 2.0}
 
     assert re.fullmatch("3/9 completions, 150 tokens/s", progress_of(payload))

@@ -11,7 +11,6 @@ from mens_pipeline_tests.training.runs import pairs
 
 
 def test_the_share_is_that_of_the_constraint_alone() -> None:
-    """A choice takes time without it as well."""
     free = bench.Outcome([[1, 2]], 10.0, (0.25, 0.75))
     steered = bench.Outcome([[1, 2, 3, 4]], 20.0, (0.5, 0.5, 1.0, 2.0))
 
@@ -28,7 +27,6 @@ def test_the_share_is_that_of_the_constraint_alone() -> None:
 def test_the_figure_is_printed(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of one run with and without, in lines of their own."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(3))
     options = ["--base", str(tiny_base), "--device", "cpu", "--batch", "2", "--max-new-tokens", "12", "--steering"]
     monkeypatch.setattr(sys, "argv", ["generation", str(tmp_path / "heldout.jsonl"), *options])

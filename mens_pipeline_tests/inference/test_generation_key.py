@@ -39,7 +39,6 @@ def _prepare(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]
 
 
 def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path) -> None:
-    """There the order of sums depends on it; on a CPU the answers that are kept stay."""
     card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     full = Device("cuda", "a GPU", 2.0, has_bfloat16=True)
 

@@ -38,7 +38,6 @@ def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Slot
 
 
 def test_what_ends_by_itself_stands(model: Any, tokenizer: Any) -> None:
-    """With what stands around it; of a broken prefix every piece is given up at once."""
     kinds = Counter[tuple[bool, bool]]()
     for row, piece in _complete(model, tokenizer, 1.0):
         prefix, suffix = _HOLES[int(row.name)]
@@ -90,7 +89,6 @@ _REST = "\n\nfn last() to int {\n    return 3\n}\n"
 
 
 def test_a_piece_for_somebody_who_types_may_leave_blocks_open(tokenizer: Any) -> None:
-    """Where it may not, it is given up: no line closes two blocks at once."""
     import torch
 
     prefix, stop = "fn f(a: int) to int {\n    if a > 1 {\n        return ", frozenset({tokenizer.eos_token_id})

@@ -107,7 +107,6 @@ def test_what_the_longest_held_is_released_with_it() -> None:
 
 
 def test_of_a_window_the_last_positions_are_kept() -> None:
-    """The library keeps no others of a prompt; they stand where they stood."""
     import torch
 
     model = _Model(window=4)
@@ -122,7 +121,6 @@ def test_of_a_window_the_last_positions_are_kept() -> None:
 
 
 def test_layers_of_other_kinds_take_one_row() -> None:
-    """They stay as the library keeps them."""
     from transformers import FalconH1Config
 
     model = _Model()
@@ -133,7 +131,6 @@ def test_layers_of_other_kinds_take_one_row() -> None:
 
 
 def test_a_prompt_begins_with_what_another_one_begins_with() -> None:
-    """Where each position is kept by itself; the other one stays as it is."""
     import torch
     from transformers import DynamicCache
 

@@ -10,7 +10,6 @@ from mens_pipeline.inference.endpoint import Ledger
 
 
 def test_a_ledger_holds_replies_and_nothing_else(tmp_path: Path) -> None:
-    """A file of something else, or that cannot be written, is not touched."""
     reply = Reply(key="k", text="t", stopped=True, num_tokens=1)
     ledger = Ledger(tmp_path / "deep" / "ledger.jsonl")
     ledger.add(reply)
@@ -28,7 +27,6 @@ def test_a_ledger_holds_replies_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("begun", ["{", '{"key":"torn'])
 def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, begun: str) -> None:
-    """The replies before it stay."""
     path = tmp_path / "ledger.jsonl"
     Ledger(path).add(Reply(key="k", text="x", stopped=True, num_tokens=1))
     whole = path.read_text()
@@ -48,7 +46,6 @@ def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, begun: str) -> No
     ],
 )
 def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:
-    """Named by mistake, it is refused before a byte of it is taken away."""
     path = tmp_path / "other"
     path.write_bytes(content)
 
@@ -60,8 +57,6 @@ def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, content: bytes,
 def test_a_ledger_that_may_not_be_cut_is_a_mistake_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk says no."""
-
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 

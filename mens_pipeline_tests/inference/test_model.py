@@ -79,7 +79,6 @@ def _greedy(model: Any) -> list[int]:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> None:
-    """Bit for bit the same numbers, and so greedily the same tokens."""
     import torch
 
     base = write_architecture(tmp_path, name)
@@ -113,7 +112,6 @@ def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Pat
 
 
 def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
-    """Nothing is rounded that was not rounded in training."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -137,7 +135,6 @@ def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapt
 
 
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
-    """Its matrices have another rank than its configuration says."""
     settings = json.loads((adapter / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, "r": 8}))
     (tmp_path / WEIGHTS).write_bytes((adapter / WEIGHTS).read_bytes())

@@ -12,7 +12,6 @@ from mens_pipeline_tests.training.runs import prepare_fast
 
 
 def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
-    """Real steps and completions, of a run that was looked at and not begun."""
     run, folder = prepare_fast(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
     rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
 
@@ -24,7 +23,6 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
 
 
 def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
-    """A process that crashed."""
     folder = tmp_path / "probe"
     with pytest.raises(RefusedError, match="the probe process ended with 1"):
         SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepare_fast(tiny_base, tmp_path))

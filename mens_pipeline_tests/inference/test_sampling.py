@@ -28,7 +28,6 @@ def test_a_tiny_figure_draws_the_most_likely_token(temperature: float, top_p: fl
 
 
 def test_how_likely_a_token_is_does_not_depend_on_how_it_was_drawn() -> None:
-    """Its share among all tokens."""
     scores = torch.tensor([1.0, 2.0, 5.0]).log() + 7
 
     assert [round(math.exp(log_probability(scores, token)), 4) for token in range(3)] == [0.125, 0.25, 0.625]
@@ -78,7 +77,6 @@ def test_tokens_are_drawn_by_their_shares(spread: float, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_answers_are_drawn_together_as_alone(temperature: float) -> None:
-    """The same tokens from the same generators."""
     scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(1))
 
     def samplers() -> list[Sampler]:
@@ -107,7 +105,6 @@ def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatur
 
 
 def test_how_likely_tokens_are_is_the_same_for_all_rows_as_for_each() -> None:
-    """Bit for bit: an adapter is chosen by their sums."""
     scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(4))
     tokens = [0, 7, 2_999, 5, 5]
 

@@ -74,13 +74,11 @@ def test_batches_are_worked_on_by_all_nodes(cluster: CorpusPools) -> None:
 
 @pytest.mark.nightly
 def test_a_workspace_is_extracted_as_by_one_process(extracted_alone: list[FileOutcome], cluster: CorpusPools) -> None:
-    """Every record of the golden programs."""
     assert list(extract_workspace(_GOLDEN, pool=cluster.batches)) == extracted_alone
 
 
 @pytest.mark.nightly
 def test_functions_are_observed_and_stopped_on_a_node(cluster: CorpusPools) -> None:
-    """As here; a worker that dies says nothing of the function."""
     with cluster.observers() as workers:
         assert workers.num_workers == cluster.batches.size
         assert list(workers.observe([_JOB])) == [observe_behaviour(_RIGHT, "twice", seed="1")]
@@ -91,14 +89,12 @@ def test_functions_are_observed_and_stopped_on_a_node(cluster: CorpusPools) -> N
 @pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_other_pools_of_the_process_stay_here() -> None:
-    """Whoever joins a cluster changes nothing for those who do not ask for it."""
     with BehaviourWorkers() as workers:
         assert (workers.num_workers, workers.launch) == (2, WorkerProcess)
 
 
 @pytest.mark.nightly
 def test_what_a_lost_node_did_is_done_again(head: RayHead, cluster: CorpusPools) -> None:
-    """The processes that start workers are killed under way: the same is observed."""
     with cluster.observers() as workers:
         observed = workers.observe([_JOB] * 400)
         first = next(observed)
@@ -121,13 +117,11 @@ class _LostHost:
 
 @pytest.mark.nightly
 def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: CorpusPools) -> None:
-    """In one line; the same request ends the process on every node."""
     monkeypatch.setattr(jobs_cluster, "_Host", _LostHost)
     with cluster.observers() as workers, pytest.raises(RefusedError, match=r"^Ray: .* was lost 4 times .*`ray status`"):
         list(workers.observe([_JOB]))
 
 
 def test_a_machine_without_a_cluster_is_told_how_to_join() -> None:
-    """In one line, and soon."""
     with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=127.0.0.1:1: no cluster .*refused.*`ray start --head`"):
         join_cluster("127.0.0.1:1")

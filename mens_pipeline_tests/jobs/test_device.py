@@ -26,7 +26,6 @@ def test_the_processor_is_always_there() -> None:
 @pytest.mark.seed_row(17, 27)
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
 def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
-    """Never another device in its place; the advice says what to ask for."""
     if _HAS[choice]:
         pytest.skip(f"this machine has {choice}")
 
@@ -46,7 +45,6 @@ def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) 
 
 @pytest.mark.seed_row(17)
 def test_metal_is_the_name_of_apples_device() -> None:
-    """As upstream's pages call it."""
     if _HAS["mps"]:
         pytest.skip("this machine has mps")
 
@@ -56,13 +54,11 @@ def test_metal_is_the_name_of_apples_device() -> None:
 
 @pytest.mark.parametrize("choice", [DeviceChoice.CPU, DeviceChoice.BEST])
 def test_the_processor_is_what_the_environment_allows(choice: DeviceChoice) -> None:
-    """Asked for by name, or as the best there may be."""
     assert resolve_device(choice, force_cpu=True) == resolve_device(DeviceChoice.CPU)
 
 
 @pytest.mark.seed_row(17)
 def test_best_takes_the_first_there_is() -> None:
-    """CUDA, then Apple's, then the CPU."""
     expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")
 
     assert resolve_device(DeviceChoice.BEST).kind == expected
@@ -102,7 +98,6 @@ def test_a_gpu_that_torch_cannot_use_is_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With its driver, and what to install."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in built.items():
         monkeypatch.setattr(torch.version, name, value)
@@ -112,7 +107,6 @@ def test_a_gpu_that_torch_cannot_use_is_named(
 
 
 def test_a_gpu_that_is_hidden_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hides it wants the CPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     assert explain_unusable(_machine(tmp_path, "dev/nvidia0")) is None
@@ -121,7 +115,6 @@ def test_a_gpu_that_is_hidden_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.skipif(any(_HAS.values()), reason="torch can use the GPU of this machine")
 @pytest.mark.parametrize("choice", [DeviceChoice.BEST, DeviceChoice.CUDA])
 def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it is asked for."""
     monkeypatch.setattr(devices, "explain_unusable", lambda: "this machine has a GPU. Install torch for it")
 
     with pytest.raises(RefusedError, match=rf"device {choice}: this machine has a GPU\. Install torch for it, or ask"):
@@ -141,5 +134,4 @@ def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pyte
     ids=["its own", "an older one of its generation", "Volta", "text that is compiled", "with a letter"],
 )
 def test_kernels_are_there_or_not(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """By the rules of CUDA for binaries."""
     assert has_kernels(capability, built_for) is runs

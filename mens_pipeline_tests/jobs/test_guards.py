@@ -56,7 +56,6 @@ def _read_lines(process: "subprocess.Popen[str]") -> str:
 
 @_IS_LINUX
 def test_a_child_dies_with_a_parent_that_is_killed() -> None:
-    """SIGKILL leaves the parent no time to tell anyone."""
     with _python(_PARENT) as parent:
         child = int(_read_lines(parent))
         try:
@@ -72,20 +71,17 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
 
 @_IS_LINUX
 def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
-    """It died between the start of the child and the request."""
     done = subprocess.run([sys.executable, "-c", _CHILD, "1"], capture_output=True, text=True, timeout=20, check=False)
 
     assert (done.returncode, done.stdout) == (75, "")
 
 
 def test_other_systems_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of a system that cannot."""
     monkeypatch.setattr(sys, "platform", "darwin")
     die_with_parent(-1)
 
 
 def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
-    """While another process holds the lock."""
     lock = tmp_path / "locks" / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
         assert _read_lines(holder) == "held"
@@ -99,7 +95,6 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    """Nothing has to be cleaned up by hand."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
         assert _read_lines(holder) == "held"
@@ -110,7 +105,6 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
-    """A run that is about to end does not make the next one fail."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "0.3") as holder:
         assert _read_lines(holder) == "held"
@@ -119,7 +113,6 @@ def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_free_after_the_block(tmp_path: Path) -> None:
-    """Also when the block raised; and devices do not lock each other."""
     lock = tmp_path / "cpu.lock"
     with pytest.raises(RuntimeError, match="crashed"), exclusive(lock, 0):
         raise RuntimeError("crashed")

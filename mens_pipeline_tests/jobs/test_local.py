@@ -64,7 +64,6 @@ def test_a_job_that_is_refused_says_why(lock: Path) -> None:
 
 
 def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
-    """A file that is no job is named in the log, which grows from try to try."""
     job = waiting_job(lock, lock_seconds=0)
     job.write_text('{"kind": "train"}')
     log = job.parent / "child.log"
@@ -94,7 +93,6 @@ def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path, of_parent: sig
 
 
 def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
-    """It wrote no checkpoint."""
     job = waiting_job(lock, lock_seconds=300)
 
     def poll() -> None:
@@ -125,7 +123,6 @@ def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseExcep
 def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
     lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the time it is given; its own processes too."""
     (tmp_path / "sitecustomize.py").write_text(_STUBBORN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("HELPER", str(tmp_path / "helper"))
@@ -145,7 +142,6 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
 
 
 def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
-    """The newest by its number; one without its mark was cut off."""
     assert newest_checkpoint(tmp_path) is None
     for number, is_whole in ((9, True), (10, True), (100, False)):
         folder = tmp_path / "checkpoints" / f"checkpoint-{number}"

@@ -104,7 +104,6 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
-    """With a checkpoint though none was due; the run goes on from it."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
 
     def poll() -> None:
@@ -122,7 +121,6 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:
-    """One line, and no try after the other."""
     run = prepare_fast(tiny_base, tmp_path, **_RECIPE)
     run.job.train_path.rename(tmp_path / "elsewhere")
 
@@ -151,7 +149,6 @@ def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProc
 def test_a_run_that_is_cancelled_ends_its_job(
     tiny_base: Path, tmp_path: Path, head: RayHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No worker is left, and the next run goes on from the checkpoint."""
     from ray.job_submission import JobSubmissionClient  # noqa: PLC0415 - of an extra
 
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
@@ -184,7 +181,6 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
-    """In a thread, such as Ray trains in."""
     found: list[bool] = []
 
     def work() -> None:
@@ -201,7 +197,6 @@ def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
 
 
 def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
-    """Its result counts more than that it was asked to stop."""
     assert find_exit_code(tmp_path) is ExitCode.CRASHED
     (tmp_path / STOP).touch()
     assert find_exit_code(tmp_path) is ExitCode.INTERRUPTED
@@ -212,7 +207,6 @@ def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
 
 
 def test_what_a_cluster_trains_with_has_the_token_of_ray_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And all GPUs that were to be seen: Ray says which worker has which."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "of-ray")
     monkeypatch.setenv("HF_TOKEN", "of-the-hub")

@@ -25,7 +25,6 @@ def test_a_kind_names_its_parameters_and_its_function(kind: str) -> None:
 
 
 def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
-    """With the kinds that there are, or the fields that are missing."""
     path = tmp_path / "job.json"
     path.write_text('{"kind": "bake"}')
     with pytest.raises(RefusedError, match=r"job\.json: kind 'bake', expected one of train, scratch, generate, merge"):
@@ -38,7 +37,6 @@ def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_entry_says_what_is_wrong_with_a_job(tmp_path: Path) -> None:
-    """In a line and with its exit code, not by a traceback."""
     command = [sys.executable, "-P", "-m", "mens_pipeline.jobs", str(tmp_path / "none.json")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -103,7 +103,6 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
 def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     tiny_base: Path, tmp_path: Path, alone: PreparedRun
 ) -> None:
-    """No process is left; taken up again, the adapter is the one it would have been."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _run(run, at=4, rank=1) == ExitCode.REFUSED
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
@@ -129,7 +128,6 @@ def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp
 
 @pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
-    """A cancelled step: a checkpoint though none was due, and no process."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
     seen: list[int] = []
 
@@ -176,7 +174,6 @@ def test_several_processes_say_why_they_refuse(
 
 
 def test_sharding_is_refused_by_name() -> None:
-    """As a variable and as a field of the recipe; what is switched off may stay."""
     refuse_sharding({"ACCELERATE_USE_FSDP": "false"})
     with pytest.raises(RefusedError, match=r"ACCELERATE_USE_DEEPSPEED: DeepSpeed cannot train .* use --devices N\."):
         refuse_sharding({"ACCELERATE_USE_DEEPSPEED": "true"})
@@ -202,7 +199,6 @@ def test_micro_batches_are_dealt_out_step_by_step() -> None:
 
 
 def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
-    """Variables of other launchers do not count."""
     details = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
 
     assert own_team(details) == Team()
@@ -250,7 +246,6 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
     *,
     is_accepted: bool,
 ) -> None:
-    """Its own check, with the devices played: why a process names its card by number."""
     import torch
     from accelerate import Accelerator, DistributedType
 
@@ -283,7 +278,6 @@ def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Pat
 
 
 def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first ones of those that are in sight, or of all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
     several = training_environment(2)

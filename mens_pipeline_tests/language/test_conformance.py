@@ -13,7 +13,6 @@ def _verdict(case: Case) -> tuple[bool, dict[str, int]]:
 
 
 def test_verdict_and_histogram_agree_on_all_conformance_cases() -> None:
-    """No case of the file is judged or counted differently."""
     disagreements = [case.id for case in conformance_cases() if _verdict(case) != (case.ok, case.constructs)]
 
     assert len(conformance_cases()) == 3954
@@ -32,14 +31,12 @@ def test_reference_has_all_its_examples() -> None:
 
 
 def test_every_golden_program_is_accepted() -> None:
-    """The seed data holds valid programs only."""
     rejected = [name for name, source in golden_programs().items() if not analyze(source, mode_of(name)).ok]
 
     assert rejected == []
 
 
 def test_every_construct_has_eight_golden_files() -> None:
-    """The seed data shows a model enough of everything that the parser can produce."""
     files: Counter[str] = Counter()
     for name, source in golden_programs().items():
         module = analyze(source, mode_of(name)).module

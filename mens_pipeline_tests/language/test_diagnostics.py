@@ -133,7 +133,6 @@ def test_error_names_place_cause_and_remedy(expected: Expected) -> None:
 
 @pytest.mark.parametrize("expected", _WARNINGS, ids=lambda expected: f"{expected.code}-{expected.column}")
 def test_warning_names_what_the_compiler_ignores(expected: Expected) -> None:
-    """An accepted text that is probably not what was meant says so."""
     analysis = analyze(expected.source)
 
     assert analysis.ok
@@ -142,7 +141,6 @@ def test_warning_names_what_the_compiler_ignores(expected: Expected) -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    """A code without a case in this file would be a code nobody has seen."""
     shown = {expected.code for expected in _ERRORS + _WARNINGS} | {Code.INVALID_UTF8}
 
     assert shown == set(Code) - SEMANTIC_CODES
@@ -182,7 +180,6 @@ def test_one_run_reports_the_mistakes_of_several_declarations() -> None:
 
 
 def test_stray_words_are_named_once_a_line() -> None:
-    """A line of prose in a program is one mistake."""
     warnings = analyze("fn f() {\n  some words of prose\n  x = 1\n  more prose\n}").warnings
 
     assert [(w.code, w.start.line, w.start.column) for w in warnings] == [
@@ -192,13 +189,11 @@ def test_stray_words_are_named_once_a_line() -> None:
 
 
 def test_reports_are_bounded() -> None:
-    """A hopeless text yields a bounded report."""
     assert len(analyze("fn\n" * 1000).errors) == MAX_FAILURES
     assert len(analyze("let x = 1 ; & " * 1000).warnings) == MAX_WARNINGS
 
 
 def test_a_warning_that_an_error_explains_is_not_repeated() -> None:
-    """The stray piece behind a failure is named once; others keep their warning."""
     for source in ("@server fn f() { }", "fn f() { if a && b { } }", "fn f() { don't }"):
         assert [d.severity for d in analyze(source).diagnostics] == [Severity.ERROR]
     assert [d.severity for d in analyze("let x = 1; y").diagnostics] == [Severity.ERROR]
@@ -220,19 +215,16 @@ def test_a_warning_that_an_error_explains_is_not_repeated() -> None:
     ],
 )
 def test_position_of_a_character(text: str, index: int, position: Position) -> None:
-    """LF ends a line, columns are characters, offsets are bytes."""
     assert SourceText(text).position(index) == position
 
 
 def test_line_is_without_its_end() -> None:
-    """LF and CR LF are no part of a line."""
     text = SourceText("a\r\nb\n\nc")
 
     assert [text.line(number) for number in (1, 2, 3, 4)] == ["a", "b", "", "c"]
 
 
 def test_an_accepted_program_has_its_declarations() -> None:
-    """In order and counted, with its warnings."""
     record = verdict_record(analyze("fn f() -> int { return 1 }\nimport a\n"))
 
     assert record["ok"] is True
@@ -243,7 +235,6 @@ def test_an_accepted_program_has_its_declarations() -> None:
 
 
 def test_a_rejected_program_has_its_errors_alone() -> None:
-    """Each with its place, code, message and advice."""
     record = verdict_record(analyze("é fn ("))
     (first, *_) = record["diagnostics"]
 

@@ -46,14 +46,12 @@ def test_it_is_the_same_for_the_same_rules(copy: Path) -> None:
     ids=["keyword", "precedence", "decorator key", "taxonomy", "lexer", "rule", "statement", "tree"],
 )
 def test_a_change_of_syntax_changes_it(copy: Path, file: str, old: str, new: str) -> None:
-    """A word, a power, a rule, a pattern: each is part of the grammar."""
     _replace(copy / file, old, new)
 
     assert grammar_fingerprint(copy) != grammar_fingerprint()
 
 
 def test_an_explanation_does_not_change_it(copy: Path) -> None:
-    """Comments, docstrings, blank lines and messages elsewhere are no syntax."""
     for pattern in GRAMMAR_FILES:
         for path in copy.glob(pattern):
             text = path.read_text(encoding="utf-8")
@@ -65,7 +63,6 @@ def test_an_explanation_does_not_change_it(copy: Path) -> None:
 
 
 def test_rules_are_the_lines_that_do_something() -> None:
-    """Docstrings, strings that document a constant, comments and blanks are left out."""
     head = '"""Doc."""\n\n# why\nX = "a"  # kept: it shares its line\n"""About X."""\n'
     module = head + '\n\ndef f():\n    """Doc."""\n    return X\n'
 

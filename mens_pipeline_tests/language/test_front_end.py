@@ -15,7 +15,6 @@ def test_a_text_is_parsed_once() -> None:
 
 
 def test_what_was_asked_for_last_is_kept() -> None:
-    """Characters bound the cache; the text that was asked for longest ago goes first."""
     cache = AnalysisCache(max_characters=200)
     one, two, three = (f"fn f{number}() to int {{ {number} }}" for number in range(3))
     kept, dropped = cache.analyze(one, Mode.SOURCE), cache.analyze(two, Mode.SOURCE)
@@ -26,7 +25,6 @@ def test_what_was_asked_for_last_is_kept() -> None:
 
 
 def test_a_text_beyond_the_bound_pushes_nothing_out() -> None:
-    """It is analyzed each time, and what is kept stays."""
     cache = AnalysisCache(max_characters=200)
     short = "fn f() to int { 1 }"
     long = short + "\n" * 400

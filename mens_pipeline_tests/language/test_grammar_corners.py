@@ -75,13 +75,11 @@ _REJECTED = [
 
 @pytest.mark.parametrize("source", _ACCEPTED)
 def test_corner_is_accepted(source: str) -> None:
-    """Optional parts, quiet stops and loose lists."""
     assert analyze(source).ok
 
 
 @pytest.mark.parametrize("source", _REJECTED)
 def test_corner_is_rejected(source: str) -> None:
-    """Missing parts, unclosed bodies and misplaced words."""
     assert not analyze(source).ok
 
 

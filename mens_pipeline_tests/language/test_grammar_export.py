@@ -48,7 +48,6 @@ def _engine(mode: Mode) -> Engine:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """A thousand random texts of each mode are programs."""
     rejected, _ = rejected_walks(range(1000), is_ui=is_ui)
 
     assert rejected == []
@@ -57,12 +56,10 @@ def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT
 @pytest.mark.nightly
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  # noqa: FBT001 - likewise
-    """Of three thousand that show every rule, none is rejected."""
     assert rejected_walks(range(1000, 4000), is_ui=is_ui) == ([], set())
 
 
 def test_every_golden_program_is_derived() -> None:
-    """Programs written with care need nothing that the grammar leaves out."""
     left_out = [name for name, text in golden_programs().items() if not _engine(mode_of(name)).accepts(text)]
 
     assert left_out == []

@@ -58,7 +58,6 @@ def test_a_fixed_spelling_is_its_own_kind(spelling: str) -> None:
     ],
 )
 def test_one_token(text: str, kind: str) -> None:
-    """Each kind whose text varies, at its edges."""
     assert _pieces(text) == [(kind, text)]
 
 
@@ -101,7 +100,6 @@ def test_borders_between_tokens(source: str, texts: list[str]) -> None:
 
 
 def test_the_stream_holds_what_is_no_trivia() -> None:
-    """The parser reads the significant tokens, and only those."""
     source = 'fn f() { // c\n  "s" & @foo 9223372036854775808\n}\n'
     significant = [token.text for token in tokenize(source) if not token.is_trivia]
 

@@ -75,7 +75,6 @@ def test_beyond_the_limit_a_code_of_its_own_rejects(form: str) -> None:
 
 
 def test_length_is_no_nesting() -> None:
-    """Long chains and lists have no limit."""
     n = 20_000
 
     assert analyze("fn f() { if a { }" + " else if a { }" * n + " }").ok
@@ -86,8 +85,6 @@ def test_length_is_no_nesting() -> None:
 
 
 def test_a_deep_caller_changes_nothing() -> None:
-    """The verdict is the same when the caller has nearly used up the stack."""
-
     def from_depth(depth: int) -> bool:
         return from_depth(depth - 1) if depth else analyze(NESTED["if"](_LEVELS)).ok
 
@@ -188,7 +185,6 @@ def test_a_long_text_of_anything_is_judged(fragment: str, num_characters: int) -
 
 @pytest.mark.parametrize("data", [b"\xff" * 1_000_000, b"\0" * 1_000_000, b"let x = \xc3\x28", bytes(range(256))])
 def test_any_bytes_are_judged(data: bytes) -> None:
-    """A file of any content gets a verdict."""
     analysis = analyze_bytes(data)
 
     assert analysis.ok == (not analysis.errors)

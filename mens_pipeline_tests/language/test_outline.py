@@ -19,7 +19,6 @@ def test_span_holds_decorators_and_modifiers() -> None:
 
 
 def test_doc_comment_is_the_run_directly_above() -> None:
-    """A blank line, a trailing comment and the frontmatter fence end it."""
     frontmatter = "// ---\n// title: x\n// ---\n"
     source = frontmatter + "// First.\n#  Second.\nfn f() { } // trailing\nfn g() { }\n\n// Far.\n\nfn h() { }\n"
     f, g, h = _outline(source)
@@ -32,7 +31,6 @@ def test_doc_comment_is_the_run_directly_above() -> None:
 
 
 def test_names_are_what_is_declared() -> None:
-    """Blocks without a name have none."""
     source = (
         "import a.b as c\nlet x = 1\n@index T.by on (a)\nroutes { }\n@push { }\n@tokens { }\n"
         "import lib as { }\n@mcp.tool fn tool() { }\nactor A { }\n"
@@ -49,7 +47,6 @@ def test_ends_leave_blank_lines_out() -> None:
 
 
 def test_reactive_modules_and_scripts_have_spans() -> None:
-    """Members at module level and script statements stand somewhere, too."""
     ui = "fn f() { }\nstate n = 0\nderived d = n\n"
     script = "x = 1\nfn f() { }\nprint(x)\n"
 
@@ -58,7 +55,6 @@ def test_reactive_modules_and_scripts_have_spans() -> None:
 
 
 def test_every_golden_declaration_is_accepted_on_its_own() -> None:
-    """Each cut is a program with that one declaration."""
     for name, source in golden_programs().items():
         for span in _outline(source, mode_of(name)):
             module = analyze(span.cut(source), mode_of(name)).module

@@ -45,7 +45,6 @@ fn whole<K>(sum: Sum, rows: List[Row]) to int {
 
 
 def test_a_copy_with_other_names_literals_and_spacing_has_the_same_structures() -> None:
-    """Every declaration is recognised, though the file is in another order."""
     original = declaration_structures(parse(_PROGRAM))
     copy = declaration_structures(parse(_COPY))
 
@@ -108,7 +107,6 @@ def test_a_declaration_alone_keeps_the_names_of_others() -> None:
 
 
 def test_numbers_of_workflows_and_decorators_are_literals() -> None:
-    """They are changed as literals are."""
     head = "@distributed_train(strategy=ring_allreduce, peers={0})\n"
     program = head + 'workflow w() {{ let v = workflow.version("a", {0}, 9) }}\n'
 
@@ -125,12 +123,10 @@ def test_numbers_of_workflows_and_decorators_are_literals() -> None:
     ids=["below an index", "indexes", "types"],
 )
 def test_nesting_does_not_matter(source: str) -> None:
-    """Thousands of levels have a structure like any others."""
     assert structure_of(parse(source)).num_nodes > 3000
 
 
 def test_different_golden_programs_have_different_structures() -> None:
-    """What was written by hand is told apart."""
     modules = [analyze(text).module for name, text in golden_programs().items() if name.endswith(".vox")]
     structures = [structure_of(module).digest for module in modules if module is not None]
 

@@ -54,7 +54,6 @@ def test_any_text_gets_a_verdict_and_keeps_it(source: str, mode: Mode) -> None:
 @given(_TEXTS)
 @_EXAMPLES
 def test_tokens_joined_give_back_the_text(source: str) -> None:
-    """Lexing loses nothing."""
     tokens = tokenize(source)
 
     assert "".join(token.text for token in tokens) == source
@@ -64,7 +63,6 @@ def test_tokens_joined_give_back_the_text(source: str) -> None:
 @given(_mutants() | _SOUP, st.sampled_from(Mode))
 @_EXAMPLES
 def test_spans_nest(source: str, mode: Mode) -> None:
-    """A node's text lies within its parent's, and declarations follow one another."""
     module = analyze(source, mode).module or Module(0, len(source), ())
 
     for node in walk(module):
@@ -78,7 +76,6 @@ def test_spans_nest(source: str, mode: Mode) -> None:
 @given(_TEXTS, st.sampled_from(Mode))
 @_EXAMPLES
 def test_positions_lie_in_the_text(source: str, mode: Mode) -> None:
-    """Offset, line and column of every diagnostic name a place that exists."""
     lines = source.split("\n")
     size = len(source.encode("utf-8", "surrogatepass"))
 

@@ -47,7 +47,6 @@ _REST = "\n\nfn last() to int {\n    return 3\n}\n"
     ],
 )
 def test_a_line_fits_where_more_lines_may_follow(prefix: str, piece: str, suffix: str, fits: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """In a file that somebody types, whose blocks are closed later."""
     assert read_surroundings(prefix, suffix).accept(piece) is fits
 
 
@@ -97,7 +96,6 @@ fn regular_customers_get_a_tenth() {
 @pytest.mark.parametrize("after", [10_000, 200, 120])
 @pytest.mark.parametrize("before", [10_000, 300, 200])
 def test_every_line_fits_into_a_window_around_it(before: int, after: int) -> None:
-    """Windows begin and end anywhere: inside a function, a view, a match, a word."""
     assert analyze(_PROGRAM).ok
     for line in re.finditer(r"(?<=\n)( *)(\S[^\n]*)", _PROGRAM):
         prefix, suffix = _PROGRAM[: line.start(2)][-before:], _PROGRAM[line.end() :][:after]
@@ -113,7 +111,6 @@ def test_every_line_fits_into_a_window_around_it(before: int, after: int) -> Non
     ["    let x = )\n", "    if (\n", "    }\n", "    } else {\n", "    match {\n"],
 )
 def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
-    """Above and below the cursor; the names of the declaration are still known."""
     place = _PROGRAM.index("    return orders")
     prefix, suffix = _PROGRAM.split("        return price / 10")
     above = prefix[:place] + error + prefix[place:]
@@ -130,7 +127,6 @@ def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
 
 
 def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
-    """The line is read from the next place from which it can be."""
     prefix, suffix = _PROGRAM.split("    return 0\n")
     broken = prefix.replace("    if is_regular(orders) {", "    let = 1\n    if is_regular(orders) {")
     around = read_surroundings(broken + "    ", suffix)
@@ -155,7 +151,6 @@ def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
     ],
 )
 def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str | None) -> None:
-    """From the beginning of the word that it continues."""
     prefix, suffix = _PROGRAM.split("    return 0\n")
     found = read_surroundings(prefix + line, "\n" + suffix).find_error(piece)
 
@@ -163,7 +158,6 @@ def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str
 
 
 def test_a_name_that_a_window_may_hide_does_not_count() -> None:
-    """Other errors are found in a window too."""
     place = _PROGRAM.index("    return 0\n")
     around = read_surroundings(_PROGRAM[place - 90 : place] + "    ", _PROGRAM[place + len("    return 0") :])
 
@@ -173,7 +167,6 @@ def test_a_name_that_a_window_may_hide_does_not_count() -> None:
 
 
 def test_a_long_file_is_read_around_its_cursor() -> None:
-    """In whole lines; nothing is refused for its length."""
     functions = [f"fn step_{number}(n: int) to int {{\n    return n + {number}\n}}\n\n" for number in range(3_000)]
     around = read_surroundings("".join(functions) + "fn last(n: int) to int {\n    ", "\n}\n\n" + "".join(functions))
 
@@ -235,7 +228,6 @@ def test_a_piece_gets_the_indentation_of_its_file(unit: str) -> None:
     ],
 )
 def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """In comments, strings and finished files; a comment announces a declaration."""
     assert read_surroundings(prefix, suffix).is_finished is is_finished
 
 

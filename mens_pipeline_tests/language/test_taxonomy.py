@@ -46,7 +46,6 @@ _EXAMPLES = {
 @pytest.mark.seed_row(68)
 @pytest.mark.parametrize(("name", "source"), _EXAMPLES.items(), ids=_EXAMPLES)
 def test_every_construct_can_be_produced(name: str, source: str) -> None:
-    """The denominator of coverage holds nothing that the parser cannot reach."""
     (declaration,) = parse(source, Mode.UI).declarations
 
     assert construct_of(declaration) is CONSTRUCTS[name]
@@ -55,7 +54,6 @@ def test_every_construct_can_be_produced(name: str, source: str) -> None:
 
 @pytest.mark.seed_row(49)
 def test_every_declaration_kind_is_a_construct() -> None:
-    """Nothing the parser produces is left out of the taxonomy."""
     assert {kind.__name__ for kind in get_args(Declaration)} == {c.kind for c in CONSTRUCTS.values()}
     assert set(_EXAMPLES) == set(CONSTRUCTS)
 

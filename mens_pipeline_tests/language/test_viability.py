@@ -103,7 +103,6 @@ def test_no_prefix_of_a_long_program_is_dead() -> None:
 
 
 def test_a_program_is_complete_exactly_if_it_is_accepted() -> None:
-    """Rejected texts are open or dead."""
     wrong = [case.id for case in _rejected() if _viable(case.source, case.mode) is Viability.COMPLETE]
     unfinished = [name for name, source, mode in _programs_ok() if _viable(source, mode) is not Viability.COMPLETE]
 
@@ -173,7 +172,6 @@ def test_every_open_prefix_is_completed() -> None:
     ],
 )
 def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
-    """The last piece counts as unfinished."""
     assert _viable(text) is expected
 
 
@@ -196,7 +194,6 @@ def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
     ],
 )
 def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expected: Viability) -> None:
-    """A model that writes it means something else."""
     assert _viable(text, is_strict=True) is expected
     assert expected is not Viability.DEAD or _viable(text) is not Viability.DEAD
 
@@ -213,7 +210,6 @@ def test_blanks_and_comments_are_no_tokens() -> None:
 
 
 def test_reading_on_says_what_reading_anew_says() -> None:
-    """What is settled is not read again, in all modes."""
     programs = [(source, mode) for _, source, mode in _programs_ok() if 400 < len(source) < 900][:40]
     for source, mode in programs:
         text = ViableText(mode)
@@ -222,7 +218,6 @@ def test_reading_on_says_what_reading_anew_says() -> None:
 
 
 def test_the_cost_of_a_piece_does_not_grow_with_the_text() -> None:
-    """Only the last declarations are kept."""
     text = ViableText()
     for number in range(200):
         text.append(f"fn f{number}(a: int) to int {{\n    return a + {number}\n}}\n\n")
@@ -260,13 +255,11 @@ def _words_of_the_parser() -> Iterator[str]:
     ids=["too large", "a number", "closed by the end", "a string", "half a number"],
 )
 def test_what_closes_is_written_first(text: str, rest: str) -> None:
-    """And what makes another token of the last one, where the last one cannot stay."""
     assert complete(text, is_strict=True) == rest
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) -> None:
-    """Token by token, behind blanks and line ends, wherever a program is broken off."""
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
     programs = [(source, mode) for _, source, mode in _programs_ok() if len(source) <= _SHORT]
     prefixes = [(source[: drawn.randrange(len(source) + 1)], mode) for source, mode in drawn.sample(programs, 6)]
@@ -309,7 +302,6 @@ def test_a_deep_text_is_completed() -> None:
 
 
 def test_texts_of_noise_are_completed() -> None:
-    """Whatever was written, as long as it is alive."""
     random = Random(0)  # noqa: S311 - a test that repeats
     words = [word for _, word in NEXT] + list("abQ019.\"'/<>=|&!@_-+*%(){}[]:,? \n\r#")
     for number in range(300):
@@ -325,7 +317,6 @@ def test_texts_of_noise_are_completed() -> None:
 
 
 def test_a_text_that_is_dead_is_not_completed() -> None:
-    """Nor one for which there is too little room."""
     assert complete("fx ") is None
     assert complete("fn f(", max_length=3) is None
     assert complete("fn f() {}") == ""
@@ -341,7 +332,6 @@ def test_a_search_ends_where_no_token_may_follow() -> None:
 
 @pytest.mark.parametrize("text", ["fn f() {}\n@mcp", 'let a = "b', "fn f() {}\n/", "let a = 1d", "let a = 1 !"])
 def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
-    """Where that is asked for, what would be dropped becomes something."""
     rest = complete(text, is_strict=True)
 
     assert rest is not None
@@ -349,7 +339,6 @@ def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
 
 
 def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:
-    """However they began; where a text may end the parser waits for nothing."""
     one, other = ViableText(), ViableText()
     one.append("fn f() { return g(")
     other.append("fn longer(a: int) { return h(")

@@ -77,7 +77,6 @@ def test_every_function_decorator_has_exactly_one_argument_form() -> None:
 
 
 def test_groups_hold_existing_tokens_only() -> None:
-    """A group is a selection of the tokens there are."""
     assert FUNCTION_DECORATORS <= DECORATORS
     assert LLM_DECORATORS <= FUNCTION_DECORATORS
     assert NAME_KINDS - {"IDENT", "TYPEIDENT"} <= KEYWORDS

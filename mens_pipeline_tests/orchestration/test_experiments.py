@@ -210,7 +210,6 @@ def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance:
 
 @pytest.mark.nightly
 def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
-    """The run fails, and its first line says why of each."""
     for name in ("default", "short"):
         _run(home, instance, partition=name)
     error = read_failure(_promote_best(instance))
@@ -222,7 +221,6 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
 
 @pytest.mark.nightly
 def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
-    """It is run again, or the others count."""
     for name in ("code_base", "wide"):
         _run(home, instance, partition=name)
     store = ArtifactStore(home.parent / "store")
@@ -328,7 +326,6 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 
 
 def test_recipes_are_to_be_trained() -> None:
-    """Several without training are a mistake, told before anything is made."""
     result = invoke("run", "--recipe=default", "--recipe=wide", "--no-train")
 
     assert result.exit_code == 2
@@ -336,7 +333,6 @@ def test_recipes_are_to_be_trained() -> None:
 
 
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
-    """Its partition and its configuration must not name different ones."""
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
 
     assert "of the partition wide, and its configuration names the recipe short" in read_failure(result)
@@ -366,7 +362,6 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
 
 
 def test_a_recipe_that_was_never_run_is_named(home: Path, instance: dg.DagsterInstance) -> None:
-    """With those that were, and the command that trains it."""
     run = _run(home, instance, qlora_adapter={"recipe": "wide", "preset": "tiny"})
     result = invoke("compare", run.run_id, "short")
 

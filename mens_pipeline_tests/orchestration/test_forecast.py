@@ -48,7 +48,6 @@ def _refuse(_job: Path) -> int:
 
 
 def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> None:
-    """Fifteen steps of four rows, six prompts; neither a run nor a plan is left."""
     found = _plan()
     does = {stage.name: stage.does for stage in found.stages}
 
@@ -81,7 +80,6 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
 def test_another_recipe_of_the_same_name_is_planned_again(
     monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
 ) -> None:
-    """What a preset, a file or a variable says may have changed since."""
     _plan(minutes=10, is_kept=True)
     monkeypatch.setenv(*variable)
 
@@ -91,7 +89,6 @@ def test_another_recipe_of_the_same_name_is_planned_again(
 
 @pytest.mark.usefixtures("store")
 def test_a_plan_downloads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A base that is not here is named."""
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", "nobody/nothing")
 
     with pytest.raises(RefusedError, match=r"nobody/nothing: this base is not on this machine.*`mens run` fetches it"):

@@ -42,7 +42,6 @@ def _seconds(dial: Dial, rates: Rates = _RATES) -> float:
 
 @pytest.mark.parametrize("minutes", [5, 20, 60, 480])
 def test_minutes_are_used_and_not_exceeded(minutes: float) -> None:
-    """The parts of a plan add up to them, on a machine that is fast enough for all."""
     assert _seconds(_turn(minutes)) == pytest.approx(60 * minutes, rel=0.02)
 
 
@@ -61,7 +60,6 @@ def test_more_minutes_train_and_ask_more() -> None:
 
 
 def test_evaluation_takes_half_of_what_is_left_at_most() -> None:
-    """Training gets the other half, where not all can be asked."""
     dial = _turn(10)
 
     assert evaluation_seconds(_RATES, _SUITE, dial.suite) <= 60 * dial.max_minutes * 1.02
@@ -77,7 +75,6 @@ def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
 
 
 def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
-    """Which then suffice."""
     with pytest.raises(RefusedError, match=r"--minutes 1: .* take (\d+) min here\. Ask for \1\.") as refused:
         _turn(1)
     least = int(str(refused.value).rsplit(" ", 1)[1].rstrip("."))
@@ -86,7 +83,6 @@ def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
 
 
 def test_a_champion_is_asked_as_well() -> None:
-    """It costs a process and its completions."""
     size = _SUITE.take_share(2.0)
     alone, beside = (evaluation_seconds(_RATES, _SUITE._replace(has_champion=there), size) for there in (False, True))
 
@@ -94,7 +90,6 @@ def test_a_champion_is_asked_as_well() -> None:
 
 
 def test_a_budget_bounds_the_steps_that_are_announced() -> None:
-    """As training itself will decide."""
     assert _ROWS.steps_within(_RATES, 6) == 200
     assert _ROWS.seconds(_RATES, 6) == pytest.approx(15 + 360)
     assert _ROWS.steps_within(_RATES, None) == 400

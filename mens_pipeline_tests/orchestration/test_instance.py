@@ -45,7 +45,6 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
 @pytest.mark.slow
 @pytest.mark.seed_row(79)
 def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
-    """In all jobs, those of one process included."""
     module = "mens_pipeline_tests.orchestration.routing"
     places = {"MENS_EXECUTOR": f"{module}:telling", "MENS_STORE_ROOT": str(tmp_path), "DAGSTER_HOME": ""}
     command = [sys.executable, "-m", module]
@@ -62,7 +61,6 @@ def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> No
     ("name", "problem"), [("nowhere:x", "No module named 'nowhere'"), ("os:sep", "a str, expected an executor")]
 )
 def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
-    """With what it names instead."""
     monkeypatch.setenv("MENS_EXECUTOR", name)
 
     with pytest.raises(ConfigurationError, match=rf"^MENS_EXECUTOR={name}: {problem}"):
@@ -70,7 +68,6 @@ def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name:
 
 
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
-    """Each hands its own artifacts on; but four at a time are enough for a machine."""
     queue = instance.get_concurrency_config().run_queue_config
 
     assert queue is not None
@@ -78,13 +75,11 @@ def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
 
 
 def test_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:
-    """Once; a step that failed failed for a reason."""
     assert (instance.run_retries_enabled, instance.run_retries_max_retries) == (True, 1)
     assert instance.get_settings("run_retries")["retry_on_asset_or_op_failure"] is False
 
 
 def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) -> None:
-    """And a run that hangs is ended."""
     monitoring = instance.run_monitoring_settings
 
     assert instance.run_monitoring_enabled
@@ -93,7 +88,6 @@ def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) 
 
 
 def test_ticks_are_forgotten_without_an_alert(instance: dg.DagsterInstance) -> None:
-    """Most ticks of a sensor say that nothing has changed; telemetry is off."""
     retention = instance.get_settings("retention")
 
     assert retention["sensor"]["purge_after_days"] == {"skipped": 7, "failure": 30, "success": 90}
@@ -186,7 +180,6 @@ def test_make_links_a_moved_clone_again(moved: Path) -> None:
 
 
 def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
-    """What is changed in one is changed in the other."""
     ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))
     recipe = yaml.safe_load(_POSTGRES.read_text(encoding="utf-8"))
 
@@ -195,7 +188,6 @@ def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
 
 
 def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a mistake of the configuration, not a traceback."""
     monkeypatch.delenv("MENS_DAGSTER_POSTGRES_URL", raising=False)
     (tmp_path / "dagster.yaml").symlink_to(_POSTGRES)
 
@@ -215,7 +207,6 @@ def empty_database(postgres_url: str) -> str:
 
 @pytest.mark.postgres
 def test_a_run_is_kept_in_postgres(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job of ours, its checks and its events; nothing of it lies in SQLite."""
     monkeypatch.setenv("MENS_DAGSTER_POSTGRES_URL", empty_database)
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))

@@ -76,7 +76,6 @@ def _on_the_first_page(home: Path) -> dict[str, str]:
 
 @pytest.mark.nightly
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
-    """Only a process that is gone has failed."""
     working = _at_work(tmp_path)
     (run_id,) = _statuses(tmp_path)
     outcome, _ = _run_to_end(tmp_path)
@@ -114,7 +113,6 @@ def test_a_run_that_is_canceled_in_the_ui_is_interrupted(tmp_path: Path, *, is_d
 
 
 def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With a queue, pools hold steps up; whoever watches is told which."""
     with open_instance(tmp_path) as instance:
         storage = instance.event_log_storage
         storage.initialize_concurrency_limit_to_default("gpu")
@@ -139,7 +137,6 @@ def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:
-    """Reasons quote what a model wrote; tables and pictures are left out."""
     metadata = {
         "reasons": dg.MetadataValue.md(f"- {plain('parse_rate: 0.1 < 0.6')}"),
         "curve": dg.MetadataValue.md("![loss](data:...)"),

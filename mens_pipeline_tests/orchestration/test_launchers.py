@@ -56,7 +56,6 @@ def _containers(ray_job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_fields_of_the_ray_job_are_those_of_its_definition(template: Path) -> None:
-    """At every level that is KubeRay's own; what a worker group must have is there."""
     ray_job = read_ray_job(template, 4, "image", is_cuda=True)
     cluster = ray_job["spec"]["rayClusterSpec"]
     (workers,) = cluster["workerGroupSpecs"]
@@ -82,7 +81,6 @@ def test_fields_of_the_ray_job_are_those_of_its_definition(template: Path) -> No
 
 @pytest.mark.parametrize("is_cuda", [True, False])
 def test_each_device_is_a_worker_with_a_gpu_of_its_own(template: Path, *, is_cuda: bool) -> None:
-    """The head has none, and on a CPU nobody has; an image that is named stays."""
     content = yaml.safe_load(template.read_text(encoding="utf-8"))
     _containers(content)[0] |= {"image": "mine:2"}
     _containers(content)[1]["resources"] = _containers(content)[0]["resources"]  # one object, as an anchor makes it
@@ -98,7 +96,6 @@ def test_each_device_is_a_worker_with_a_gpu_of_its_own(template: Path, *, is_cud
 
 
 def test_all_nodes_see_the_folders_of_a_run(template: Path) -> None:
-    """Store and cache where the pods of runs have them, and room in memory for NCCL."""
     values = yaml.safe_load((PROJECT_ROOT / "config" / "deploy" / "helm" / "values.yaml").read_text(encoding="utf-8"))
     (deployment,) = values["dagster-user-deployments"]["deployments"]
     settings = Settings.model_validate({entry["name"]: entry["value"] for entry in deployment["env"]})
@@ -124,7 +121,6 @@ def test_all_nodes_see_the_folders_of_a_run(template: Path) -> None:
     ],
 )
 def test_what_is_no_ray_job_is_refused_before_anything_starts(template: Path, old: str, new: str, message: str) -> None:
-    """By the name of the file, and with what to do."""
     template.write_text(template.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     image = None if old == new else "image"
 

@@ -34,7 +34,6 @@ def test_the_one_that_passes_most_comes_first() -> None:
 
 @pytest.mark.parametrize(("in_use", "first"), [(None, "b"), ("sha256 of a", "a"), ("another", "b")])
 def test_of_equal_ones_the_adapter_in_use_stays(in_use: str | None, first: str) -> None:
-    """Else the one that was named first."""
     candidates = [
         _candidate(name, completions) for name, completions in {"b": [GOOD, BROKEN], "a": [BROKEN, GOOD]}.items()
     ]
@@ -43,7 +42,6 @@ def test_of_equal_ones_the_adapter_in_use_stays(in_use: str | None, first: str) 
 
 
 def test_requests_that_all_were_asked_count() -> None:
-    """One was asked a further file; and what belongs to no eval suite is left out."""
     long, short = _candidate("long", [BROKEN, GOOD, GOOD]), _candidate("short", [GOOD, GOOD])
     synthetic = [completion.model_copy(update={"suite": Suite.UNKNOWN_TASK}) for completion in long.completions]
     longer = Candidate("long", long.adapter_sha256, long.gate, (*long.completions, *synthetic))
@@ -52,7 +50,6 @@ def test_requests_that_all_were_asked_count() -> None:
 
 
 def test_adapters_of_different_eval_suites_are_not_ranked() -> None:
-    """There is nothing to compare them by."""
     one = _candidate("one", [GOOD, GOOD])
     other = [completion.model_copy(update={"prompt": f"Another {completion.prompt}"}) for completion in one.completions]
 
@@ -61,5 +58,4 @@ def test_adapters_of_different_eval_suites_are_not_ranked() -> None:
 
 
 def test_one_alone_is_the_best() -> None:
-    """Where nothing else passed."""
     assert _list_places([_candidate("one", [BROKEN, GOOD])]) == [("one", "1/2", "")]

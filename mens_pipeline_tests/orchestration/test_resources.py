@@ -11,7 +11,6 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_po
 
 
 def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On this machine, or on a cluster; an address without one is refused."""
     monkeypatch.setenv("MENS_NUM_WORKERS", "3")
     assert find_pools() == (Pool(3), BehaviourWorkers)
 
@@ -22,7 +21,6 @@ def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.Monk
 
 
 def test_a_step_opens_one_store(tmp_path: Path) -> None:
-    """However many artifacts it looks up; another resource opens its own."""
     resource = ArtifactStoreResource(root=str(tmp_path))
 
     assert resource.open() is resource.open()

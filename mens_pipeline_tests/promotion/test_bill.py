@@ -106,7 +106,6 @@ def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStor
 
 
 def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactStore) -> None:
-    """Rows that come twice count twice, and what stands behind a hole counts as well."""
     bill = build_bill(Adapter.open(run), store, NOW)
     of_a = bill.files[0]
     texts = ["Write a function.", *2 * ["fn add(a: int, b: int) to int {\n    return a + b\n}\n"]]
@@ -143,7 +142,6 @@ def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
 
 
 def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
-    """Of a licence and of a library: a base says itself what licence it has."""
     manifest = json.loads((run / MANIFEST).read_text())
     base = {**manifest["base_model"], "licence": " "}
     (run / MANIFEST).write_text(json.dumps({**manifest, "base_model": base, "libraries": {" ": "1", "trl": "1.16.0"}}))

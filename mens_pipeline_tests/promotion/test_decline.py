@@ -99,7 +99,6 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
 
 
 def test_the_best_champion_before_is_meant_not_the_first(line: _Line) -> None:
-    """It is compared on what both were asked, and what is withdrawn is no measure."""
     for name in ("91", "95", "94"):
         line.promote(name)
     keys = [event.key for event in read_history(line.store)]
@@ -118,7 +117,6 @@ def test_the_best_champion_before_is_meant_not_the_first(line: _Line) -> None:
 
 
 def test_another_way_of_completing_and_a_lost_evaluation_are_not_compared(line: _Line) -> None:
-    """The second is told."""
     for name in ("91", "95"):
         line.promote(name)
     assert line.results("93").earlier is not None
@@ -151,7 +149,6 @@ def test_an_evaluation_of_another_version_is_told_and_blocks_nothing(line: _Line
 
 
 def test_without_an_earlier_champion_there_is_no_decline() -> None:
-    """The first two have nothing to be compared with but each other."""
     outcome = outcome_of(GateName.DECLINE, inputs(RESULTS))
 
     assert (outcome.passed, outcome.measured) == (True, None)

@@ -43,7 +43,6 @@ def _too_long(number: int) -> EvalResults:
 
 @pytest.mark.seed_row(69)
 def test_every_gate_has_an_outcome_in_order() -> None:
-    """None is left out, whatever is there."""
     everything = decide(inputs(), STRICT)
     nothing = decide(GateInputs(None, "missing", None, "missing", None, is_benchmark_asked=True), STRICT)
 
@@ -69,7 +68,6 @@ def test_every_gate_has_an_outcome_in_order() -> None:
 def test_a_share_that_reaches_its_threshold_passes(
     name: GateName, at: EvalResults, beyond: EvalResults, required: float
 ) -> None:
-    """And one beside it fails; both say what was measured."""
     passing, failing = outcome_of(name, inputs(at)), outcome_of(name, inputs(beyond))
 
     assert (passing.status, failing.status) == (GateStatus.PASSED, GateStatus.FAILED)
@@ -93,7 +91,6 @@ def test_a_share_that_reaches_its_threshold_passes(
 def test_a_training_that_reaches_its_threshold_passes(
     name: GateName, at: dict[str, Any], beyond: dict[str, Any], measured: float
 ) -> None:
-    """Likewise."""
     passing = outcome_of(name, inputs(of_training=manifest(**at)))
     failing = outcome_of(name, inputs(of_training=manifest(**beyond)))
 
@@ -104,7 +101,6 @@ def test_a_training_that_reaches_its_threshold_passes(
 
 @pytest.mark.parametrize("problem", ["missing", "malformed (no object)"])
 def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: str) -> None:
-    """And no others."""
     no_results = GateInputs(None, problem, manifest(), "", None, is_benchmark_asked=True)
     no_manifest = GateInputs(RESULTS, "", None, problem, CHAMPION, is_benchmark_asked=True)
     without_results = {o.name: o for o in decide(no_results, STRICT) if not o.passed}
@@ -128,7 +124,6 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
     ],
 )
 def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(hits: int, status: GateStatus, said: str) -> None:
-    """To be sure of the rate that is asked for would take one far above it."""
     thresholds = STRICT.model_copy(update={"min_parse_rate": 0.70, "parse_rate_floor": 0.60})
     outcome = outcome_of(
         GateName.PARSE_RATE, inputs(with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, 100))), thresholds
@@ -191,7 +186,6 @@ def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     ],
 )
 def test_what_was_not_measured_fails(name: GateName, change: Callable[[], EvalResults]) -> None:
-    """Nothing is passed over."""
     outcome = outcome_of(name, inputs(change()))
 
     assert (outcome.passed, outcome.measured) == (False, None)
@@ -208,7 +202,6 @@ def test_what_was_not_measured_fails(name: GateName, change: Callable[[], EvalRe
     ],
 )
 def test_what_training_did_not_measure_fails_by_name(name: GateName, changes: dict[str, Any], message: str) -> None:
-    """The key, and what stands there."""
     outcome = outcome_of(name, inputs(of_training=manifest(**changes)))
 
     assert (outcome.passed, outcome.measured) == (False, None)
@@ -240,7 +233,6 @@ def test_all_that_is_served_must_be_vox() -> None:
 
 
 def test_hidden_tests_that_are_not_required_have_no_say() -> None:
-    """A workspace of its own may have none."""
     none = with_overall(RESULTS, test_rate=rate(0, 0))
     thresholds = STRICT.model_copy(update={"min_test_rate": 0.0})
     outcome = outcome_of(GateName.TEST_RATE, inputs(none), thresholds)
@@ -261,7 +253,6 @@ def test_a_gain_that_chance_may_give_is_none() -> None:
 
 @pytest.mark.seed_row(31, 69)
 def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
-    """Not even a bad one."""
     failing = with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 30))
     outcome = outcome_of(GateName.BENCHMARK, inputs(failing, is_benchmark_asked=False))
 
@@ -294,7 +285,6 @@ _GAINS_8 = compare_paired([True] * 92 + [False] * 8, [True] * 100)
 def test_a_drop_against_the_champion_counts_when_it_is_no_chance(
     parse: Paired, passes: Paired, *, passed: bool
 ) -> None:
-    """In what is parsed, or in what passes."""
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(parse, passes)))
 
     assert outcome.passed is passed
@@ -316,7 +306,6 @@ def test_a_drop_against_the_champion_counts_when_it_is_no_chance(
     ids=["alike", "differ by chance", "few"],
 )
 def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, total: int, said: str) -> None:
-    """Whoever reads the receipt knows how much worse a model may be that passed."""
     first = [False] * gains + [True] * (total - gains)
     second = [True] * (total - losses) + [False] * losses
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(compare_paired(first, second), SAME)))
@@ -325,7 +314,6 @@ def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, to
 
 
 def test_a_drop_at_the_threshold_is_no_drop() -> None:
-    """It counts below."""
     thresholds = STRICT.model_copy(update={"max_regression_p": _LOSES_7.p_value})
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(_LOSES_7, SAME)), thresholds)
 
@@ -341,7 +329,6 @@ def test_a_drop_at_the_threshold_is_no_drop() -> None:
     ids=["another", "none"],
 )
 def test_a_comparison_with_another_champion_is_none(results: EvalResults, champion_key: str, message: str) -> None:
-    """The champion may have changed since."""
     outcome = outcome_of(GateName.REGRESSION, inputs(results, champion_key=champion_key))
 
     assert not outcome.passed
@@ -349,7 +336,6 @@ def test_a_comparison_with_another_champion_is_none(results: EvalResults, champi
 
 
 def test_without_a_champion_there_is_no_regression() -> None:
-    """The first model has nothing to be worse than."""
     outcome = outcome_of(GateName.REGRESSION, inputs(evaluation().results, champion_key=None))
 
     assert (outcome.passed, outcome.message) == (True, "there is no champion yet")
@@ -357,7 +343,6 @@ def test_without_a_champion_there_is_no_regression() -> None:
 
 @pytest.mark.parametrize("name", GateName)
 def test_a_gate_that_only_warns_does_not_block(name: GateName) -> None:
-    """It fails all the same."""
     nothing = GateInputs(None, "missing", None, "missing", None, is_benchmark_asked=True)
     others = tuple(other for other in GateName if other is not name)
     outcomes = decide(nothing, FULL.model_copy(update={"warn_only": others}))

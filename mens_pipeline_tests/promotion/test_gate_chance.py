@@ -92,7 +92,6 @@ def test_an_undecided_rate_says_so_in_words() -> None:
     [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)],
 )
 def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float) -> None:
-    """And so is looking twice; nothing is ever asked that cannot be had."""
     progress = PROGRESS.model_copy(update={"attempt": attempt, "num_rounds": num_rounds})
     results = RESULTS.model_copy(update={"progress": progress})
     assert 1 - STRICT.allowed_chance(progress) == pytest.approx(required, abs=5e-5)
@@ -109,7 +108,6 @@ def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float
 
 
 def test_a_late_try_is_not_told_as_certainty() -> None:
-    """As many places are shown as it takes."""
     progress = PROGRESS.model_copy(update={"attempt": 30})
     message = outcome_of(GateName.PARSE_RATE, inputs(RESULTS.model_copy(update={"progress": progress}))).message
 
@@ -117,7 +115,6 @@ def test_a_late_try_is_not_told_as_certainty() -> None:
 
 
 def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
-    """However many there are, and however many rounds each has."""
     twice = PROGRESS.model_copy(update={"num_rounds": 2})
     tries = [twice.model_copy(update={"attempt": n, "round": r}) for n in range(1, 2000) for r in (1, 2)]
     spent = sum(STRICT.allowed_chance(progress) for progress in tries)
@@ -129,7 +126,6 @@ def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
     ("num_tasks", "num_files", "passed"), [(100, 20, True), (99, 20, False), (100, 19, False), (1, 1, False)]
 )
 def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, passed: bool) -> None:
-    """One of one is no parse rate."""
     rate = mean_rate([1.0] * num_tasks, [str(n % num_files) for n in range(num_tasks)])
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate, num_tasks=num_tasks)
     outcome = outcome_of(GateName.SUITE_SIZE, inputs(results))
@@ -140,7 +136,6 @@ def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, 
 
 
 def test_an_exam_without_held_out_requests_is_too_small() -> None:
-    """There is nothing to count."""
     outcome = outcome_of(GateName.SUITE_SIZE, inputs(without_suite(RESULTS, Suite.HELDOUT)))
 
     assert (outcome.status, outcome.measured) == (GateStatus.FAILED, 0)
@@ -169,7 +164,6 @@ def test_more_hidden_tests_than_the_base_beyond_chance(gains: int, losses: int, 
 
 
 def test_a_gate_that_says_two_things_is_none() -> None:
-    """A receipt that was edited by hand is malformed."""
     stated = outcome_of(GateName.PARSE_RATE, inputs(_heldout(92))).model_dump()
 
     with pytest.raises(ValidationError, match="passed is True, the status undecided"):
@@ -177,7 +171,6 @@ def test_a_gate_that_says_two_things_is_none() -> None:
 
 
 def test_what_fails_weighs_more_than_what_cannot_be_told() -> None:
-    """And that more than what passes."""
     undecided = decide(inputs(_heldout(92)), STRICT)
     failed = decide(inputs(with_overall(_heldout(92), coverage=coverage_of(0))), STRICT)
 

@@ -32,7 +32,6 @@ def _outcome(name: GateName, infill: InfillResults | None, thresholds: Threshold
 
 
 def test_an_adapter_that_was_never_shown_a_hole_is_asked_nothing() -> None:
-    """It says so."""
     for name in (GateName.INFILL_PARSES, GateName.INFILL_GAIN, GateName.INFILL_REGRESSION):
         outcome = _outcome(name, None)
         assert outcome.passed
@@ -54,7 +53,6 @@ def test_all_that_is_served_stands() -> None:
 
 
 def test_it_writes_more_lines_than_base_and_n_gram() -> None:
-    """Beyond chance; the better of the two counts."""
     clear = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=4))
     luck = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=18))
     unasked = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20))
@@ -68,7 +66,6 @@ def test_it_writes_more_lines_than_base_and_n_gram() -> None:
 
 
 def test_it_is_no_worse_than_the_champion() -> None:
-    """A drop beyond chance; without a champion there is none."""
     worse = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=8, base=0, ngram=0, champion=30))
     equal = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=28, base=0, ngram=0, champion=30))
     first = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=8, base=0, ngram=0))

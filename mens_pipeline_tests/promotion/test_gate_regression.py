@@ -57,7 +57,6 @@ def test_an_equal_model_is_hardly_ever_called_worse_or_better() -> None:
 
 
 def test_a_model_that_lost_a_fifth_is_called_worse() -> None:
-    """The gate is not deaf either."""
     random = Random(7)  # noqa: S311 - no secret
     num_called = 0
     for _ in range(_NUM_RUNS):
@@ -69,7 +68,6 @@ def test_a_model_that_lost_a_fifth_is_called_worse() -> None:
 
 
 def test_the_computed_power_is_that_of_the_gate() -> None:
-    """Simulated: a tenth is lost, and another tenth differs either way by chance."""
     random = Random(3)  # noqa: S311 - no secret
     num_runs, num_called = 2_000, 0
     for _ in range(num_runs):

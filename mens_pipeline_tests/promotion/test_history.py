@@ -42,7 +42,6 @@ def _without_its_end(folder: Path) -> None:
 def test_a_last_line_that_was_cut_off_is_borne(
     rolled_back: Path, tmp_path: Path, store: ArtifactStore, cut: Callable[[Path], None]
 ) -> None:
-    """The attempt that it tells of never came about; the next one takes its place."""
     cut(rolled_back)
     third = promoted(trained(tmp_path / "third", "third"), store)
 
@@ -131,7 +130,6 @@ def test_a_history_of_a_newer_version_asks_for_an_upgrade(
 
 
 def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: ArtifactStore) -> None:
-    """A person writes the key that the message names, and nothing else."""
     (rolled_back / CHAMPION).unlink()
     with pytest.raises(RefusedError) as refused:
         champion_key(store)

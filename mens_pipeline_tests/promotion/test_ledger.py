@@ -53,7 +53,6 @@ def test_every_adapter_on_an_exam_is_a_try(store: ArtifactStore) -> None:
 
 
 def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
-    """Nothing was left to chance, also when it takes another amount of memory."""
     assert _record(store, _try("a"), _try("b"), _try("a"), _try("a", batch_tokens=512)) == [1, 2, 1, 1]
     assert len(_lines(store)) == 2
 
@@ -79,7 +78,6 @@ def test_drawing_again_is_a_new_try(store: ArtifactStore, again: EvaluationTry) 
 
 @pytest.mark.threat("M13")
 def test_on_a_gpu_another_size_of_a_batch_is_a_new_try(store: ArtifactStore) -> None:
-    """Kernels, and so the order of sums, depend on how many rows there are."""
     gpu = {"device": "cuda bfloat16 dense"}
     large, small = (_try(batch_tokens=size).model_copy(update=gpu) for size in (12_288, 512))
 
@@ -96,7 +94,6 @@ def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) ->
 
 
 def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
-    """Whether it says so, or has fields that are not known here."""
     _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     entry = json.loads(path.read_text())
@@ -121,7 +118,6 @@ def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -
 def test_an_exam_stays_the_same_while_half_of_its_files_do(
     store: ArtifactStore, files: tuple[str, ...], attempt: int
 ) -> None:
-    """A smaller choice of the same files, or some more, is no fresh start."""
     assert _record(store, _try("a"), _try("b", files)) == [1, attempt]
 
 
@@ -140,7 +136,6 @@ def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: Artifac
 
 
 def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: ArtifactStore) -> None:
-    """Or anybody could begin to count again with another seed."""
     run = trained(tmp_path / "run")
     champion = adapter_digest(run)
     _record(store, _try(champion))
@@ -150,7 +145,6 @@ def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: Artifa
 
 
 def test_a_line_that_was_cut_off_is_taken_away(store: ArtifactStore) -> None:
-    """A full disk or a lost process leaves half of it; the next try takes its place."""
     _record(store, _try("a"), _try("b"))
     path = store.root / FOLDER / LEDGER
     path.write_bytes(path.read_bytes()[:-40])
@@ -160,7 +154,6 @@ def test_a_line_that_was_cut_off_is_taken_away(store: ArtifactStore) -> None:
 
 
 def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> None:
-    """Nobody knows what it counted."""
     _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     path.write_text("{}\n" + path.read_text())
@@ -170,7 +163,6 @@ def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> N
 
 
 def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store_url: str) -> None:
-    """A second machine is no second chance."""
     tries = [_try(name) for name in "abc"]
     stores = [ArtifactStore(tmp_path / name, Remote(store_url)) for name in "abc"]
 
@@ -261,7 +253,6 @@ def _remove(store: ArtifactStore) -> None:
 
 
 def test_a_ledger_of_before_the_key_is_signed_as_it_stands(store: ArtifactStore) -> None:
-    """Its tries go on counting, and who only checks can read it but not add to it."""
     signed, checked = _with(store, _SIGNING), _with(store, _CHECKING)
     assert _record(store, _try("a"), _try("b")) == [1, 2]
     with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: it is not signed.*--sign-history"):

@@ -22,7 +22,6 @@ def test_the_shipped_policy_loads() -> None:
 
 @pytest.mark.seed_row(67, 68)
 def test_the_shipped_policies_build_on_ci() -> None:
-    """What they change, and nothing else."""
     policy = load_gate_policy(_SHIPPED)
     ci, full, bootstrap = (policy.thresholds(name) for name in ("ci", "full", "bootstrap"))
 
@@ -54,7 +53,6 @@ def test_the_shipped_policies_build_on_ci() -> None:
     [("ful", r"Did you mean `full`\?"), ("nightly", r"Choose one of ci, full, bootstrap\.")],
 )
 def test_an_unknown_policy_is_refused_with_advice(name: str, advice: str) -> None:
-    """The nearest name, or all of them."""
     with pytest.raises(ConfigurationError, match=rf"policy {name}: not in config/gates\.yaml\. {advice}"):
         load_gate_policy(_SHIPPED).thresholds(name)
 
@@ -72,7 +70,6 @@ def test_an_unknown_policy_is_refused_with_advice(name: str, advice: str) -> Non
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path: Path, content: str, problem: str) -> None:
-    """The message says which file, which key and what was expected."""
     path = tmp_path / "gates.yaml"
     path.write_text(content)
 
@@ -83,14 +80,12 @@ def test_mistakes_are_named_with_their_place(tmp_path: Path, content: str, probl
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """There are no silent defaults."""
     with pytest.raises(ConfigurationError, match=r"No such file or directory\. Restore the file"):
         load_gate_policy(tmp_path / "gates.yaml")
 
 
 @pytest.mark.seed_row(32)
 def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
-    """And leave it as it is."""
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
     assert full.raise_benchmark(None) == full
@@ -100,7 +95,6 @@ def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.09, 1.1, -1.0, float("nan")])
 def test_a_run_may_not_lower_it(rate: float) -> None:
-    """Nor ask for what is no share."""
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
     with pytest.raises(ConfigurationError, match=r"not from 0\.1, .*Raise it, or leave it out"):

@@ -42,7 +42,6 @@ def _override(run: Path, gate: Artifact) -> Override:
 
 
 def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: ArtifactStore) -> None:
-    """The folder of the champion holds the adapter and all that speaks for it."""
     promotion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
 
     assert promotion.changed
@@ -54,7 +53,6 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
 
 
 def test_a_failing_verdict_changes_nothing(run: Path, store: ArtifactStore) -> None:
-    """The message says which gates failed, by how much."""
     gate = verdict_of(run, store, num_good=20)
 
     with pytest.raises(RefusedError, match=r"The gate failed: parse_rate: .* 20/40 \(50.0 %.*floor 70.0 %: fails"):
@@ -116,7 +114,6 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
 def test_a_verdict_that_is_not_about_this_is_refused(
     run: Path, store: ArtifactStore, spoil: Callable[[Artifact, Path], None], message: str
 ) -> None:
-    """Whatever was changed since: receipt, figures, adapter, manifest."""
     gate = verdict_of(run, store, num_good=20 if "receipt" in spoil.__name__ else 40)
     spoil(gate, run)
 
@@ -150,13 +147,11 @@ def test_a_verdict_that_is_not_about_this_is_refused(
 def test_a_verdict_that_is_out_of_date_is_refused(
     run: Path, store: ArtifactStore, present: Terms, message: str
 ) -> None:
-    """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
         promote(verdict_of(run, store), run, store, present, now=NOW)
 
 
 def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore) -> None:
-    """The adapter is the one that was judged, and was trained on something else."""
     manifest = training_manifest()
     other = {**manifest, "base_model": {**manifest["base_model"], "sha256": "d" * 64}}
     evaluation = evaluated(run, store)
@@ -167,7 +162,6 @@ def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore
 
 
 def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: ArtifactStore) -> None:
-    """What was measured last is what counts."""
     gate = verdict_of(run, store)
     worse = evaluated(run, store, num_good=20).manifest["outputs"][RESULTS]["sha256"]
 
@@ -177,7 +171,6 @@ def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: A
 
 
 def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path, store: ArtifactStore) -> None:
-    """A run whose train set is gone can be vouched for by a person."""
     gate = verdict_of(run, store)
     unknown = replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone.")
 
@@ -185,7 +178,6 @@ def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path
 
 
 def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
-    """Whatever passes a higher bar passes the present one."""
     higher = THRESHOLDS.model_copy(update={"min_benchmark": 0.8})
     gate = scored(run, store, evaluated(run, store), higher)
 
@@ -193,7 +185,6 @@ def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: 
 
 
 def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, store: ArtifactStore) -> None:
-    """It compared with nothing; now there is a champion."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     early = verdict_of(second, store)
     promoted(first, store)
@@ -203,7 +194,6 @@ def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, stor
 
 
 def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
-    """The same verdict again changes nothing and adds nothing to the history."""
     gate = verdict_of(run, store)
     first = promote(gate, run, store, PRESENT, now=NOW)
     again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
@@ -225,7 +215,6 @@ def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: Ar
 
 
 def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: ArtifactStore) -> None:
-    """And a second one the one before that, not the one just left."""
     keys = [promoted(trained(tmp_path / name, name), store) for name in ("first", "second", "third")]
 
     back = [roll_back(store, now=NOW, reason="it writes nonsense").champion.key for _ in range(2)]
@@ -251,7 +240,6 @@ def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: Artifa
 
 
 def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
-    """To take them out of use and to bring them back are not one thing."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     keys = [promoted(first, store), promoted(second, store)]
     roll_back(store, now=NOW, reason="it writes nonsense")
@@ -267,7 +255,6 @@ def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: Artifa
 def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
     run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies in the store is what was judged, or nothing does."""
     gate = verdict_of(run, store)
     copy2 = shutil.copy2
 
@@ -284,7 +271,6 @@ def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
 
 
 def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:
-    """The next night would judge it well again; only a signed record brings it back."""
     first = promoted(trained(tmp_path / "first", "1"), store)
     second = trained(tmp_path / "second", "2")
     promoted(second, store)
@@ -301,13 +287,11 @@ def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, st
 
 
 def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
-    """There is nothing to roll back."""
     with pytest.raises(RefusedError, match="there is no champion to roll back"):
         roll_back(store, now=NOW, reason="")
 
 
 def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: ArtifactStore) -> None:
-    """It stays beside the adapter, and in the history with its reason."""
     gate = verdict_of(run, store, num_good=20)
     promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
 
@@ -328,7 +312,6 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: 
 def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
     run: Path, store: ArtifactStore, change: dict[str, str], message: str
 ) -> None:
-    """Another one's record opens nothing."""
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate).model_copy(update=change)
 
@@ -350,7 +333,6 @@ def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
 def test_a_signed_record_from_before_a_rollback_opens_nothing(
     tmp_path: Path, store: ArtifactStore, *, used_before: bool, message: str
 ) -> None:
-    """Whoever signed it did not know what the adapter was withdrawn for."""
     promoted(trained(tmp_path / "first", "1"), store)
     run = trained(tmp_path / "second", "2")
     gate = verdict_of(run, store)
@@ -368,7 +350,6 @@ def test_a_signed_record_from_before_a_rollback_opens_nothing(
 
 @pytest.mark.threat("M22")
 def test_a_signed_record_is_used_once(run: Path, store: ArtifactStore) -> None:
-    """A second time it would say what somebody thought another day."""
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
     promote(gate, run, store, PRESENT, now=NOW, override=record)
@@ -378,7 +359,6 @@ def test_a_signed_record_is_used_once(run: Path, store: ArtifactStore) -> None:
 
 
 def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
-    """It takes the place of a passing gate and of nothing else."""
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
     _change_manifest(gate, run)
@@ -388,7 +368,6 @@ def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: Artif
 
 
 def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> None:
-    """A pointer into nothing is no champion of zero."""
     key = promoted(run, store)
     (store.root / "promoted_adapter" / key / "manifest.json").unlink()
     with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):

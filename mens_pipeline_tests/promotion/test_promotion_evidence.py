@@ -63,13 +63,11 @@ def test_another_way_of_answering_is_another_exam(
 
 
 def test_an_undecided_verdict_does_not_promote(run: Path, store: ArtifactStore) -> None:
-    """It says that it cannot tell, not that the adapter is bad."""
     with pytest.raises(RefusedError, match=r"The gate cannot tell yet: parse_rate: .* 31/40 \(77.5 %"):
         promote(verdict_of(run, store, num_good=31), run, store, PRESENT, now=NOW)
 
 
 def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
-    """Policy, which evaluation it was, and the parse rate."""
     promoted(run, store)
     (event,) = read_history(store)
 
@@ -175,7 +173,6 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
 
 
 def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: ArtifactStore) -> None:
-    """A version wrote it that knew nothing of a decline: one line says what to do."""
     gate = verdict_of(run, store)
     path = gate.path / RECEIPT
     receipt = json.loads(path.read_text())

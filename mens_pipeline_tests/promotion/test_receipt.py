@@ -72,7 +72,6 @@ def _verdict(folder: Path, thresholds: Thresholds = _LENIENT, champion_key: str 
 
 @pytest.mark.seed_row(32)
 def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
-    """Subject, demands and documents by hash."""
     _evaluate(tmp_path)
     receipt = _verdict(tmp_path)
 
@@ -86,7 +85,6 @@ def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
 
 
 def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
-    """Those that warn are told apart."""
     receipt = _verdict(_evaluate(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
 
     assert not receipt.overall_passed
@@ -98,7 +96,6 @@ def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
 
 
 def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
-    """And fail."""
     receipt = _verdict(tmp_path)
 
     assert (receipt.overall_passed, receipt.subject) == (False, None)
@@ -120,7 +117,6 @@ def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
     ids=["no JSON", "no object", "no keys", "deep", "no UTF-8", "surrogate", "NaN"],
 )
 def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str) -> None:
-    """The gates that read it say what is wrong."""
     _evaluate(tmp_path)
     (tmp_path / RESULTS).write_bytes(content.encode("latin-1"))
     outcome = find_gate(_verdict(tmp_path), GateName.PARSE_RATE)
@@ -147,7 +143,6 @@ def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str
 def test_a_manifest_that_does_not_say_fails_the_gates_of_training(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
-    """By the key, and with what was expected there."""
     receipt = _verdict(_evaluate(tmp_path, **changes))
 
     for name in (GateName.SUPERVISED_RATIO, GateName.TRUNCATION, GateName.THROUGHPUT):
@@ -157,7 +152,6 @@ def test_a_manifest_that_does_not_say_fails_the_gates_of_training(
 
 
 def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
-    """It is there, and no file."""
     _evaluate(tmp_path)
     (tmp_path / RESULTS).unlink()
     (tmp_path / RESULTS).mkdir()
@@ -169,7 +163,6 @@ def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(40)
 def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
-    """A later success takes it away."""
     _evaluate(tmp_path)
     results = read_results(tmp_path / RESULTS)
     strict = _LENIENT.model_copy(update={"min_coverage": 0.5})
@@ -183,7 +176,6 @@ def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> Non
 
 @pytest.mark.seed_row(40)
 def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
-    """With the reasons."""
     _evaluate(tmp_path)
     receipt = _verdict(tmp_path, _LENIENT.model_copy(update={"min_coverage": 0.5}))
     write_receipt(tmp_path, receipt, read_results(tmp_path / RESULTS))
@@ -195,7 +187,6 @@ def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
 
 
 def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
-    """Null, not nought."""
     receipt = _verdict(tmp_path)
     write_receipt(tmp_path, receipt, None)
     failed = json.loads((tmp_path / FAILED).read_text())
@@ -204,7 +195,6 @@ def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
 
 
 def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
-    """Missing, of something else, or no text at all: with the file and what to do."""
     for content in (None, b"{}", b"\xff\xfe"):
         if content is not None:
             (tmp_path / RECEIPT).write_bytes(content)
@@ -213,7 +203,6 @@ def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
-    """Under upstream's name of its format."""
     receipt = _verdict(_evaluate(tmp_path))
     write_receipt(tmp_path, receipt, None)
     text = (tmp_path / RECEIPT).read_text()
@@ -223,14 +212,12 @@ def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_other_demands_have_another_digest() -> None:
-    """A verdict holds for the demands it was made with."""
     digests = {digest_of_thresholds(t) for t in (_LENIENT, _BOOTSTRAP, _LENIENT.model_copy())}
 
     assert len(digests) == 2
 
 
 def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path) -> None:
-    """Or nothing, where the figures cannot be read."""
     _evaluate(tmp_path)
     results = read_results(tmp_path / RESULTS)
     assert results is not None
@@ -249,7 +236,6 @@ def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path)
     [(1, "first"), (10, "tenth"), (11, "11th"), (13, "13th"), (21, "21st"), (42, "42nd"), (103, "103rd")],
 )
 def test_places_in_an_order_are_words(number: int, word: str) -> None:
-    """As people say them."""
     assert ordinal(number) == word
 
 
@@ -307,7 +293,6 @@ def test_a_refusal_has_a_cause(gates: list[GateOutcome], manifest: TrainingManif
 
 
 def test_what_passed_needs_no_help() -> None:
-    """Neither do gates that only warn."""
     passed = _gate(GateName.COVERAGE, 0.9, 0.5, status=GateStatus.PASSED, passed=True)
     warned = _gate(GateName.THROUGHPUT, 0.1, 1.0, block=False)
 
@@ -319,7 +304,6 @@ _RECORD = Override(adapter_sha256="a" * 64, receipt_sha256="b" * 64, by="me", re
 
 
 def test_an_override_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
-    """And not for another one."""
     path = tmp_path / OVERRIDE
     path.write_text(json.dumps(json.loads(_RECORD.model_dump_json()) | {"format_version": 2}))
 

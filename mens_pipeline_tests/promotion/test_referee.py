@@ -58,7 +58,6 @@ def _asks(
     ids=["passes", "nearly", "may", "hopeless", "fails"],
 )
 def test_more_is_asked_where_it_may_tell(hits: int, *, asks: bool) -> None:
-    """Not of what passes, nor of what would fail even with the best luck left."""
     assert _asks(_results(hits)) == ((GateName.PARSE_RATE,) if asks else ())
 
 
@@ -75,7 +74,6 @@ def test_more_is_asked_where_it_may_tell_how_many_answers_resolve() -> None:
 
 
 def test_a_reserve_that_is_too_small_is_not_asked() -> None:
-    """Three more answers decide nothing."""
     assert _asks(_results(74), heldout_files(3)) == ()
     assert _asks(_results(74), ()) == ()
 
@@ -88,13 +86,11 @@ def test_nothing_more_is_asked_of_what_fails_elsewhere() -> None:
 
 
 def test_gates_that_only_warn_ask_for_nothing() -> None:
-    """They do not stand in the way."""
     assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15))) == ()
     assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15)), warn_only=()) == (GateName.STOP_RATE,)
 
 
 def test_a_small_exam_grows() -> None:
-    """Too few prompts, or too few constructs among the answers, are mended by more."""
     small = _results(40, 40)
     uncovered = _results(95, coverage=small.adapter.overall.coverage.model_copy(update={"share": 0.4}))
 
@@ -103,7 +99,6 @@ def test_a_small_exam_grows() -> None:
 
 
 def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
-    """Three gains are no proof; a reserve without tests cannot give one."""
     gain = compare_paired([False] * 20, [True] * 3 + [False] * 17)
     results = _results(95).model_copy(update={"test_difference": gain})
     tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(5))
@@ -120,21 +115,18 @@ def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
     ],
 )
 def test_other_rates_ask_for_more_as_well(changes: dict[str, object], overall: dict[str, Any], name: GateName) -> None:
-    """Rates over held-out prompts, all of which more prompts make surer."""
     tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40))
 
     assert _asks(_results(95, **overall), tested, **changes) == (name,)
 
 
 def test_the_benchmark_cannot_grow() -> None:
-    """Its tasks are all asked at first."""
     results = with_suite(_results(95), Suite.BENCHMARK, pass_at_1=rate_of([True] * 5 + [False] * 25))
 
     assert _asks(results, min_benchmark=0.1) == ()
 
 
 def test_a_gain_over_the_base_asks_for_more() -> None:
-    """Five of five parse that the base does not, which chance gives once in sixteen."""
     results = _results(95).model_copy(update={"parse_difference": compare_paired([False] * 5, [True] * 5)})
 
     assert _asks(results) == (GateName.GAIN_OVER_BASE,)

@@ -105,7 +105,6 @@ def _another_kind(gate: Artifact) -> None:
 def test_a_verdict_counts_as_it_was_signed(
     run: Path, store: ArtifactStore, spoil: Callable[[Artifact], None], message: str
 ) -> None:
-    """With the digests of the manifest changed along, which alone would be believed."""
     gate = verdict_of(run, store, num_good=20)
     spoil(gate)
 
@@ -231,7 +230,6 @@ def test_a_history_counts_as_it_was_signed(
 
 
 def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, store: ArtifactStore) -> None:
-    """Signing an older history keeps its withdrawals."""
     run = _rolled_back(tmp_path, _with(store, None))
     before = champion_key(_with(store, None))
     with pytest.raises(RefusedError, match=r"history\.jsonl:1: it is not signed"):
@@ -249,14 +247,12 @@ def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, stor
 
 
 def test_where_nothing_was_promoted_there_is_nothing_to_sign(store: ArtifactStore) -> None:
-    """And no champion afterwards."""
     assert sign_history(store) == ()
     assert champion_key(store) is None
 
 
 @pytest.mark.parametrize("signing", [_SIGNING, _CHECKING], ids=["signs", "checks"])
 def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: ArtifactStore, signing: Signing) -> None:
-    """By the key, and where only its public half is known."""
     champion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW).champion
 
     assert signing.find_reason(champion) is None
@@ -266,7 +262,6 @@ def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: Artifact
 
 
 def test_without_a_key_nothing_is_signed(run: Path, store: ArtifactStore) -> None:
-    """Keys, lines and pointer are those of a store that never had one."""
     plain = _with(store, None)
     champion = promote(verdict_of(run, plain), run, plain, PRESENT, now=NOW).champion
 
@@ -320,7 +315,6 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
 
 
 def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) -> None:
-    """Its header would tell what a forged verdict says."""
     parent = store.build("qlora_adapter", {}, lambda _folder: {})[0]
     store.build("benchmark_gate", {}, lambda _folder: {}, [parent])
 
@@ -329,7 +323,6 @@ def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) 
 
 
 def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """It would not be served."""
     promoted(run, _with(store, None))
     sign_history(store)
     sign_ledger(store)
@@ -342,7 +335,6 @@ def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStor
 
 
 def test_who_can_only_check_makes_nothing(run: Path, store: ArtifactStore) -> None:
-    """No evaluation, no verdict and no champion; the message says what is missing."""
     with pytest.raises(ConfigurationError, match=r"nothing is set to make one with. Set MENS_SIGNING_KEY"):
         verdict_of(run, _with(store, _CHECKING))
 

@@ -50,7 +50,6 @@ def test_a_row_is_a_conversation_and_its_end(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_skipped_has_a_reason(tmp_path: Path, row: Any, reason: Skipped) -> None:
-    """The others are shown, and the counts add up."""
     loader = JsonlDataLoader(_file(tmp_path, _row(), row, "", _row()), min_rating=3)
 
     assert len(loader) == 2
@@ -61,7 +60,6 @@ def test_a_row_that_is_skipped_has_a_reason(tmp_path: Path, row: Any, reason: Sk
 
 
 def test_the_longest_row_that_fits_is_shown(tmp_path: Path) -> None:
-    """And none of it is cut."""
     path = _file(tmp_path, _row())
     length = len(JsonlDataLoader(path)[0])
 
@@ -75,7 +73,6 @@ def test_no_rating_is_too_low_by_default(tmp_path: Path) -> None:
 
 
 def test_unknown_characters_of_a_request_are_counted(tmp_path: Path) -> None:
-    """Such a row trains: the model need not write them."""
     loader = JsonlDataLoader(_file(tmp_path, _row(prompt="Größe, naïve")))
 
     assert loader.account()["num_unknown_characters"] == 3
@@ -83,14 +80,12 @@ def test_unknown_characters_of_a_request_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_strict_environment_stops_at_the_first_bad_line(tmp_path: Path) -> None:
-    """With its place, also for a record of an extraction."""
     path = _file(tmp_path, _row(), "[1]")
     with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair \(found list\)\. Run `mens corpus validate`"):
         JsonlDataLoader(path, strict=True)
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    """No empty train set in its place."""
     with pytest.raises(SourceNotFoundError, match=r"nothing\.jsonl: .*Name a readable file"):
         JsonlDataLoader(tmp_path / "nothing.jsonl")
 

@@ -32,7 +32,6 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, uninterrupted: bytes) -> None:
-    """SIGKILL in the middle of a step or a checkpoint: the same model, bit for bit."""
     run = _prepare(tmp_path)
     assert run_signalled(run, signal_at=5) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE

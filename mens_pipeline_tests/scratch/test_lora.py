@@ -67,7 +67,6 @@ def _logits(model: Any) -> torch.Tensor:
 
 @pytest.mark.seed_row(24)
 def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, lora_run: PreparedScratch) -> None:
-    """Each of them; the base itself stays as it was."""
     before, after = _weights(base), _weights(lora_run.job.run_dir / "model")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
 
@@ -79,7 +78,6 @@ def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, lora_run
 
 @pytest.mark.seed_row(22)
 def test_the_merged_model_is_the_lora_run_one(base: Path, lora_run: PreparedScratch) -> None:
-    """Logit by logit, and no longer that of its base."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -94,7 +92,6 @@ def test_the_merged_model_is_the_lora_run_one(base: Path, lora_run: PreparedScra
 
 
 def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
-    """With the number of values that trained, and the rank."""
     manifest = finish_scratch(lora_run, None, ExitCode.DONE)
     result = json.loads((lora_run.job.run_dir / RESULT).read_text())
 
@@ -106,7 +103,6 @@ def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
 
 
 def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None:
-    """A run stands for its merged model: its checkpoints hold adapters alone."""
     sources = scratch_sources((lora_run.job.run_dir,), 3)
     merge_scratch(sources, tmp_path / "mean")
 
@@ -115,7 +111,6 @@ def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None
 
 
 def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp_path: Path) -> None:
-    """From its newest adapter, to the very same model."""
     again = prepare_fast(tmp_path, base=base, lora_r=4)
     shutil.rmtree(again.job.run_dir)
     shutil.copytree(lora_run.job.run_dir, again.job.run_dir)
@@ -128,7 +123,6 @@ def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp
 
 
 def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None:
-    """Before anything is laid out."""
     with pytest.raises(RefusedError, match=r"not the shape of `default`\. Name the --config that it was trained with"):
         prepare_fast(tmp_path, base=base, config="default")
 
@@ -136,7 +130,6 @@ def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None
 
 
 def test_the_rank_decides_nothing_without_a_base(tmp_path: Path) -> None:
-    """The same run, whatever rank is named."""
     contracts = [prepare_fast(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
 
     assert contracts[0] == contracts[1]

@@ -68,7 +68,6 @@ def test_the_mean_is_the_mean(tmp_path: Path) -> None:
 
 
 def test_one_model_stays_as_it_is(tmp_path: Path) -> None:
-    """Its weights, without what only training needs."""
     run = _run(tmp_path / "run", 5)
     merge_scratch(scratch_sources([run], 3), tmp_path / "out")
     source, merged = (_weights(folder) for folder in (run / CHECKPOINTS / "checkpoint-5", tmp_path / "out"))
@@ -101,7 +100,6 @@ def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    """A missing folder, an empty one, and a model of another kind."""
     (tmp_path / "empty").mkdir()
     other = _model(tmp_path / "other", 1)
     config = json.loads((other / "config.json").read_text())
@@ -115,7 +113,6 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
-    """And nothing is written."""
     models = [_model(tmp_path / "a", 1), _model(tmp_path / "b", 1, Shape(1, 2, 16, 24, 0.0, 32))]
 
     with pytest.raises(RefusedError, match=r"b: not of the shape of .*a\. Only models of one --config have a mean"):
@@ -124,7 +121,6 @@ def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A folder with something in it is refused."""
     model = _model(tmp_path / "a", 1)
 
     with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
@@ -133,7 +129,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.threat("M7")
 def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
-    """The folder may hold anything; a card, code and subfolders stay where they are."""
     model = _model(tmp_path / "a", 1)
     for name in ("notes.txt", "modeling.py", "pytorch_model.bin"):
         (model / name).write_text("x")
@@ -165,7 +160,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "3", "[" * 100_000, " " * 1_048_577], ids=str.__len__)
 @pytest.mark.parametrize("name", ["config.json", "training_manifest.json"])
 def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str) -> None:
-    """By its place."""
     model = _model(tmp_path / "a", 1)
     (model / name).write_text(text)
 
@@ -174,7 +168,6 @@ def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str
 
 
 def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    """No safetensors, or cut off behind the header."""
     none, cut = _model(tmp_path / "none", 1), _model(tmp_path / "cut", 1)
     (none / "model.safetensors").write_bytes(b"none")
     whole = (cut / "model.safetensors").read_bytes()
@@ -187,7 +180,6 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path) -> None:
-    """Somebody put it there; it counts when it is named."""
     run = _run(tmp_path / "run", 5)
     best = _model(run / CHECKPOINTS / "checkpoint-best", 7)
     (best / COMPLETE).write_text("{}")
@@ -197,7 +189,6 @@ def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path)
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
-    """And so is one above it."""
     model = _model(tmp_path / "a", 1)
     (tmp_path / "file").write_text("x")
 

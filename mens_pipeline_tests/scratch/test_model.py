@@ -35,7 +35,6 @@ def _logits(model: Any, ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
 @pytest.mark.seed_row(54)
 @pytest.mark.parametrize("config", list(ScratchConfig))
 def test_a_model_has_as_many_values_as_its_shape_says(config: ScratchConfig) -> None:
-    """The formula, counted."""
     model = _model(SHAPES[config])
 
     assert sum(parameter.numel() for parameter in model.parameters()) == SHAPES[config].num_parameters
@@ -54,7 +53,6 @@ def test_no_token_sees_what_comes_after_it() -> None:
 
 
 def test_the_loss_is_that_of_the_labelled_positions() -> None:
-    """The next token at each, prompt and padding left out."""
     model = _model()
     batch = pad_rows([Encoded((5, 6, 7), (8, 9, 2)), Encoded((5,), (6, 2))], PAD)
     with torch.no_grad():
@@ -66,7 +64,6 @@ def test_the_loss_is_that_of_the_labelled_positions() -> None:
 
 
 def test_a_saved_model_is_the_same_model(tmp_path: Path) -> None:
-    """Safetensors, through the Auto classes: the folder needs no code of ours."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model, ids = _model(), _ids(1, 12)
@@ -80,7 +77,6 @@ def test_a_saved_model_is_the_same_model(tmp_path: Path) -> None:
 
 
 def test_dropout_is_only_for_training() -> None:
-    """The full model's tenth changes what a training pass gives, and nothing else."""
     model, ids = _model(Shape(num_hidden_layers=1, hidden_size=64, intermediate_size=64)), _ids(1, 12)
     still = [_logits(model, ids) for _ in range(2)]
     model.train()

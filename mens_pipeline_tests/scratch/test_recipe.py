@@ -25,7 +25,6 @@ def test_the_full_model_is_what_was_asked_for() -> None:
 
 
 def test_the_small_model_is_small() -> None:
-    """Less than a million parameters, as many places and ids."""
     small = SHAPES[ScratchConfig.SMALL]
 
     assert small.num_parameters == 892_928
@@ -33,7 +32,6 @@ def test_the_small_model_is_small() -> None:
 
 
 def test_parameters_are_counted_part_by_part() -> None:
-    """By hand, for one layer two wide and three inside, five places, seven ids."""
     attention, feed_forward, norms = 4 * (4 + 2), (6 + 3) + (6 + 2), 2 * 4
     embeddings, last_norm, head = 7 * 2 + 5 * 2, 4, 7 * 2
     shape = Shape(1, 1, 2, 3, 0.0, 5, 7)
@@ -50,12 +48,10 @@ def test_parameters_are_counted_part_by_part() -> None:
     ],
 )
 def test_a_recipe_that_does_not_hold_together_is_refused(values: dict[str, Any], message: str) -> None:
-    """All mistakes at once."""
     with pytest.raises(ConfigurationError, match=f"recipe: {message}.* Correct these values"):
         ScratchRecipe.from_values(values)
 
 
 def test_the_full_model_is_the_default() -> None:
-    """With its own rate, which a person may change."""
     assert ScratchRecipe().shape.num_parameters == 38_227_968
     assert [ScratchRecipe().rate, ScratchRecipe(learning_rate=0.1).rate] == [5e-4, 0.1]

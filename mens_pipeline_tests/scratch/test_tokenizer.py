@@ -69,13 +69,11 @@ def test_what_is_supported_comes_back(text: str) -> None:
 
 @given(st.text() | _PIECES)
 def test_matching_is_greedy(text: str) -> None:
-    """The fast way gives what the described way gives, for any text."""
     assert list(encode(text)) == _longest_first(text)
 
 
 @given(st.text())
 def test_every_other_character_is_one_unknown(text: str) -> None:
-    """Nothing is dropped, and each is counted and shown."""
     ids = encode(text)
     foreign = [sign for sign in text if sign not in CHARACTERS + "\n\t"]
 
@@ -84,7 +82,6 @@ def test_every_other_character_is_one_unknown(text: str) -> None:
 
 
 def test_the_end_and_the_padding_give_no_text() -> None:
-    """They stand behind what a model writes."""
     assert decode([*encode("fn"), EOS, PAD, PAD]) == "fn"
 
 
@@ -146,7 +143,6 @@ def test_transformers_gives_the_same_ids(tokenizer: Any, text: str) -> None:
 
 
 def test_control_tokens_are_shown_by_their_name(tokenizer: Any) -> None:
-    """Or left out, as the library does it."""
     ids = [*tokenizer("a é")["input_ids"], 2, 0]
 
     assert tokenizer.decode(ids) == "a [UNK][EOS][PAD]"

@@ -110,7 +110,6 @@ def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
 
 
 def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
-    """The same contract, the same bytes; another seed, others."""
     runs = [prepare_fast(tmp_path / str(number), max_steps=3, seed=seed) for number, seed in enumerate((1, 1, 2))]
     for run in runs:
         _train(run)
@@ -147,7 +146,6 @@ def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) -> None:
-    """Zero, not a number, infinite: before the step that would spoil the model."""
     trainer = _trainer(prepare_fast(tmp_path))
     for parameter in trainer.model.parameters():
         parameter.grad = torch.full_like(parameter, value)
@@ -157,7 +155,6 @@ def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) 
 
 
 def test_gradients_are_clipped_to_the_norm(tmp_path: Path) -> None:
-    """Before the clip they are longer, after it as long as the recipe allows."""
     trainer = _trainer(prepare_fast(tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, next(iter(trainer.get_train_dataloader()))).backward()
@@ -179,13 +176,11 @@ def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
 
 
 def test_a_set_without_a_row_that_fits_is_refused(tmp_path: Path) -> None:
-    """With the reasons that took them."""
     with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
         prepare_fast(tmp_path, max_length=16)
 
 
 def test_a_checkpoint_is_a_model(tmp_path: Path) -> None:
-    """Whole, with configuration and tokenizer."""
     run = prepare_fast(tmp_path, max_steps=2)
     _train(run)
     checkpoint = newest_checkpoint(run.job.run_dir)

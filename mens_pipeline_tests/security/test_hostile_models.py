@@ -51,7 +51,6 @@ def _train(run: PreparedRun) -> None:
 
 
 def test_the_bomb_goes_off(tmp_path: Path) -> None:
-    """What the other tests plant would be seen."""
     pickle.loads(_bomb(tmp_path / "mark"))  # noqa: S301 - ours
 
     assert (tmp_path / "mark").exists()
@@ -60,7 +59,6 @@ def test_the_bomb_goes_off(tmp_path: Path) -> None:
 @pytest.mark.threat("M1")
 @pytest.mark.parametrize("name", _PICKLES)
 def test_a_folder_with_pickled_weights_alone_is_refused(tmp_path: Path, name: str) -> None:
-    """Weights are safetensors or none."""
     folder = write_folder(tmp_path / "base")
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(_bomb(tmp_path / "mark"))
@@ -204,7 +202,6 @@ def _broken_link(path: Path) -> None:
 @pytest.mark.threat("M5")
 @pytest.mark.parametrize("put", [_pipe, _endless, _broken_link, Path.mkdir])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
-    """Beside the files of a base, in place of one that decides what it does."""
     folder = write_folder(tmp_path / "base")
     put(folder / "special_tokens_map.json")
 
@@ -215,7 +212,6 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path],
 @pytest.mark.threat("M5")
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 100_000, b'{"model": {"type": "BPE"}}'])
 def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
-    """By name; so is a pipe in its place."""
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
     with pytest.raises(RefusedError, match=r"tokenizer\.json: not a tokenizer .*Fetch or write the model again"):
@@ -244,7 +240,6 @@ def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path, content: bytes) -> 
     ids=["code", "nested", "objects", "list", "text", "number", "part", "lists", "words", "large"],
 )
 def test_a_hostile_configuration_is_a_refusal(tmp_path: Path, config: str) -> None:
-    """Not a traceback, and not code that runs."""
     folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text(config)
 
@@ -274,7 +269,6 @@ def _with_header(header: bytes, length: int | None = None) -> bytes:
     ids=["length", "nested", "list", "entry", "text", "digits", "float", "dimensions", "negative", "empty"],
 )
 def test_an_absurd_header_is_refused(tmp_path: Path, weights: bytes) -> None:
-    """By name, before anything is loaded."""
     with pytest.raises(
         RefusedError, match=r"model\.safetensors: not a safetensors file\. Fetch or write the file again"
     ):
@@ -301,7 +295,6 @@ def test_no_text_becomes_a_control_token(text: str) -> None:
 
 @pytest.mark.threat("R7")
 def test_breaking_a_token_keeps_the_rest() -> None:
-    """Words that are in the vocabulary and steer nothing stay as they are."""
     assert escape("a < b <file> </s> [INST]", ("</s>", "[INST]")) == "a < b <file> < /s> [ INST]"
     assert control_tokens(Encoder(("</s>", "~", IM_END))) == (IM_END, "</s>")
 

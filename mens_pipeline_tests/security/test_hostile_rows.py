@@ -64,7 +64,6 @@ def _validated(content: bytes) -> tuple[ValidationReport, list[Quarantined]]:
 
 @pytest.mark.threat("R1")
 def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
-    """Its beginning is looked at, the rest passed over; the row behind it counts."""
     refused: list[Quarantined] = []
     report = ValidationReport(recheck=True)
     tracemalloc.start()
@@ -83,7 +82,6 @@ def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 70_000])
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_no_line_is_lost_at_the_bound(length: int, end: bytes) -> None:
-    """As many lines as there are, each whole or cut right behind the bound."""
     lines = list(bounded_lines(io.BytesIO(b"x" * length + b"\nabc" + end), 10))
 
     assert lines == [(b"x" * length + b"\n")[:11], b"abc" + end]
@@ -141,7 +139,6 @@ def test_a_trace_that_nests_is_text(tmp_path: Path) -> None:
 
 
 def test_the_hash_of_a_source_is_of_all_of_it(tmp_path: Path) -> None:
-    """Also of what no row is made from."""
     (tmp_path / "t.jsonl").write_bytes(b"x" * (MAX_LINE_BYTES + 9) + b"\n" + _GOOD)
     rows = read_sources(MixConfig(sources=(MixSource(path="t.jsonl"),)), tmp_path)["t.jsonl"]
 
@@ -150,7 +147,6 @@ def test_the_hash_of_a_source_is_of_all_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.threat("R1")
 def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
-    """With its place."""
     (tmp_path / "train.jsonl").write_bytes(_GOOD + b'{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
 
     with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair"):
@@ -187,7 +183,6 @@ def _database(path: Path, rows: list[tuple[object, object]]) -> TelemetryQuery:
 
 @pytest.mark.threat("R3")
 def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
-    """It is dropped as too long without having been read, however blank it is behind."""
     query = _database(
         tmp_path / "t.db", [("x" * 50_000_000, "a"), ("x" + " " * 50_000_000, "a"), ("Write f", "fn f() { }")]
     )
@@ -204,7 +199,6 @@ def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
 
 @pytest.mark.threat("R3")
 def test_the_longest_text_is_read_whole(tmp_path: Path) -> None:
-    """The bound is where it was."""
     query = _database(tmp_path / "t.db", [("x" * MAX_TEXT, "a"), ("y" * (MAX_TEXT + 1), "a")])
     tally = TelemetryAccount()
     pairs = list(telemetry_pairs(read_telemetry(query), tally, query.table))
@@ -222,7 +216,6 @@ _INJECTION = 'x"; DROP TABLE AgentTelemetry; --'
 )
 @pytest.mark.parametrize("value", [_INJECTION, "1) UNION SELECT sql FROM sqlite_master--", "query' OR '1'='1"])
 def test_names_of_tables_and_columns_are_names(tmp_path: Path, option: str, value: str) -> None:
-    """One that does not exist is a mistake; it never becomes a piece of a statement."""
     query = _database(tmp_path / "t.db", [("Write f", "fn f() { }")])
     arguments = ["telemetry", "import", "--url", query.url.get_secret_value(), "-o", str(tmp_path / "o"), option, value]
     result = CliRunner().invoke(app, arguments)
@@ -233,7 +226,6 @@ def test_names_of_tables_and_columns_are_names(tmp_path: Path, option: str, valu
 
 @pytest.mark.threat("R5")
 def test_a_table_with_a_hostile_name_is_read(tmp_path: Path) -> None:
-    """Names are quoted: those that exist may hold anything."""
     connection = sqlite3.connect(tmp_path / "t.db")
     quoted = '"' + _INJECTION.replace('"', '""') + '"'
     connection.execute("CREATE TABLE AgentTelemetry (query)")

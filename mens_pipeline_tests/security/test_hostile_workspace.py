@@ -100,7 +100,6 @@ def test_no_header_ends_the_extraction_or_makes_an_object(
     ids=["laughs", "ring", "deep", "long", "large", "object", "bool", "nul", "loop", "huge"],
 )
 def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: str, problem: str) -> None:
-    """In a message, in little time and memory."""
     (workspace / "loop").symlink_to("loop")
     (workspace / ROOTS_FILE).write_text(content)
     started = time.process_time()
@@ -114,7 +113,6 @@ def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: st
 @pytest.mark.threat("W2")
 @pytest.mark.parametrize("roots", ["[/etc]", "[../../..]", "['~/..', '*']"])
 def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> None:
-    """They say what is left out; they can leave out too much, and never add a file."""
     (workspace / ROOTS_FILE).write_text(f"negative_roots: {roots}\ngolden_roots: {roots}\ndoc_roots: {roots}\n")
 
     assert set(_outcomes(workspace)) == {"ok.vox"}
@@ -122,7 +120,6 @@ def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> N
 
 @pytest.mark.threat("W2")
 def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
-    """What lies outside would be read, and a piece of it shown in the message."""
     (tmp_path / "secret.txt").write_text("password: [hunter2")
     (workspace / ROOTS_FILE).symlink_to(tmp_path / "secret.txt")
 
@@ -133,7 +130,6 @@ def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
 
 @pytest.mark.threat("W4")
 def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> None:
-    """The corpus is built, and says which file it left out."""
     for suffix in (b".vox", b".md"):
         (workspace / os.fsdecode(b"\xff" + suffix)).write_text(_PROGRAM)
     corpus, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "store"))
@@ -148,7 +144,6 @@ def test_names_that_are_no_text_are_counted(workspace: Path, tmp_path: Path) -> 
 
 @pytest.mark.threat("W3")
 def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> None:
-    """A pipe would keep its reader for ever; a link would lead out, or in circles."""
     (tmp_path / "outside.vox").write_text("fn secret() to int {\n    return 2\n}\n")
     os.mkfifo(workspace / "pipe.vox")
     os.mkfifo(workspace / "pipe.md")
@@ -177,7 +172,6 @@ def test_pipes_and_links_are_never_opened(workspace: Path, tmp_path: Path) -> No
 
 @pytest.mark.threat("W4")
 def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) -> None:
-    """Folders in folders beyond what Python recurses and the system can name."""
     here = Path.cwd()
     try:
         os.chdir(workspace)
@@ -200,7 +194,6 @@ def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.threat("W4")
 def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
-    """One file after the other: what is held does not grow with their number."""
     for number in range(3_000):
         (workspace / f"{number}.vox").write_text(_PROGRAM)
     tracemalloc.start()
@@ -215,7 +208,6 @@ def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
 @pytest.mark.threat("W1")
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside.vox", "a/../../outside.vox", "link.vox", "loop.vox"])
 def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path: str) -> None:
-    """Neither by a path nor through a link."""
     (tmp_path / "outside.vox").write_text(_PROGRAM)
     (workspace / "a").mkdir()
     (workspace / "link.vox").symlink_to(tmp_path / "outside.vox")
@@ -242,7 +234,6 @@ def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None
 
 
 def test_a_page_may_include_so_much_in_all(workspace: Path) -> None:
-    """Not so much in each of its blocks."""
     (workspace / "a.vox").write_text(_PROGRAM)
     allowance = Allowance(2 * len(_PROGRAM))
     for _ in range(2):
@@ -270,7 +261,6 @@ def test_a_large_header_is_not_copied_without_end() -> None:
     ids=["pictures", "brackets", "links", "stars"],
 )
 def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
-    """A megabyte of pictures that are never finished took sixteen of them."""
     page = SourceFile("page.md", _page("a: 1", f"{slow}\n\n```vox\n{_PROGRAM}```\n").encode())
     started = time.process_time()
     found = extract_docs(page, Path())
@@ -282,7 +272,6 @@ def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
-    """Lines that go on in quotes around them took twenty seconds a megabyte."""
     page = SourceFile("page.md", _page("a: 1", "> " * 19 + f"a{end}" * 300_000).encode())
     started = time.process_time()
     found = extract_docs(page, Path())
@@ -294,7 +283,6 @@ def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
 
 @pytest.mark.threat("W6")
 def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
-    """The blocks that have no room are counted."""
     page = _page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
     found = extract_docs(SourceFile("page.md", page.encode()), Path())
 
@@ -353,7 +341,6 @@ def _signed(git: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("name", ["x.vox", "x.md"])
 def test_files_are_listed_as_before(workspace: Path, name: str) -> None:
-    """Folder by folder, files first; hidden, built and tagged ones are not entered."""
     for folder in ("b", "a", "a/c", ".git", "target", "tagged"):
         (workspace / folder).mkdir()
         (workspace / folder / name).write_text(_PROGRAM)

@@ -96,7 +96,6 @@ def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> floa
 
 
 def test_the_patterns_are_found() -> None:
-    """Those of redaction, headers, comments and answers are among them."""
     assert len(_PATTERNS) > 35
     assert {"mens_pipeline.corpus.telemetry.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
 
@@ -123,7 +122,6 @@ def test_a_pattern_is_linear(name: str, heads: tuple[str, ...]) -> None:
 @pytest.mark.slow
 @every("atom", _ATOMS, ids=repr)
 def test_texts_of_models_and_agents_are_read_in_linear_time(atom: str) -> None:
-    """Redaction, and what is looked for in an answer; as long as the longest text."""
     text = (atom * 65_536)[:65_536]
     started = time.process_time()
     redact(text)

@@ -61,7 +61,6 @@ def _told_in(folder: Path, printed: str) -> set[tuple[str, str]]:
 
 @pytest.mark.threat("S1")
 def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it needs of the environment is still there."""
     for name, value in {**_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
@@ -73,7 +72,6 @@ def test_a_process_with_models_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.threat("S1")
 def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read its token before; libraries and what they start see none."""
     for name in set(os.environ) - set(training_environment()):
         monkeypatch.delenv(name)
     for name, value in {**training_environment(), **_PLANTED, "MENS_TELEMETRY_URL": "sqlite:///x"}.items():
@@ -102,7 +100,6 @@ def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.Mon
     ],
 )
 def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str) -> None:
-    """Nor what the driver says of it."""
     printed = _run(tmp_path, url, "telemetry", "import", "-o", str(tmp_path / "out.jsonl"))
 
     assert "mens: " in printed
@@ -112,7 +109,6 @@ def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str
 @pytest.mark.slow
 @pytest.mark.threat("S1")
 def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
-    """The record that it signs, the history and all messages do without."""
     store = ArtifactStore(tmp_path / "store")
     run = trained(tmp_path / "run")
     gate = scored(run, store, evaluated(run, store, num_good=10))

@@ -74,7 +74,6 @@ def test_a_verdict_is_about_all_that_an_adapter_does(
 
 
 def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: ArtifactStore) -> None:
-    """Figures that somebody edited in the store are not judged."""
     evaluation = evaluated(run, store, num_good=20)
     path = evaluation.path / RESULTS
     path.write_text(path.read_text().replace("0.5", "0.9"))
@@ -85,7 +84,6 @@ def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: Artifa
 
 
 def test_a_verdict_that_was_changed_is_made_anew(run: Path, store: ArtifactStore) -> None:
-    """To run the gate again, as the refusal advises, mends it."""
     gate = _verdict(run, store)
     (gate.path / RECEIPT).write_text("{}")
 
@@ -105,7 +103,6 @@ def test_a_card_and_the_order_of_layers_do_not_make_another_adapter(run: Path) -
 
 @pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000])
 def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> None:
-    """It is another adapter, whatever it is."""
     before = adapter_digest(run)
     (run / ADAPTER / CONFIGURATION).write_text(content)
 
@@ -135,7 +132,6 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
 @pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["..", "../x", "/etc", "latest", "A" * 64, "a" * 63, "a" * 64 + "\n", ""])
 def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> None:
-    """No path leads out of the store, whoever wrote a pointer or a note."""
     (store.root / "kind").mkdir(parents=True)
     (store.root / STORE_MANIFEST).write_text("{}")
 
@@ -148,7 +144,6 @@ def test_a_key_is_a_digest_or_names_nothing(store: ArtifactStore, key: str) -> N
     ["{", "[]", "{}", '{"kind": "other", "inputs": {}}', '{"kind": "kind", "inputs": {"a": 2}}', "[" * 99_999],
 )
 def test_a_manifest_of_something_else_makes_no_artifact(store: ArtifactStore, manifest: str) -> None:
-    """The key of a folder is the hash of the inputs that it says it was made from."""
     with store.writing("kind", {"a": 1}) as draft:
         draft.extra = {}
     (path,) = (store.root / "kind").glob("*/manifest.json")
@@ -160,7 +155,6 @@ def test_a_manifest_of_something_else_makes_no_artifact(store: ArtifactStore, ma
 
 @pytest.mark.parametrize("content", ["[]", '{"a": 1}', "{", "x" * 100_000, "[" * 60_000])
 def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore, content: str) -> None:
-    """In a message."""
     (run / FILE).write_text(content)
 
     with pytest.raises(RefusedError, match="Delete it, and evaluate the run again"):
@@ -212,7 +206,6 @@ def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
 
 @pytest.mark.threat("M17")
 def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """Neither in the graph, where no command looked."""
     gate = _verdict(run, store)
     (tmp_path / "secret").write_text("hunter2")
     (run / ADAPTER / "merges.txt").symlink_to(tmp_path / "secret")
@@ -223,7 +216,6 @@ def test_an_adapter_with_links_is_not_promoted(run: Path, store: ArtifactStore, 
 
 @pytest.mark.threat("M15")
 def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """What was promoted then is not what lies there now."""
     first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
     other = trained(tmp_path / "other", "other weights")
     second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
@@ -235,7 +227,6 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
 
 
 def test_a_champion_with_a_file_more_is_not_rolled_back_to(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """Nothing that was promoted is changed, and something would be loaded beside it."""
     first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
     other = trained(tmp_path / "other", "other weights")
     second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
@@ -261,7 +252,6 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
 
 
 def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store: ArtifactStore) -> None:
-    """What is not as it was written counts as absent."""
     gate = _verdict(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
     for name in (CHAMPION, HISTORY):
@@ -292,7 +282,6 @@ _KEY = "a secret of maintainers"
     ids="-".join,
 )
 def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    """Whatever of it was changed, and whoever signed it."""
     record = Override(
         adapter_sha256="a" * 64, receipt_sha256="a" * 64, by="me", reason="a reason for it", timestamp_unix=NOW
     )
@@ -310,7 +299,6 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.jsonl", "a/../../x.jsonl", "a\\\\x.jsonl", "a\\0.jsonl"])
 @pytest.mark.parametrize("content", ['sources: [{path: "%s"}]', 'sources: [{path: a}]\noutput: "%s.jsonl"'])
 def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> None:
-    """One that a stranger wrote would read a file elsewhere, or write over one."""
     (tmp_path / "mix.yaml").write_text(content % path)
 
     with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
@@ -318,7 +306,6 @@ def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> N
 
 
 def test_an_override_that_is_no_text_is_a_mistake_of_who_names_it(tmp_path: Path) -> None:
-    """And no traceback."""
     (tmp_path / "override.json").write_bytes(b"\xff")
 
     with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):

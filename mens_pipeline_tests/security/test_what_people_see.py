@@ -55,7 +55,6 @@ def test_no_name_or_program_steers_the_terminal(hostile_name: Path) -> None:
 
 @pytest.mark.threat("W12")
 def test_no_test_steers_the_terminal(tmp_path: Path) -> None:
-    """What a program prints and asserts is written by whoever wrote the program."""
     body = 'print("\x1b]0;owned\x07\x9b2J")\n    assert(false, "\x1b[2J\u202e")'
     (tmp_path / "a.vox").write_text(f"@test fn t() {{\n    {body}\n}}\n")
     result = _invoke("test", tmp_path)
@@ -72,7 +71,6 @@ def test_no_test_steers_the_terminal(tmp_path: Path) -> None:
 def test_no_message_steers_the_terminal(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A refusal names the file as it can be shown."""
     monkeypatch.setattr("sys.argv", ["mens", *arguments, str(tmp_path / "missing\x1b[2J\x9b\u202e")])
     with pytest.raises(SystemExit):
         main()
@@ -84,7 +82,6 @@ def test_no_message_steers_the_terminal(
 
 @pytest.mark.threat("W12")
 def test_figures_of_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
-    """A category is whatever a row says it is."""
     row = {"prompt": "p", "response": "r", "category": _ESCAPES, "response_mode": "prose_only"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     result = _invoke("corpus", "stats", tmp_path / "rows.jsonl")
@@ -95,7 +92,6 @@ def test_figures_of_data_do_not_steer_the_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.threat("W12")
 def test_a_line_of_progress_does_not_steer_the_terminal() -> None:
-    """What assets log quotes what they read."""
     record = logging.LogRecord("x", logging.INFO, "", 0, "not promoted: %s", (_ESCAPES,), None)
 
     assert not _STEERS.search(_Line("%(message)s").format(record))
@@ -103,7 +99,6 @@ def test_a_line_of_progress_does_not_steer_the_terminal() -> None:
 
 @pytest.mark.measured
 def test_honest_text_is_shown_as_it_is() -> None:
-    """In any script, with its line ends and tabs."""
     assert visible_text("Grüße, 世界 🙂\r\n\tfn e\u0301") == "Grüße, 世界 🙂\n\tfn e\u0301"
 
 
@@ -156,7 +151,6 @@ def _kinds(markdown: str) -> set[str]:
 
 @pytest.mark.threat("W13")
 def test_a_reason_is_no_markdown() -> None:
-    """No link, image, tag, heading or cell of its own; a person reads it as it was."""
     kinds = _kinds(f"- {plain(_LINKS)}")
 
     assert kinds <= {
@@ -168,7 +162,6 @@ def test_a_reason_is_no_markdown() -> None:
 
 @pytest.mark.threat("W13")
 def test_a_card_is_no_markdown_of_strangers() -> None:
-    """The name and the licence of a base model come from its folder."""
     hostile = f"x\nevil: true\n---\n{_LINKS}"
     manifest = TrainingManifest.model_validate(manifest_about(described_base()))
     fields = dict.fromkeys(("name", "architecture", "licence", "revision"), hostile)

@@ -102,7 +102,6 @@ def test_the_threshold_holds_for_every_decoding(taught_run: Path, tmp_path: Path
 
 
 def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path) -> None:
-    """From the results that were promoted with it; they are not changed later."""
     evaluated, store = _evaluate(taught_run, tmp_path / "run", -0.75), ArtifactStore(tmp_path / "store")
     champion = make_champion(store, evaluated)
     assert champion_model(store, CPU).infill_threshold == -0.75
@@ -113,8 +112,6 @@ def test_the_threshold_comes_with_the_champion(taught_run: Path, tmp_path: Path)
 
 
 def test_an_evaluation_of_another_adapter_says_nothing(taught_run: Path, tmp_path: Path) -> None:
-    """Nor one of too few holes."""
-
     def load_served(folder: Path) -> ServedModel:
         return adapter_model(Adapter.open(folder), CPU)
 

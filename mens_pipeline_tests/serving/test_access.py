@@ -33,7 +33,6 @@ _ANYWHERE = Access(SecretStr(TOKEN), None)
     ],
 )
 def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
-    """By any of its local names."""
     check_access(headers, "/v1/models", _LOCAL)
 
 
@@ -55,7 +54,6 @@ def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
     ],
 )
 def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], message: str) -> None:
-    """Neither by DNS rebinding nor from another origin."""
     with pytest.raises(RequestRefusedError, match=message) as caught:
         check_access(headers, "/v1/models", _LOCAL)
 
@@ -64,7 +62,6 @@ def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], mes
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
 def test_a_token_lets_in_from_anywhere(scheme: str) -> None:
-    """By whatever name this machine is called."""
     check_access({"host": "models.example", "authorization": f"{scheme} {TOKEN}"}, "/v1/models", _ANYWHERE)
 
 
@@ -72,7 +69,6 @@ def test_a_token_lets_in_from_anywhere(scheme: str) -> None:
     "value", ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
 def test_nothing_else_does(value: str) -> None:
-    """The message says how to send it, and never what it is."""
     with pytest.raises(RequestRefusedError, match="Send it as `Authorization: Bearer TOKEN`") as caught:
         check_access({"host": "models.example", "authorization": value}, "/v1/models", _ANYWHERE)
 
@@ -84,7 +80,6 @@ def test_nothing_else_does(value: str) -> None:
     "path", ["/v1/models", "/api/tags", "/metrics", "/v1/chat/completions", "/nowhere", "/health/x"]
 )
 def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
-    """Also one that leads nowhere."""
     reply = httpx2.get(f"{server.url}{path}")
 
     assert reply.status_code == 401
@@ -95,7 +90,6 @@ def test_every_path_but_those_of_health_wants_the_token(server: Running, path: s
 
 @pytest.mark.threat("N2")
 def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> None:
-    """With the token, too; and no header lets a page read the answer."""
     with server.http() as client:
         host = client.get("/v1/models", headers={"Host": "evil.example"})
         origin = client.post("/v1/chat/completions", json={}, headers={"Origin": "http://evil.example"})
@@ -119,7 +113,6 @@ def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> 
 
 @pytest.mark.threat("N6")
 def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
-    """A path is written so that it stays on its line."""
     secret = "a request of somebody"  # noqa: S105 - what must not be logged
     with server.http() as client:
         client.post("/v1/chat/completions?key=abc", json={"model": "mens", "messages": [], "user": secret})
@@ -163,13 +156,11 @@ def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
     ],
 )
 def test_a_proxy_without_a_token_or_a_path_is_refused(hosts: list[str], base_path: str, message: str) -> None:
-    """Before the server listens."""
     with pytest.raises(ConfigurationError, match=message):
         access_to(resolve_address("127.0.0.1", 0), None, "MENS_SERVE_TOKEN", hosts, base_path)
 
 
 def test_clients_of_ollama_look_whether_there_is_a_server(server: Running) -> None:
-    """With HEAD, and at the models that are loaded."""
     with server.http() as client:
         head, loaded = client.head("/"), client.get("/api/ps").json()
 

@@ -59,7 +59,6 @@ def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Runnin
 
 
 def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
-    """Of answers that the parser steers."""
     (choice,) = _ask(choosing, decoding="fallback", best_of=2).choices
 
     assert is_program(choice.message.content or "", Mode.SOURCE)
@@ -67,7 +66,6 @@ def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
 
 
 def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
-    """Behind the role; then its end."""
     whole = _ask(choosing).choices[0].message.content
     chunks = list(
         choosing.openai().chat.completions.create(
@@ -103,7 +101,6 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, Any], found: str) -> None:
-    """With what to do."""
     messages = [{"role": "user", "content": "x"}]
     reply = choosing.post("/v1/chat/completions", model="mens", messages=messages, **options)
 
@@ -113,7 +110,6 @@ def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, An
 
 
 def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
-    """One answer, the most likely one."""
     (choice,) = _ask(choosing, best_of=1).choices
 
     assert (choice.model_extra or {}) == {"decoding": "free"}
@@ -121,7 +117,6 @@ def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
 
 
 def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
-    """As any request that is out of time."""
     with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server:
         # So cold that the most likely token is drawn, which never ends the turn.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
@@ -178,7 +173,6 @@ def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, An
 
 
 def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:
-    """It goes on to the line end, without a choice."""
     body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
     reply = server.post("/v1/completions", **body)
 

@@ -49,7 +49,6 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
 
 
 def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
-    """The answer is the same; a stream says so as well."""
     plain, nothing = _post(server, "/v1/chat/completions", **_CHAT)
     extra = {"store": True, "reasoning_effort": "high", "verbosity": "low", "prompt_cache_key": "k", "user": None}
     reply, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
@@ -63,7 +62,6 @@ def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
 
 
 def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running) -> None:
-    """Whatever a client sets of the machine, or of another way to draw."""
     asked = {"model": "mens", "prompt": "Write a function.", "stream": False}
     plain, _ = _post(server, "/api/generate", **asked, options={"num_predict": 20})
     options = {"num_predict": 20, "num_ctx": 8_192, "top_k": 40, "repeat_penalty": 1.1}
@@ -74,7 +72,6 @@ def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running)
 
 
 def test_a_developer_is_the_system(server: Running) -> None:
-    """The newer word for it."""
     replies = [
         _said(
             _post(
@@ -109,7 +106,6 @@ def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: 
 
 
 def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
-    """The parser reads an answer from its beginning: who asks for it is told."""
     messages = [*_ASK, {"role": "assistant", "content": "fn twice(n: int"}]
     with pytest.raises(openai.BadRequestError, match="the parser steers no answer that goes on from a text of yours"):
         server.openai().chat.completions.create(
@@ -118,7 +114,6 @@ def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
 
 
 def test_a_text_goes_on_as_it_stands(server: Running) -> None:
-    """Without a conversation around it: whole, as a stream, and several at once."""
     client = server.openai()
     text = "fn twice(n: int) to int {"
     whole = client.completions.create(model="mens", prompt=text, max_tokens=24)
@@ -165,13 +160,11 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
     ],
 )
 def test_texts_that_cannot_go_on_are_refused(server: Running, fields: dict[str, Any], message: str) -> None:
-    """In a sentence."""
     with pytest.raises(openai.BadRequestError, match=message):
         server.openai().completions.create(model="mens", **fields)
 
 
 def test_a_text_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
-    """As the last event of its stream."""
     with busy.http() as client:
         asked = {"model": "mens", "prompt": "Go on.", "max_tokens": 900_000, "stream": True}
         events = client.post("/v1/completions", json=asked).text.strip().split("\n\n")

@@ -9,7 +9,6 @@ _PROGRAM = Path("data/golden/agentic/actor_auction_room.vox")
 
 
 def test_pauses_stand_in_typed_lines_from_top_to_bottom() -> None:
-    """Each extends what stood before, and all have the same text behind."""
     program = _PROGRAM.read_text(encoding="utf-8")
     pauses = [*choose_pauses(program, 40)]
 

@@ -47,7 +47,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("sent", [b"", _HEAD], ids=["nothing", "half a header"])
 def test_headers_that_do_not_come_end_the_connection(server: Running, sent: bytes) -> None:
-    """Also where a byte comes now and then."""
     with server.connect() as connection:
         connection.sendall(sent)
         begun = time.monotonic()
@@ -75,7 +74,6 @@ def test_a_connection_that_asks_goes_on(server: Running) -> None:
 
 @pytest.mark.threat("N8")
 def test_silent_connections_make_room(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred that say nothing keep nobody out, and no more than a few are held."""
     monkeypatch.setattr(BoundedConnection, "most", 5)
     with ExitStack() as stack:
         silent = [stack.enter_context(server.connect()) for _ in range(100)]
@@ -89,7 +87,6 @@ def test_silent_connections_make_room(server: Running, monkeypatch: pytest.Monke
 
 
 def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a status that says to come back."""
     monkeypatch.setattr(BoundedConnection, "most", 2)
     post = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n"
     with server.connect() as first, server.connect() as second:
@@ -104,7 +101,6 @@ def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch
 
 
 def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer than files, whatever the limit is."""
     found = []
     for soft in (64, 200, 20_000, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _which, soft=soft: (soft, soft))
@@ -115,7 +111,6 @@ def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.threat("N8")
 def test_a_full_table_is_told_once() -> None:
-    """Whatever else goes wrong in the loop is told as ever."""
     details: list[str] = []
     others: list[Any] = []
     loop = asyncio.new_event_loop()

@@ -36,7 +36,6 @@ def _read_decoding(choice: Choice) -> str:
 
 @pytest.mark.slow
 def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
-    """Of a model that knows nothing of Vox, some at a temperature, several at once."""
     options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
 
     def ask(number: int) -> Choice:
@@ -52,7 +51,6 @@ def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
 
 
 def test_a_request_may_ask_for_another_way(steering: Running) -> None:
-    """Free: what the model would rather write, the noise of its random weights."""
     free = _choice(steering, decoding="free")
     constrained = _choice(steering, decoding="constrained")
 
@@ -62,7 +60,6 @@ def test_a_request_may_ask_for_another_way(steering: Running) -> None:
 
 
 def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
-    """In the document of the whole answer."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 16}}
     reply = steering.post("/api/generate", **body).json()
 
@@ -70,7 +67,6 @@ def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
 
 
 def test_another_word_is_refused(steering: Running) -> None:
-    """With the words that there are."""
     messages = [{"role": "user", "content": "x"}]
     reply = steering.post("/v1/chat/completions", model="mens", messages=messages, decoding="strict")
 

@@ -200,7 +200,6 @@ def test_what_a_plugin_sends_gives_what_stands(taught: Running, path: str, body:
 
 
 def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) -> None:
-    """The marks are none of the program."""
     marked = _post(taught, "/completion", {"prompt": _MARKED, "n_predict": 12}).json()
     fields = _post(taught, "/infill", {name: _LLAMA_VIM[name] for name in ("input_prefix", "prompt", "input_suffix")})
 
@@ -209,7 +208,6 @@ def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) ->
 
 
 def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
-    """They ask for its health, and read the version in it."""
     with taught.http() as client:
         health = client.get("/v1/health").json()
     malformed = _post(taught, "/v1/completions", {"segments": {"suffix": "x"}})
@@ -222,7 +220,6 @@ def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
 
 
 def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
-    """Those that it asks for, in one object, and none that is not known."""
     document = _post(taught, "/infill", _LLAMA_VIM).json()
 
     assert set(document) == {"content", *_TIMES, "truncated"}
@@ -230,7 +227,6 @@ def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
 
 
 def test_what_is_passed_over_is_named(taught: Running) -> None:
-    """In the header, where the field has the form of a name."""
     odd = {"x\r\nX-Own: 1": 1, "\u4e2d": 1, "n" * 5_000: 1, **{f"f{number:04}": 1 for number in range(500)}}
     vim = _post(taught, "/infill", _LLAMA_VIM)
     vllm = _post(taught, "/v1/completions", _VLLM)
@@ -249,7 +245,6 @@ def test_what_is_passed_over_is_named(taught: Running) -> None:
 
 
 def test_an_announcement_takes_no_time(taught: Running) -> None:
-    """llama.vim and llama.vscode send the surroundings ahead, and want no token."""
     fields = {"input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "response_fields": [""]}
     vim = _post(taught, "/infill", {**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
     vscode = _post(taught, "/infill", {**_LLAMA_VSCODE, "n_predict": 0})
@@ -260,7 +255,6 @@ def test_an_announcement_takes_no_time(taught: Running) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/infill", "/api/generate"])
 def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, path: str) -> None:
-    """Chat clients send them; an evaluation, which must know, asks for a refusal."""
     fields = {"min_p": 0.1, "cache_prompt": False, "top_k": 5, "typical_p": 0.9, "repeat_penalty": 1.1}
     asked: dict[str, Any] = {"prompt": "fn f", **fields}
     if path.startswith("/v1"):
@@ -283,7 +277,6 @@ def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, pat
 
 
 def test_without_a_suffix_other_fields_are_refused(taught: Running) -> None:
-    """A field that would change the completion itself."""
     ollama = _post(taught, "/api/generate", {"model": "mens", "prompt": "Write a function.", "logprobs": True})
 
     assert ollama.json()["error"].startswith("logprobs: not supported here")
@@ -304,7 +297,6 @@ _REST = "\n    return sum\n}\n\n@test fn half() {\n    assert(total([1"
     ids=["a window", "an error above", "a long file"],
 )
 def test_text_that_cannot_be_parsed_costs_its_part_alone(taught: Running, prefix: str, skipped: str) -> None:
-    """A piece that fits, or none; the header names the parts that were left out."""
     reply = _post(taught, "/infill", {"input_prefix": prefix, "input_suffix": _REST, "n_predict": 8})
     piece = reply.json()["content"]
 
@@ -324,7 +316,6 @@ def test_half_a_character_costs_itself_alone(taught: Running, half: bytes) -> No
 
 
 def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) -> None:
-    """Plugins show no headers."""
     before = len(taught.lines)
     _post(taught, "/infill", {"input_prefix": "fn f() { let x = = ", "input_suffix": "\n", "n_predict": 8})
 
@@ -333,7 +324,6 @@ def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])
 def test_clients_of_llama_cpp_learn_how_much_may_be_sent(taught: Running, path: str) -> None:
-    """llama.vscode cuts a prompt by it."""
     with taught.http() as client:
         described = client.get(path).json()
 
@@ -363,7 +353,6 @@ def test_clients_of_llama_cpp_learn_how_much_may_be_sent(taught: Running, path: 
     ],
 )
 def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | None) -> None:
-    """In either order; text of other files comes before the first mark."""
     assert split_at_marks(text) == cursor
 
 
@@ -377,7 +366,6 @@ def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | Non
     ],
 )
 def test_marks_that_are_not_understood_are_named(taught: Running, text: str, mark: str) -> None:
-    """Completed as text, they would be part of the program."""
     reply = _post(taught, "/v1/completions", {"prompt": text, "max_tokens": 4})
 
     assert reply.status_code == 400
@@ -386,7 +374,6 @@ def test_marks_that_are_not_understood_are_named(taught: Running, text: str, mar
 
 
 def test_a_session_is_drawn_as_a_moving_picture() -> None:
-    """Each frame is visible in its time alone, and the last one where nothing moves."""
     frames = [
         Frame(1.0, ("a < b ",), 0, 6, ""),
         Frame(1.5, ("a < b ",), 0, 6, "& c"),

@@ -91,7 +91,6 @@ def _engine(
 
 
 def test_answers_come_to_their_end() -> None:
-    """As many tokens as were asked for, in pieces, and how long it took."""
     with _engine() as (engine, states):
         asked = [_Asked(number) for number in (1, 5, 9)]
         engine.submit([one.completion for one in asked])
@@ -107,7 +106,6 @@ def test_answers_come_to_their_end() -> None:
 
 
 def test_nothing_is_taken_before_the_model_is_there() -> None:
-    """Nor when it is told to end; both say when to ask again."""
     gate = threading.Event()
 
     def load() -> Loaded:
@@ -129,8 +127,6 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
 
 
 def test_a_model_that_cannot_be_loaded_ends_it() -> None:
-    """With the reason."""
-
     def load() -> Loaded:
         raise RefusedError("weights: gone. Restore them.")
 
@@ -141,7 +137,6 @@ def test_a_model_that_cannot_be_loaded_ends_it() -> None:
 
 
 def test_all_answers_of_a_request_are_taken_or_none() -> None:
-    """Two are written and eight wait at most; a refusal takes no place."""
     with _engine() as (engine, _):
         asked = [_Asked(2_000_000) for _ in range(9)]
         engine.submit([one.completion for one in asked])
@@ -157,7 +152,6 @@ def test_all_answers_of_a_request_are_taken_or_none() -> None:
 
 
 def test_time_ends_an_answer_wherever_it_is() -> None:
-    """While it waits, and while it is written; others go on."""
     with _engine() as (engine, _):
         long = [_Asked(2_000_000, seconds=1) for _ in range(3)]
         engine.submit([one.completion for one in long])
@@ -205,7 +199,6 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
 
 @pytest.mark.slow
 def test_answers_in_the_making_are_ended_first() -> None:
-    """What needs longer than it may hears that the server stops."""
     with _engine() as (engine, _):
         short, long = _Asked(50), _Asked(2_000_000)
         engine.submit([short.completion, long.completion])

@@ -106,7 +106,6 @@ def test_what_a_client_accepted_is_shown_by_the_next_default_training(
 
 
 def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, tmp_path: Path) -> None:
-    """Redacted, as a row at the cursor; its first word where only that was accepted."""
     reply = recording.piece()
     word = reply["content"][:2]
     report = recording.post("/v1/feedback", id=reply["id"], accepted=word)
@@ -151,7 +150,6 @@ def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> Non
 
 
 def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
-    """By the id of each format; what no piece begins with is refused."""
     fields = {"model": "mens", "prompt": _PREFIX, "suffix": "\n", "max_tokens": 8, "temperature": 1.2}
     reply = recording.piece("/v1/completions", **fields)
     text = reply["choices"][0]["text"]

@@ -182,7 +182,6 @@ def test_hostile_requests_are_answered(taught: Running) -> None:
 
 
 def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
-    """Neither a place in the queue, nor a thread, nor what was asked."""
     num_held, num_lines, num_threads = _num_held(), len(taught.lines), threading.active_count()
 
     def abandon(number: int) -> int:

@@ -43,7 +43,6 @@ def _pieces(server: Running) -> dict[str, str]:
 
 
 def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
-    """Or none: what does not stand in its place is withheld."""
     pieces = _pieces(taught)
 
     assert len(set(pieces.values())) == 1, pieces
@@ -52,7 +51,6 @@ def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
 
 
 def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
-    """At a temperature, where a first try hardly ever does."""
     shown = 0
     for seed in range(12):
         body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2, "seed": seed}
@@ -110,7 +108,6 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
 
 
 def test_a_stream_ends_with_its_figures(taught: Running) -> None:
-    """As events of llama.cpp, and as chunks of Mistral's."""
     whole = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()
     llama = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8, stream=True)
     mistral = taught.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
@@ -127,7 +124,6 @@ def test_a_stream_ends_with_its_figures(taught: Running) -> None:
 
 
 def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) -> None:
-    """And says so; clients can tell the two apart."""
     reply = server.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=20)
 
     assert reply.status_code == 200
@@ -136,7 +132,6 @@ def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) ->
 
 
 def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> None:
-    """Ollama's by the template and the capabilities."""
     shown = [each.post("/api/show", model="mens").json() for each in (server, taught)]
 
     assert [".Suffix" in each["template"] for each in shown] == [False, True]
@@ -158,7 +153,6 @@ def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> No
     ],
 )
 def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[str, Any], found: str) -> None:
-    """That names the field."""
     reply = taught.post(path, **body)
 
     assert reply.status_code in {400, 404}
@@ -167,7 +161,6 @@ def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[st
 
 @pytest.mark.parametrize("prefix", ["", "\x00\ud800", "fn f() {" * 400, "<|im_end|><issue_start>", "é" * 500])
 def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
-    """An empty file, halves of characters, a file that is no program."""
     body = json.dumps({"input_prefix": prefix, "input_suffix": "", "n_predict": 4})
     with taught.http() as client:
         reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
@@ -177,7 +170,6 @@ def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
 
 @pytest.mark.parametrize("order", ["suffix_first", "prefix_first"])
 def test_a_cursor_is_shown_in_the_order_of_the_training(merged: Path, tmp_path: Path, order: Order) -> None:
-    """Whatever the marks of the base are: its manifest says it."""
     run = write_taught_run(tmp_path, merged)
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))

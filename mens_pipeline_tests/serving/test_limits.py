@@ -53,7 +53,6 @@ def test_an_answer_that_takes_too_long_ends_with_an_error(busy: Running) -> None
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
-    """After what was written until then."""
     texts: list[str | None] = []
     stream = busy.openai().chat.completions.create(**_ENDLESS, stream=True)
     with pytest.raises(openai.APIError, match=r"No whole completion within 2 seconds"):
@@ -63,7 +62,6 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
 
 
 def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
-    """The last line of a stream holds an error."""
     lines = busy.post("/api/generate", model="mens", prompt="Go on.").text.splitlines()
 
     assert json.loads(lines[0])["done"] is False
@@ -111,7 +109,6 @@ def test_health_answers_while_a_model_writes(busy: Running) -> None:
     ("stream", "line"), [(True, " 200 in .* not to its end"), (False, " 499 in ")], ids=["stream", "whole"]
 )
 def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, line: str) -> None:  # noqa: FBT001 - a parameter
-    """The place is free before its two seconds are over, and the log says so."""
     _is_free(busy)
     before = len(busy.lines)
     body = json.dumps({**_ENDLESS, "stream": stream}).encode()
@@ -133,7 +130,6 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
 @pytest.mark.threat("N3")
 @pytest.mark.parametrize("size", [20_001, 5_000_000])
 def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
-    """When it says how long it is, before any of it is read."""
     document = {**_SHORT, "messages": [{"role": "user", "content": "x" * size}]}
     reply = _ask(server, document)
 
@@ -144,7 +140,6 @@ def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
 
 @pytest.mark.threat("N3")
 def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Running) -> None:
-    """It never ends; the answer comes all the same."""
     sent = 0
 
     def endless() -> Any:
@@ -162,7 +157,6 @@ def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Run
 
 
 def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
-    """What comes after the length is no part of the request."""
     with server.connect() as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode() + b"{}" + b" " * 50_000)
@@ -199,7 +193,6 @@ def _read(body: bytes | None, model: type[BaseModel] = ChatRequest) -> RequestRe
     [("messages", b"1"), ("stop", b"1"), ("messages", b'{"role":"user","content":"x"}'), ("unknown", b"1")],
 )
 def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], field: str, item: bytes) -> None:
-    """At once: the message was twenty times as long as the body."""
     body = (
         b'{"model": "mens", "' + field.encode() + b'": [' + b",".join([item] * (1_000_000 // (len(item) + 1))) + b"]}"
     )
@@ -211,7 +204,6 @@ def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], fiel
 
 
 def test_ten_mistakes_are_named() -> None:
-    """And the others counted."""
     refusal = _read(json.dumps({"model": "mens", "messages": [], **dict.fromkeys(map(str, range(20)), 1)}).encode())
 
     assert str(refusal).count("not supported here") == 9
@@ -219,7 +211,6 @@ def test_ten_mistakes_are_named() -> None:
 
 
 def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Running) -> None:
-    """And no traceback."""
     before = len(server.lines)
     with server.connect() as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
@@ -241,7 +232,6 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
     ],
 )
 def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:
-    """It is never a fault of the server."""
     with server.http() as client:
         reply = client.post("/v1/chat/completions", content=content)
 

@@ -4,7 +4,6 @@ from mens_pipeline_tests.serving.running import Running
 
 
 def test_tokens_requests_and_completions_are_counted(server: Running) -> None:
-    """What a client was told of its usage is what the figures grow by."""
     before = server.figures()
     with server.openai() as client:
         reply = client.chat.completions.create(
@@ -24,7 +23,6 @@ def test_tokens_requests_and_completions_are_counted(server: Running) -> None:
 
 
 def test_clients_make_no_series(server: Running) -> None:
-    """A path that there is not counts with all others of its kind."""
     with server.http() as client:
         for name in ("a", "b", "c"):
             client.get(f"/no/{name}")

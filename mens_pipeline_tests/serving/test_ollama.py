@@ -19,7 +19,6 @@ def _post(server: Running, path: str, **fields: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.seed_row(23)
 def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
-    """The same text; a stream unless told otherwise."""
     lines = _post(server, "/api/generate", **_SHORT)
     (whole,) = _post(server, "/api/generate", **_SHORT, stream=False)
 
@@ -32,7 +31,6 @@ def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
 
 
 def test_both_shapes_give_the_same_answer(server: Running) -> None:
-    """One model behind them, and one way to show it a request."""
     (generated,) = _post(server, "/api/generate", **_SHORT, stream=False)
     messages: list[Any] = [{"role": "user", "content": "Write a function."}]
     chatted = _post(server, "/api/chat", model="mens", messages=messages, options={"num_predict": 20})
@@ -56,7 +54,6 @@ def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
 
 
 def test_tags_and_version_say_what_is_there(server: Running) -> None:
-    """A tag may be asked for by its whole name."""
     with server.http() as client:
         tags = client.get("/api/tags").json()["models"]
         version = client.get("/api/version").json()
@@ -90,7 +87,6 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
     ],
 )
 def test_refusals_are_a_sentence(server: Running, path: str, fields: dict[str, Any], status: int, message: str) -> None:
-    """In Ollama's shape."""
     with server.http() as client:
         reply = client.post(path, json=fields)
 

@@ -28,7 +28,6 @@ def _text(server: Running, **options: Any) -> str | None:
 
 @pytest.mark.seed_row(23)
 def test_a_request_is_answered(server: Running) -> None:
-    """With the name of the model, what it took, and why it ended."""
     reply = _chat(server)
     tokenizer = FileTokenizer(server.served.evaluated.base_path)
     usage = reply.usage
@@ -43,8 +42,6 @@ def test_a_request_is_answered(server: Running) -> None:
 
 
 def test_the_system_text_of_training_is_the_default(server: Running) -> None:
-    """Saying it changes nothing, saying another one does."""
-
     def details(text: str) -> str | None:
         return _text(server, messages=[{"role": "system", "content": text}, *_ASK])
 
@@ -52,7 +49,6 @@ def test_the_system_text_of_training_is_the_default(server: Running) -> None:
 
 
 def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
-    """Its chunks put together are the same text; the last one counts tokens."""
     chunks = list(
         server.openai().chat.completions.create(
             model="mens", messages=_ASK, max_tokens=24, stream=True, stream_options={"include_usage": True}
@@ -71,7 +67,6 @@ def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
 
 
 def test_usage_comes_only_when_it_is_asked_for(server: Running) -> None:
-    """A plain stream ends with the reason."""
     chunks = list(server.openai().chat.completions.create(model="mens", messages=_ASK, max_tokens=4, stream=True))
 
     assert chunks[-1].choices[0].finish_reason == "length"
@@ -92,14 +87,12 @@ def test_samples_follow_their_seed(server: Running) -> None:
 
 
 def test_samples_without_a_seed_differ(server: Running) -> None:
-    """A temperature asks for something else each time."""
     assert _text(server, temperature=1.0) != _text(server, temperature=1.0)
 
 
 @pytest.mark.threat("N5")
 @pytest.mark.parametrize("tiny", [{"temperature": 1e-38}, {"temperature": 1.0, "top_p": 1e-46}])
 def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, float]) -> None:
-    """Neither that of who sent it, nor those that are written beside it."""
     with ThreadPoolExecutor(2) as pool:
         beside = pool.submit(_text, server, max_tokens=200)
         assert _text(server, **tiny) == _text(server)
@@ -107,7 +100,6 @@ def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, floa
 
 
 def test_several_answers_stream_side_by_side(server: Running) -> None:
-    """Each with its number, its own text and its own end."""
     asked: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}
     texts = {0: "", 1: ""}
     for chunk in server.openai().chat.completions.create(**asked, stream=True):
@@ -117,7 +109,6 @@ def test_several_answers_stream_side_by_side(server: Running) -> None:
 
 
 def test_a_stop_text_ends_the_answer(server: Running) -> None:
-    """It is no part of it, streamed or not, and the reason says so."""
     whole = _text(server) or ""
     stop = whole[6:8]
     reply = _chat(server, stop=[stop, "never to be seen"])
@@ -127,7 +118,6 @@ def test_a_stop_text_ends_the_answer(server: Running) -> None:
 
 
 def test_a_conversation_goes_on(server: Running) -> None:
-    """An answer may be sent back as it came."""
     first = _chat(server).choices[0].message
     turns = [*_ASK, first.model_dump(), {"role": "user", "content": "Shorter."}]
 
@@ -135,7 +125,6 @@ def test_a_conversation_goes_on(server: Running) -> None:
 
 
 def test_parts_of_text_are_one_text(server: Running) -> None:
-    """As clients with attachments send it."""
     parts = [{"type": "text", "text": "Write"}, {"type": "text", "text": "Vox."}]
 
     assert _text(server, messages=[{"role": "user", "content": parts}]) == _text(
@@ -144,14 +133,12 @@ def test_parts_of_text_are_one_text(server: Running) -> None:
 
 
 def test_what_asks_for_nothing_is_no_mistake(server: Running) -> None:
-    """Clients send the defaults of parameters along."""
     idle = {"frequency_penalty": 0, "presence_penalty": 0.0, "logprobs": False, "tools": [], "logit_bias": {}}
 
     assert _text(server, **idle, response_format={"type": "text"}, user="me", n=1) == _text(server)
 
 
 def test_what_is_asked_together_is_answered_as_if_alone(server: Running) -> None:
-    """Four at once, of different lengths."""
     requests = ["x", "Write a function.", "Write a type with two fields `x` and `y`, please.", "Why?"]
 
     def completed(text: str) -> str | None:
@@ -164,7 +151,6 @@ def test_what_is_asked_together_is_answered_as_if_alone(server: Running) -> None
 
 
 def test_the_models_are_listed(server: Running) -> None:
-    """Under its own name, and under the one that stays."""
     client = server.openai()
 
     assert [model.id for model in client.models.list()] == [server.served.name, "mens"]
@@ -202,7 +188,6 @@ def test_the_models_are_listed(server: Running) -> None:
 def test_what_is_not_supported_is_refused_by_name(
     server: Running, options: dict[str, Any], param: str | None, message: str
 ) -> None:
-    """In the shape that the client knows."""
     with pytest.raises(openai.BadRequestError, match=message) as caught:
         _chat(server, **options)
 
@@ -211,7 +196,6 @@ def test_what_is_not_supported_is_refused_by_name(
 
 
 def test_another_model_is_refused(server: Running) -> None:
-    """With the names that there are."""
     with pytest.raises(openai.NotFoundError, match=rf"Ask for {server.served.name} or mens") as caught:
         _chat(server, model="gpt-4")
 
@@ -219,13 +203,11 @@ def test_another_model_is_refused(server: Running) -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running) -> None:
-    """The prompt alone; an answer takes what the prompt leaves."""
     with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, the context of the model is 512"):
         _chat(server, messages=[{"role": "user", "content": "x" * 600}])
 
 
 def test_an_answer_never_leaves_the_context(server: Running) -> None:
-    """Without a limit it has what the prompt leaves."""
     reply = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
     assert reply.usage is not None
 
@@ -235,7 +217,6 @@ def test_an_answer_never_leaves_the_context(server: Running) -> None:
 @pytest.mark.threat("N1")
 @pytest.mark.parametrize("token", ["wrong", "", "a secret of the test", "a secret of the tests!"])
 def test_a_wrong_token_is_refused(server: Running, token: str) -> None:
-    """Whatever is near to it."""
     with pytest.raises(openai.AuthenticationError, match="Authorization: Bearer TOKEN") as caught:
         _chat(replace(server, token=token or "-"))
 

@@ -22,7 +22,6 @@ _PROGRAM = """fn double(n: int) to int { return n + n }
 
 
 def test_the_page_can_load_and_send_nothing_elsewhere(server: Running) -> None:
-    """It comes without the token, and its policy allows this server alone."""
     with server.http(headers={}) as client:
         response = client.get("/")
 
@@ -32,7 +31,6 @@ def test_the_page_can_load_and_send_nothing_elsewhere(server: Running) -> None:
 
 
 def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
-    """The verdict, names, and each test with its outcome."""
     with server.http() as client:
         good = client.post("/check", json={"source": _PROGRAM}).json()
         unknown = client.post("/check", json={"source": "fn f() to int { return missing }"}).json()
@@ -50,7 +48,6 @@ def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
 
 
 def test_a_check_is_bounded(server: Running) -> None:
-    """It wants the token, and refuses more than it may read."""
     with server.http(headers={}) as client:
         assert client.post("/check", json={"source": ""}).status_code == 401
     with server.http() as client:
@@ -78,7 +75,6 @@ def _click(page: Page, text: str) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_a_person_is_asked_for_the_token(server: Running) -> None:
-    """When it is wanted, and no earlier."""
     with firefox() as page:
         page.open(server.url)
         assert page.run("document.getElementById('needs-token').hidden") is True
@@ -91,7 +87,6 @@ def test_a_person_is_asked_for_the_token(server: Running) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_a_person_asks_in_a_browser(page: Page) -> None:
-    """A click writes; seconds run meanwhile; at the end stands the truth, not more."""
     assert page.run("document.getElementById('prompt').value") == ""
     assert page.run("document.querySelectorAll('#prompts button').length") == 5
     page.run(
@@ -140,14 +135,12 @@ def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
     ],
 )
 def test_the_page_says_what_is_true(page: Page, source: str, examples: list[list[str]], said: list[Any]) -> None:
-    """Of syntax, types and the examples of the prompt, together."""
     assert page.run(f"check({json.dumps(source)}, 'findings', {json.dumps(examples)})")[:2] == said
 
 
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_examples_are_read_from_a_prompt(page: Page) -> None:
-    """Lists, texts and signs; the signature is none."""
     prompt = (
         'Write `fn f(n: int) to str`. For example, `f([1, 2])` is [2, 1], `g("a.b")` is "a. b" and `f(-1)` is -1.5.'
     )

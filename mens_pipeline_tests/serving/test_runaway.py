@@ -146,7 +146,6 @@ def _result(*asked: Any, **options: Any) -> GenerationResult:
 
 
 def test_a_declaration_that_comes_again_ends_it() -> None:
-    """It was sent as it came."""
     end = _result(chain.from_iterable(repeat(_ADD)))
 
     assert (end.text, end.reason) == ((2 * _ADD).strip(), "length")
@@ -165,7 +164,6 @@ def test_what_was_asked_for_by_name_ends_it() -> None:
 
 
 def test_what_a_named_declaration_lacks_may_still_come() -> None:
-    """It calls a function that is not there yet."""
     text = "fn add(a: int) to int {\n    return twice(a)\n}\nfn twice(a: int) to int {\n    return a + a\n}\n"
 
     for prompt in ("Write a function `add`.", "Write a function `add` that calls `twice`."):
@@ -173,7 +171,6 @@ def test_what_a_named_declaration_lacks_may_still_come() -> None:
 
 
 def test_at_the_limit_it_is_closed() -> None:
-    """The shortest way: all that came counts."""
     end = _result(_ENDLESS)
 
     assert is_program(end.text, Mode.SOURCE)
@@ -181,7 +178,6 @@ def test_at_the_limit_it_is_closed() -> None:
 
 
 def test_at_the_timeout_what_stands_is_sent() -> None:
-    """Closed, and it says so."""
     more = (c for n in range(9999) for c in f"fn f{n}() to int {{\n    return {n}\n}}\n")
     for text in (more, _ENDLESS):
         end = _result(text, pause=0.002, seconds=1.0)
@@ -191,7 +187,6 @@ def test_at_the_timeout_what_stands_is_sent() -> None:
 
 
 def test_where_nothing_stands_the_timeout_is_an_error() -> None:
-    """As it always was."""
     end, pieces = _generate(cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
@@ -200,7 +195,6 @@ def test_where_nothing_stands_the_timeout_is_an_error() -> None:
 
 
 def test_what_was_sent_counts_though_nothing_of_it_stands() -> None:
-    """Blank text up to the limit is no program, but it came, token by token."""
     end = _result(cycle(" "))
 
     assert (end.text.strip(), end.reason) == ("", "length")

@@ -58,7 +58,6 @@ def test_a_run_stands_for_its_model(mean: Path, tmp_path: Path) -> None:
 
 
 def test_an_adapter_beside_it_is_refused(mean: Path, tmp_path: Path) -> None:
-    """The library would load the model that the adapter names."""
     folder = Path(shutil.copytree(mean, tmp_path / "copy"))
     (folder / "adapter_config.json").write_text("{}")
 

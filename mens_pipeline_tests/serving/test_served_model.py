@@ -91,7 +91,6 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_says_what_it_is(run: Path) -> None:
-    """By its manifest."""
     served = adapter_model(Adapter.open(run), CPU)
 
     assert served.names == ("lora-adapter-0123abcd", "mens")
@@ -121,7 +120,6 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_merged_model_is_served(copy: Path) -> None:
-    """Under the name of its folder; its template says what it was told in training."""
     plain = merged_model(copy, CPU)
     (copy / "chat_template.jinja").write_text(CHATML.template("Be brief."))
     details = merged_model(copy, CPU)
@@ -131,7 +129,6 @@ def test_a_merged_model_is_served(copy: Path) -> None:
 
 
 def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
-    """Where older versions of transformers wrote it."""
     (copy / "chat_template.jinja").unlink()
     _change(copy / "tokenizer_config.json", chat_template=TEMPLATE)
 
@@ -153,7 +150,6 @@ def test_another_template_is_refused_and_never_rendered(copy: Path, template: st
 
 
 def test_code_of_its_own_is_refused(copy: Path) -> None:
-    """In its configuration; its tokenizer loads none either."""
     _change(copy / "config.json", auto_map={"AutoModelForCausalLM": "evil.Model"})
 
     with pytest.raises(RefusedError, match=r"wants to run code of its own"):
@@ -162,7 +158,6 @@ def test_code_of_its_own_is_refused(copy: Path) -> None:
 
 @pytest.mark.threat("N7")
 def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
-    """A file beside it that would leave a trace leaves none."""
     trace = tmp_path / "trace"
     (copy / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Tokenizer: pass\n")
     _change(copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
@@ -173,7 +168,6 @@ def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
 
 
 def test_weights_that_are_no_safetensors_are_refused(copy: Path) -> None:
-    """A pickle is not looked at; a damaged file is named."""
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
     with pytest.raises(RefusedError, match=r"no \*\.safetensors\."):
         merged_model(copy, CPU)
@@ -184,7 +178,6 @@ def test_weights_that_are_no_safetensors_are_refused(copy: Path) -> None:
 
 
 def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
-    """It could not be shown a turn."""
     text = (copy / "tokenizer.json").read_text().replace("<|im_start|>", "<|other|>")
     (copy / "tokenizer.json").write_text(text)
 
@@ -193,7 +186,6 @@ def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
 
 
 def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> None:
-    """No manifest, no adapter, another base: each is named."""
     broken = tmp_path / "broken"
     with pytest.raises(RefusedError, match=r"Name the folder of a complete run"):
         adapter_model(Adapter.open(broken), CPU)
@@ -222,7 +214,6 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
     ids=["list", "text", "nested", "cut", "bytes", "large"],
 )
 def test_a_tokenizer_configuration_that_is_none_is_refused(copy: Path, content: bytes, message: str) -> None:
-    """By its place."""
     (copy / "chat_template.jinja").unlink()
     (copy / "tokenizer_config.json").write_bytes(content)
 
@@ -231,7 +222,6 @@ def test_a_tokenizer_configuration_that_is_none_is_refused(copy: Path, content: 
 
 
 def test_a_template_that_is_no_text_is_refused(copy: Path) -> None:
-    """It is bytes of another kind."""
     (copy / "chat_template.jinja").write_bytes(b"\xff")
 
     with pytest.raises(RefusedError, match=r"chat_template\.jinja: cannot be read .* Write the model again"):
@@ -240,7 +230,6 @@ def test_a_template_that_is_no_text_is_refused(copy: Path) -> None:
 
 @pytest.mark.parametrize("length", ["8192", None, [8192], 1e400, 0, -1, True, 8192.5])
 def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
-    """It bounds what requests may ask for."""
     _change(copy / "config.json", max_position_embeddings=length)
 
     with pytest.raises(RefusedError, match=r"does not say how long its context is"):
@@ -295,7 +284,6 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
 
 
 def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
-    """Without a verdict, without its adapter, and with another one there is none."""
     store = ArtifactStore(tmp_path / "empty")
     with pytest.raises(RefusedError, match=r"no adapter was evaluated\. Run `mens run`"):
         candidate_model(store, CPU)

@@ -32,14 +32,12 @@ def _pieces(tokens: Sequence[int], stop: Sequence[str] = (), decode: Any = _of_b
 @given(_BYTES | _LEAST_BYTES)
 @settings(max_examples=500, deadline=None, derandomize=True)
 def test_all_pieces_are_the_whole(tokens: list[int]) -> None:
-    """Whatever bytes come, also such as are no text."""
     assert "".join(_pieces(tokens)) == _of_bytes(tokens)
 
 
 @given(_BYTES, _STOPS)
 @settings(max_examples=500, deadline=None, derandomize=True)
 def test_a_stop_text_ends_the_answer(tokens: list[int], stop: list[str]) -> None:
-    """What comes is what stands in front of the first one, wherever tokens cut it."""
     whole = _of_bytes(tokens)
     ends = [whole.index(text) for text in stop if text in whole]
 
@@ -47,17 +45,14 @@ def test_a_stop_text_ends_the_answer(tokens: list[int], stop: list[str]) -> None
 
 
 def test_a_character_comes_when_its_last_byte_does() -> None:
-    """A smiling face is four tokens of single bytes."""
     assert _pieces("a🙂b".encode()) == ["a", "", "", "", "🙂", "b", ""]
 
 
 def test_half_a_character_at_the_end_is_shown_as_such() -> None:
-    """As the whole would be decoded."""
     assert _pieces("é€".encode()[:-1]) == ["", "é", "", "", "\ufffd"]
 
 
 def test_what_may_become_a_stop_text_waits() -> None:
-    """It comes when it has turned out to be none, or when nothing follows."""
     assert _pieces(b"a//b//", ["//!"]) == ["a", "", "", "//b", "", "", "//"]
 
 
@@ -75,7 +70,6 @@ def test_bytes_in_a_group_are_settled_before_the_next() -> None:
 
 @pytest.mark.parametrize("text", ["fn f() {\n}", "Grüße, 世界 🙂"])
 def test_a_tokenizer_of_the_library_streams(merged: Path, text: str) -> None:
-    """Special tokens are no text."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(merged)
@@ -86,7 +80,6 @@ def test_a_tokenizer_of_the_library_streams(merged: Path, text: str) -> None:
 
 @given(_BYTES, st.integers(0, 6))
 def test_what_the_client_has_is_left_out(tokens: list[int], num: int) -> None:
-    """Of the beginning, so many characters, however they come."""
     stream = TextStream(_of_bytes, (), num_left_out=num)
     pieces = [*map(stream.feed, tokens), stream.end()]
 

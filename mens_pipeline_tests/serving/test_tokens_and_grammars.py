@@ -51,7 +51,6 @@ def test_every_token_of_an_answer_is_told(server: Running) -> None:
 
 
 def test_a_stream_tells_the_same_tokens(server: Running) -> None:
-    """In the chunks of their text."""
     whole = _tokens(_chat(server, logprobs=True, top_logprobs=1).choices[0])
     chunks = [chunk.choices[0] for chunk in _chat(server, logprobs=True, top_logprobs=1, stream=True)]
     streamed = [token for choice in chunks if choice.logprobs for token in _tokens(choice)]
@@ -70,14 +69,12 @@ def test_nobody_is_told_who_does_not_ask(server: Running) -> None:
 
 
 def test_a_chosen_answer_tells_its_own_tokens(server: Running) -> None:
-    """Not those of the answers that were drawn beside it."""
     choice = _chat(server, logprobs=True, seed=5, extra_body={"best_of": 3}).choices[0]
 
     assert "".join(token.token for token in _tokens(choice)) == choice.message.content
 
 
 def test_a_steered_answer_tells_its_own_tokens(server: Running) -> None:
-    """Those that the parser let it write."""
     choice = _chat(server, logprobs=True, extra_body={"decoding": "fallback"}).choices[0]
 
     assert choice.decoding == "constrained"
@@ -85,7 +82,6 @@ def test_a_steered_answer_tells_its_own_tokens(server: Running) -> None:
 
 
 def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> None:
-    """Whole and as a stream, with the place of each token in the text."""
     asked: Any = {"model": "mens", "prompt": "fn twice(n: int) to int {", "max_tokens": 12, "logprobs": 2}
     whole = server.openai().completions.create(**asked).choices[0]
     pieces = [chunk.choices[0] for chunk in server.openai().completions.create(**asked, stream=True)]
@@ -100,7 +96,6 @@ def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> Non
 
 
 def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
-    """The logarithm of nothing; and half a character has no bytes of its own."""
     (token,) = format_chat_tokens([ScoredToken("\ufffd", float("-inf"))])["content"]
 
     assert (token["logprob"], token["bytes"]) == (-9999.0, None)
@@ -117,7 +112,6 @@ def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
     ids=["response format", "vllm", "llama.cpp", "newer vllm"],
 )
 def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[str, Any]) -> None:
-    """In the words of whichever server a client knows; the model alone writes noise."""
     choice = _chat(roomy, **fields).choices[0]
 
     assert choice.decoding == "constrained"
@@ -138,7 +132,6 @@ def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[st
     ],
 )
 def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], message: str) -> None:
-    """In a sentence that says what there is."""
     with pytest.raises(openai.BadRequestError, match=message):
         _chat(roomy, extra_body=fields)
 
@@ -153,7 +146,6 @@ def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> N
 
 
 def test_what_editors_send_reaches_the_model(server: Running) -> None:
-    """All at once through the client: clamped, ignored, and said in the header."""
     raw = server.openai().chat.completions.with_raw_response.create(
         model="mens",
         messages=[{"role": "developer", "content": "Be brief."}, *_ASK, {"role": "assistant", "content": "fn a("}],

@@ -17,7 +17,6 @@ def _row(outcome: str = "promoted", *wrong: str, line: str = "all made") -> Row:
 
 @pytest.mark.nightly
 def test_nights_end_as_expected(tmp_path: Path) -> None:
-    """One on a full disk, and one that promotes; then the machine is maintained."""
     (tmp_path / "disk").mkdir()
     nights = [next(night for night in NIGHTS if night.is_full), NIGHTS[0]]
     rows = pass_nights(tmp_path, nights, is_mounted=False, week=2)
@@ -46,12 +45,10 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
     ],
 )
 def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
-    """With the line that says why; none for a traceback."""
     assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - what is tested
 
 
 def test_what_nobody_expected_is_named() -> None:
-    """By its night, above the table."""
     assert show([_row(), _row()]).startswith("All 2 nights ended as expected.\n\n| night |")
     assert "Unexpected:\n\n- Night 2: no line says why.\n\n" in show([_row(), _row("failed", "no line says why")])
     assert "| 1 | 3 new programs | promoted | a / b | 30 | 20 | 5 | 1 | 600 |" in show([_row(line="a | b")])

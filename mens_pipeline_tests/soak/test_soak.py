@@ -30,15 +30,12 @@ from mens_pipeline_tests.soak.terminations import terminations
 )
 @pytest.mark.filterwarnings("default")
 def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
-    """Of what it looks for an hour long elsewhere."""
     (figure,) = part(budget, tmp_path)
 
     assert figure.wrong == ()
 
 
 def test_an_exception_that_is_no_refusal_is_found() -> None:
-    """With its place, once."""
-
     def judge(content: bytes) -> None:
         content.decode()
 
@@ -50,7 +47,6 @@ def test_an_exception_that_is_no_refusal_is_found() -> None:
 
 @pytest.mark.nightly
 def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
-    """As is a command that fails when it is run again."""
     outcomes = iter(["one", "another"])
     commands = iter([["--help"], ["--help"], ["--help"], ["--help"], ["--help"]])
 
@@ -66,7 +62,6 @@ def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
 
 
 def test_figures_take_the_place_of_older_ones(tmp_path: Path) -> None:
-    """What people wrote above them stays."""
     page = tmp_path / "page.md"
     page.write_text(f"# A page\n\nWords.\n\n{HEADING}\n\nold\n")
     write(page, [Figure("kills", "3 of 3"), Figure("noise", "9", ("a `line`\nof it",))], 2.0)

@@ -91,7 +91,6 @@ def _rates(run: PreparedRun) -> list[float]:
 
 @pytest.mark.slow
 def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
-    """Bit for bit."""
     free, fast = (prepare_fast(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))
     for run in (free, fast):
         assert _train(run, machine)
@@ -166,7 +165,6 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, P
 def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
     tiny_base: Path, tmp_path: Path, machine: _Machine
 ) -> None:
-    """Its last checkpoint is at the step that was decided, before the target."""
     machine.seconds_of = lambda _step: 3.0
     run = prepare_fast(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
@@ -181,7 +179,6 @@ def test_a_run_that_was_killed_after_its_last_step_trains_no_other(
 
 
 def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
-    """Two steps, however seldom lines of telemetry are written."""
     run = prepare_fast(tiny_base, tmp_path, max_minutes=1e-6, logging_steps=100, save_steps=100, num_train_epochs=5)
     assert _train(run, machine)
 

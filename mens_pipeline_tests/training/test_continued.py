@@ -89,7 +89,6 @@ def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path
 
 
 def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> None:
-    """From its warmup to the highest rate, and in the last step nearly to nothing."""
     recipe, first = _first(tiny_base, tmp_path)
     _, second = _next(recipe, first, tmp_path / "second")
     train_here(second)
@@ -128,7 +127,6 @@ def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Pa
 def test_what_goes_on_can_be_interrupted_as_well(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends with the adapter that it would have had."""
     monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
     recipe, first = _first(tiny_base, tmp_path)
     runs = [_next(recipe, first, tmp_path / name)[1] for name in ("whole", "stopped")]
@@ -152,7 +150,6 @@ def test_what_goes_on_can_be_interrupted_as_well(
 
 
 def test_another_adapter_than_the_run_ended_with_is_refused(tiny_base: Path, tmp_path: Path) -> None:
-    """Changed, or of another rank."""
     recipe, first = _first(tiny_base, tmp_path)
     _, second = _next(recipe, first, tmp_path / "second")
     stands = continue_from(first.job.run_dir)

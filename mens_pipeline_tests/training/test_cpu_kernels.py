@@ -98,7 +98,6 @@ def test_a_fused_layer_follows_its_adapter(
 
 
 def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path) -> None:
-    """No mask is given to the model, so causality alone has to hide the padding."""
     model = adapted(tiny_base, torch.float32)
     use_causal_products(model)
     row = torch.arange(12).reshape(1, 12)
@@ -109,7 +108,6 @@ def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path)
 
 
 def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
-    """And every state and gradient is that of rows computed apart."""
     model = adapted(tiny_base, torch.float32)
     use_causal_products(model)
     ids = torch.arange(5 * 16).reshape(5, 16) % 200

@@ -67,7 +67,6 @@ def test_in_16_bits_a_step_is_that_of_the_libraries_to_rounding(name: str, tmp_p
 def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
     name: str, fields: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    """A line says which, and why."""
     model = adapted(write_architecture(tmp_path, name, **fields), torch.float32)
 
     assert replace_slow_parts(model, torch.float32).endswith(f"; attention {said}")
@@ -86,7 +85,6 @@ def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
 def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
     options: dict[str, Any], reason: str | None, tmp_path: Path
 ) -> None:
-    """It is computed as before, by the same random numbers where there are any."""
     plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32, **options)
     fast = deepcopy(plain)
     layers = fuse_adapters(fast, torch.float32)
@@ -99,7 +97,6 @@ def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
 
 
 def test_layers_that_are_not_in_four_bits_are_left_to_the_libraries(tmp_path: Path) -> None:
-    """As in a recipe that holds the base whole."""
     model = adapted(write_architecture(tmp_path, "llama"), torch.float32, quantization="bf16")
 
     assert replace_slow_parts(model, torch.float32).startswith(
@@ -108,7 +105,6 @@ def test_layers_that_are_not_in_four_bits_are_left_to_the_libraries(tmp_path: Pa
 
 
 def test_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
-    """Which one is on may change at any time."""
     model = adapted(write_architecture(tmp_path, "llama"), torch.float32)
     model.add_adapter("other", model.peft_config["default"])
 
@@ -116,7 +112,6 @@ def test_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
 
 
 def test_a_fused_layer_whose_adapter_is_off_computes_the_base(tmp_path: Path) -> None:
-    """With its bias, and in the values that it has in four bits."""
     plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32)
     fast = deepcopy(plain)
     replace_slow_parts(fast, torch.float32)

@@ -155,7 +155,6 @@ def test_a_card_needs_the_memory_that_was_estimated(
 def test_two_cards_train_the_adapter_of_one(
     wide_base: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """The same losses to rounding; skipped where there is one card."""
     import torch
 
     if torch.cuda.device_count() < 2:

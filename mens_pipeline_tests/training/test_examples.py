@@ -43,7 +43,6 @@ def _examples(pairs: Iterable[TrainingPair], **recipe: Any) -> Examples:
 def test_every_row_that_is_not_shown_has_a_reason(
     fields: dict[str, Any], recipe: dict[str, Any], reason: NotShown
 ) -> None:
-    """And is counted under it, beside the row that is shown."""
     examples = _examples([_pair(**fields), _pair(rating=5, category="mcp_tool")], **recipe)
 
     assert examples.dropped == {reason: 1}
@@ -61,20 +60,17 @@ def test_every_row_that_is_not_shown_has_a_reason(
     ],
 )
 def test_categories_match_by_part(fields: dict[str, Any], *, is_shown: bool) -> None:
-    """In the category, the lane, or the family of the task."""
     assert bool(_examples([_pair(**fields)], category_filter=("agent", "mcp")).train) is is_shown
 
 
 @pytest.mark.parametrize("difficulty", [3, 5, 7])
 def test_the_borders_of_difficulty_are_shown(difficulty: int) -> None:
-    """Both of them."""
     columns = _examples([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).columns
 
     assert columns.difficulties.tolist() == [difficulty]
 
 
 def test_a_row_of_exactly_the_length_is_shown() -> None:
-    """One token more and it is not: cut, it would lose its end."""
     pair = _pair(response="let x = 1\n" * 9)
     (example,) = _examples([pair]).train
 
@@ -110,7 +106,6 @@ def test_whole_files_measure_the_loss() -> None:
 
 
 def test_the_seed_decides_which_files_measure() -> None:
-    """The same one the same files, whatever else there is; another one others."""
     rows = _rows(60, 1)
     first, again, other = (
         _prompts(_examples(some, validation_split_ratio=0.2, seed=seed), rows)
@@ -123,12 +118,10 @@ def test_the_seed_decides_which_files_measure() -> None:
 
 @pytest.mark.parametrize("pairs", [[_pair()] * 40, _rows(40, 1, SourceKind.SYNTHETIC)])
 def test_rows_of_no_file_always_train(pairs: list[TrainingPair]) -> None:
-    """There is nothing to keep apart."""
     assert len(_examples(pairs, validation_split_ratio=0.49).train) == len(pairs)
 
 
 def test_the_account_counts_rows_and_tokens() -> None:
-    """Every reason has its number, also none; lengths are those of rows that train."""
     examples = _examples(
         [_pair(), _pair(category="tool_trace", response="fn g() { return 1 }"), _pair(rating=1)],
         trajectory_weighting=True,
@@ -150,7 +143,6 @@ def test_the_account_counts_rows_and_tokens() -> None:
 
 
 def test_what_disappears_is_noticed() -> None:
-    """A row that is neither shown nor left out."""
     examples = _examples([_pair(), _pair(rating=1)])
     assert examples.num_lost == 0
     examples.kept -= 1
@@ -171,7 +163,6 @@ _PAIRS = st.builds(
 @given(st.lists(_PAIRS, max_size=20), st.integers(0, 9))
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_nothing_disappears(pairs: list[TrainingPair], seed: int) -> None:
-    """Whatever the rows; and the order of the train set is kept."""
     options: dict[str, Any] = {"seed": seed, "category_filter": ("actor",), "max_length": 100, "max_difficulty": 8}
     examples = _examples(pairs, validation_split_ratio=0.3, **options)
     shown = sorted([*examples.train, *examples.validation], key=repr)

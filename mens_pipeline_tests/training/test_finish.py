@@ -27,7 +27,6 @@ def _finish(run: PreparedRun, code: int) -> None:
 
 
 def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
-    """And its adapter a card."""
     run_dir = run.job.run_dir
     (run_dir / "adapter").mkdir()
     (run_dir / RESULT).write_text(json.dumps(RESULT_VALUES))
@@ -39,13 +38,11 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
 
 
 def test_an_interrupted_run_can_go_on(run: PreparedRun) -> None:
-    """The message says how."""
     with pytest.raises(RefusedError, match=r"run: interrupted\. Run the same again; what is done already is taken up"):
         _finish(run, ExitCode.INTERRUPTED)
 
 
 def test_a_refused_run_says_why(run: PreparedRun) -> None:
-    """In its own words alone."""
     (run.job.run_dir / FAILURE).write_text('{"reason": "The gradient is gone."}')
 
     with pytest.raises(RefusedError, match=r"^The gradient is gone\.$"):
@@ -54,7 +51,6 @@ def test_a_refused_run_says_why(run: PreparedRun) -> None:
 
 @pytest.mark.parametrize("code", [ExitCode.CRASHED, -signal.SIGKILL, 75])
 def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None:
-    """The end of what it printed, whatever signs are in it; not all of it."""
     words = b"first words " + b"." * 2000 + b"\xff\nRuntimeError: no more memory"
     (run.job.run_dir / "child.log").write_bytes(words)
 
@@ -67,13 +63,11 @@ def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None
 
 
 def test_a_run_without_a_result_is_not_complete(run: PreparedRun) -> None:
-    """Not even if it says so."""
     with pytest.raises(RefusedError, match=r"the training process left no result\.json\. Run the same again"):
         _finish(run, ExitCode.DONE)
 
 
 def test_a_run_that_said_nothing_has_no_last_words(run: PreparedRun) -> None:
-    """The message says how it ended, and where its words would be."""
     with pytest.raises(RefusedError, match=r"(?s)the training process ended with 1\. Its last words .*:\n$"):
         _finish(run, ExitCode.CRASHED)
 

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is 
 
 
 def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first step; the run without the defect takes it."""
     from mens_pipeline.training import cpu_kernels  # noqa: PLC0415 - loads the deep learning stack
 
     base = write_architecture(tmp_path / "base", "qwen2", initializer_range=0.02)
@@ -36,7 +35,6 @@ def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatc
 
 
 def test_a_base_that_is_worse_than_chance_is_refused(tmp_path: Path) -> None:
-    """Such as one with the tokenizer of another model, or with damaged weights."""
     run = prepare_fast(write_architecture(tmp_path / "base", "llama", initializer_range=1.0), tmp_path, max_steps=1)
     guess = r"a uniform guess among 258 tokens has 5\.55\. Fetch the base again"
 

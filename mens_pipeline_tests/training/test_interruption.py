@@ -47,7 +47,6 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_pa
 
 
 def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
-    """Other numbers in the same folder are refused before anything is loaded."""
     prepare_fast(tiny_base, tmp_path)
 
     with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
@@ -56,7 +55,6 @@ def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: P
 
 @pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
-    """A cancelled step leaves a checkpoint and no process."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
     children: list[int] = []
 

@@ -45,7 +45,6 @@ def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> di
 
 @pytest.mark.seed_row(13, 15, 56, 58)
 def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
-    """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
 
     assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (8, "qlora", "hf")
@@ -104,14 +103,12 @@ def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
 @pytest.mark.seed_row(34, 44)
 @pytest.mark.parametrize(("vcs_sha", "name"), [("0123abcd", "lora-adapter-0123abcd"), (None, "lora-adapter")])
 def test_an_adapter_is_named_after_the_commit(run: PreparedRun, vcs_sha: str | None, name: str) -> None:
-    """Where there is one."""
     manifest = _manifest(run, vcs_sha)
 
     assert (manifest["name"], manifest["vcs_sha"]) == (name, vcs_sha)
 
 
 def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_path: Path) -> None:
-    """What gave rows is named; a report beside another train set is not believed."""
     train = tmp_path / "train.jsonl"
     train.write_bytes(run.job.train_path.read_bytes())
     sources = [

@@ -49,7 +49,6 @@ def test_rows_are_halved_until_they_fit(tiny_base: Path, tmp_path: Path, small_m
 
 
 def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, small_memory: list[int]) -> None:
-    """By its length, with what helps, before a step is taken."""
     small_memory[0] = 0
 
     with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into the memory of the GPU. Lower"):

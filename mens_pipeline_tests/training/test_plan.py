@@ -64,7 +64,6 @@ def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: BatchPlan) -> lis
 @given(_ROWS, _RECIPES)
 @_CHECKED
 def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """None twice, none never."""
     plan = _plan(rows, recipe)
 
     for batches in _epochs(rows, recipe, plan):
@@ -88,7 +87,6 @@ def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], reci
 def test_updates_are_micro_batches_by_the_accumulation(
     rows: list[tuple[int, int]], recipe: Recipe, max_steps: int
 ) -> None:
-    """The last one perhaps of fewer; a limit keeps the beginning of the same order."""
     plan = _plan(rows, recipe)
     cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
     accumulated = recipe.accumulation
@@ -101,14 +99,12 @@ def test_updates_are_micro_batches_by_the_accumulation(
 @given(_ROWS, _RECIPES | _CURRICULA)
 @_CHECKED
 def test_the_same_arguments_give_the_same_order(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """A run that goes on finds the order it began with."""
     assert _plan(rows, recipe) == _plan(rows, recipe.model_copy())
 
 
 @given(_ROWS, _CURRICULA)
 @_CHECKED
 def test_a_curriculum_goes_from_easy_to_hard(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """Within each epoch; none above its threshold, and what is left out is counted."""
     plan = _plan(rows, recipe)
 
     for epoch, batches in enumerate(_epochs(rows, recipe, plan)):
@@ -120,7 +116,6 @@ def test_a_curriculum_goes_from_easy_to_hard(rows: list[tuple[int, int]], recipe
 
 
 def test_epochs_and_seeds_differ_in_their_order() -> None:
-    """Rows meet other rows each time."""
     rows = [(10, 5)] * 40
     recipe = Recipe(num_train_epochs=2, per_device_train_batch_size=4)
     first, second = _epochs(rows, recipe, _plan(rows, recipe))
@@ -132,7 +127,6 @@ def test_epochs_and_seeds_differ_in_their_order() -> None:
 
 
 def test_the_order_is_the_same_on_every_machine() -> None:
-    """Not this one's alone; checkpoints may move."""
     recipe = Recipe(num_train_epochs=2, per_device_train_batch_size=3, gradient_accumulation_steps=2)
     plan = _plan([(10, 5)] * 7, recipe)
 
@@ -142,7 +136,6 @@ def test_the_order_is_the_same_on_every_machine() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5, 255, 256, 257, 1000])
 def test_numbers_are_shuffled_as_python_does(number: int) -> None:
-    """And as many draws are taken, so that what comes next is the same."""
     ours, theirs = (Random("1:2") for _ in range(2))  # noqa: S311 - reproducible numbers, no secret
     rows, listed = np.arange(number, dtype=np.uint32), list(range(number))
     shuffle(rows, ours)
@@ -176,7 +169,6 @@ def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
 
 
 def test_a_budget_brings_rows_of_one_length_together() -> None:
-    """So next to nothing is padding; and long and short micro-batches come mixed."""
     rows = [(length, 5) for length in range(1, 129)]
     recipe = Recipe(max_length=128, max_tokens_per_batch=256, per_device_train_batch_size=64, num_train_epochs=1)
     batches = _plan(rows, recipe).batches
@@ -217,7 +209,6 @@ def test_a_step_is_divided_among_micro_batches_and_devices(
 
 
 def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
-    """Difficulty comes first, length second."""
     rows = [(50, 2), (10, 9), (10, 2), (50, 9)]
     recipe = Recipe(
         max_length=64, max_tokens_per_batch=64, curriculum=True, curriculum_max_difficulty=(10,), num_train_epochs=1
@@ -228,14 +219,12 @@ def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
 
 @pytest.mark.parametrize(("epoch", "hardest"), [(0, 3), (1, 6), (2, 9), (3, 9), (50, 9)])
 def test_the_last_stage_holds_for_all_epochs_after_it(epoch: int, hardest: int) -> None:
-    """Without a curriculum all epochs show what the recipe allows."""
     assert find_hardest(epoch, Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9))) == hardest
     assert find_hardest(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
 
 
 @pytest.mark.parametrize(("epochs", "hardest"), [(1, [9]), (2, [6, 9]), (3, [3, 6, 9]), (4, [3, 6, 9, 9])])
 def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest: list[int]) -> None:
-    """Hard rows are put off, and never left out for good."""
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=epochs)
 
     assert [find_hardest(epoch, recipe) for epoch in range(epochs)] == hardest
@@ -250,7 +239,6 @@ def test_rows_of_like_lengths_come_together() -> None:
 
 
 def test_no_rows_make_no_updates() -> None:
-    """An empty train set, and a curriculum that is too easy for all rows."""
     curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)
 
     assert _plan([], Recipe(num_train_epochs=2)) == BatchPlan(batches_of(), 0, (0, 0))
@@ -258,7 +246,6 @@ def test_no_rows_make_no_updates() -> None:
 
 
 def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
-    """Hard ones only in the later ones."""
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=3)
     plan = _plan([(9, 2), (9, 5), (9, 8), (9, 10)], recipe)
 
@@ -278,7 +265,6 @@ def test_rare_categories_gain_what_frequent_ones_lose() -> None:
 
 
 def test_every_category_weighs_the_same_with_an_alpha_of_zero() -> None:
-    """Rows of a category share its weight; an epoch keeps its size."""
     weights = category_weights({"a": 8, "b": 2}, 0.0)
 
     assert weights == pytest.approx({"a": 0.625, "b": 2.5})
@@ -297,7 +283,6 @@ _KINDS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10), st.sampled_
 def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
     rows: list[tuple[int, int, str]], recipe: Recipe, part: float, shares: dict[str, float]
 ) -> None:
-    """What was shown and what comes next are the beginning of one endless order."""
     recipe = recipe.model_copy(update={"token_shares": shares})
     examples = [Row(length, hard, kind=kind) for length, hard, kind in rows]
     whole = plan_of(examples, recipe)

@@ -195,7 +195,6 @@ def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: 
 
 
 def test_control_tokens_must_be_one_id_each() -> None:
-    """A tokenizer that knows ChatML passes, one that does not is refused with advice."""
     knowing, other = Encoder(), Encoder(special=(IM_START,))
 
     assert check_tokenizer(knowing, Path("base")) == knowing.id_of(IM_END)
@@ -208,14 +207,12 @@ def test_control_tokens_must_be_one_id_each() -> None:
 
 
 def test_enough_rows_pass() -> None:
-    """As many as are needed; none above that."""
     check_examples(_examples(3), 3, _ORIGINS)
     check_examples(_examples(0), 0, _ORIGINS)
 
 
 @pytest.mark.seed_row(62)
 def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
-    """So that one sees what to widen."""
     examples = _examples(2, seen=6, dropped=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
 
     with pytest.raises(
@@ -231,13 +228,11 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
 
 
 def test_rows_that_disappeared_are_refused() -> None:
-    """A mistake of ours, not of the recipe."""
     with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
         check_examples(_examples(2, seen=3), 1, _ORIGINS)
 
 
 def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
-    """Nothing fits everywhere; an exabyte nowhere."""
     check_disk(tmp_path, 0.0)
 
     with pytest.raises(RefusedError, match=r"\d+ MB are free, 1099511627776 MB are needed\. Make room, or move it"):
@@ -250,7 +245,6 @@ def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str
 
 
 def test_the_document_says_what_was_looked_at() -> None:
-    """In upstream's schema: contract, base, device, data, steps and memory."""
     document = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0))
 
     assert document["schema_version"] == "vox.mens.preflight.v0"
@@ -264,7 +258,6 @@ def test_the_document_says_what_was_looked_at() -> None:
 
 
 def test_a_share_of_rows_that_are_not_there_is_noted() -> None:
-    """By their names."""
     shares = {"task": 0.1, "vox_codegen": 0.2, "raw": 0.1}
     (note,) = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0), token_shares=shares)["notes"]
 
@@ -272,7 +265,6 @@ def test_a_share_of_rows_that_are_not_there_is_noted() -> None:
 
 
 def test_a_machine_that_may_be_too_small_is_noted() -> None:
-    """A CPU has no memory of its own; what is installed counts."""
     needed = MemoryEstimate(2 * 1024 * installed_memory_gb(), 0.0, 0.0, 0.0)
     (note,) = _document(_PROCESSOR, needed)["notes"]
 

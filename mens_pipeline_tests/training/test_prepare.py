@@ -25,7 +25,6 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.mark.seed_row(18)
 def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
-    """Job, contract and preflight; the job is what the training process will read."""
     run = prepare_fast(base, tmp_path, number=6, max_tokens_per_batch=512)
     run_dir = run.job.run_dir
     contract = json.loads((run_dir / CONTRACT).read_text())
@@ -40,7 +39,6 @@ def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
-    """The same again finds it."""
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / RESULT).write_text("{}")
 
@@ -49,7 +47,6 @@ def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", ["", '{"num_steps"', "[]", "[" * 50_000])
 def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str) -> None:
-    """The run goes on from its newest checkpoint, and writes it again."""
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / RESULT).write_text(left)
 
@@ -61,7 +58,6 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
 
 @pytest.mark.seed_row(38)
 def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
-    """The message says how to keep both, or to begin again; what is there stays."""
     run = prepare_fast(base, tmp_path)
     before = run.job_path.read_text()
 
@@ -102,7 +98,6 @@ def test_a_trial_leaves_everything_as_it_is(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_path: Path) -> None:
-    """Not before: a mistake leaves the one that is there."""
     run = prepare_fast(base, tmp_path)
     (run.job.run_dir / RESULT).write_text("{}")
     with pytest.raises(RefusedError, match="the curriculum shows 0 rows"):
@@ -127,7 +122,6 @@ def test_a_link_to_a_run_stands_for_the_run(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path) -> None:
-    """Which may take hundreds of megabytes."""
     with pytest.raises(SourceNotFoundError, match=r"train\.jsonl"):
         prepare_run(
             resolve_fast(Path("nobody/no-such-model")),
@@ -142,7 +136,6 @@ def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path)
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])
 def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) -> None:
-    """It does not say which run the folder holds; the message says how to go on."""
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / CONTRACT).write_text(content)
 
@@ -151,7 +144,6 @@ def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) ->
 
 
 def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
-    """What lies in the folder of a run lies there."""
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     target = tmp_path / "precious"
     target.write_text("kept")
@@ -164,27 +156,23 @@ def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
 
 
 def test_an_adapter_knows_its_base_by_name(base: Path, tmp_path: Path) -> None:
-    """A folder by its path; what came from a package has no state on the Hub."""
     job = prepare_fast(base, tmp_path).job
 
     assert (job.base_name, job.base_revision) == (str(base), None)
 
 
 def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) -> None:
-    """All rows are harder than its last stage."""
     with pytest.raises(RefusedError, match=r"the curriculum shows 0 rows, 1 are needed\. Raise curriculum_max"):
         prepare_fast(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
 
 
 def test_shares_that_show_nothing_are_refused(base: Path, tmp_path: Path) -> None:
-    """The only kind of the train set has none."""
     with pytest.raises(RefusedError, match=r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share"):
         prepare_fast(base, tmp_path, token_shares={"vox_codegen": 0.0})
 
 
 @pytest.mark.seed_row(62)
 def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> None:
-    """Before anything of the run is written."""
     Encoder(special=()).inner.save(str(base / "tokenizer.json"))
 
     with pytest.raises(RefusedError, match=r"<\|im_start\|> is \d+ tokens, not one"):
@@ -252,13 +240,11 @@ _USUAL = key_of(_contract())
 
 
 def test_every_field_of_a_recipe_is_looked_at() -> None:
-    """A new one has to say whether it is of the run."""
     assert {*_OTHER_VALUES, *_NOT_OF_THE_RUN} == set(Recipe.model_fields)
 
 
 @pytest.mark.parametrize("field", sorted(_OTHER_VALUES))
 def test_another_value_is_another_run(field: str) -> None:
-    """Each field by itself."""
     recipe = Recipe.model_validate({field: _OTHER_VALUES[field]})
 
     assert recipe != Recipe()
@@ -277,7 +263,6 @@ def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
 @pytest.mark.seed_row(62)
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
 def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
-    """Train set, base, device, and what the model is told before every prompt."""
     assert key_of(_contract(**change)) != _USUAL
 
 
@@ -292,7 +277,6 @@ def test_another_trainer_is_another_run(part: str) -> None:
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
-    """Nor does a way through a file."""
     contract = _contract()
     turned = {key: contract[key] for key in reversed(contract)}
     turned["recipe"] = {key: contract["recipe"][key] for key in reversed(contract["recipe"])}
@@ -303,6 +287,5 @@ def test_the_order_of_keys_does_not_matter() -> None:
 
 
 def test_what_is_no_json_is_no_contract() -> None:
-    """Numbers that JSON cannot say would read differently elsewhere."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         key_of({"a": float("nan")})

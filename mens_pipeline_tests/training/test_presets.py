@@ -59,7 +59,6 @@ def _write(folder: Path, content: str | bytes) -> Path:
 
 @pytest.mark.seed_row(19)
 def test_the_presets_of_the_project_are_all_there() -> None:
-    """Those of upstream, those of newer cards, and one for machines without any."""
     presets = load_named(PRESETS)
 
     assert set(presets) == _NAMES
@@ -67,7 +66,6 @@ def test_the_presets_of_the_project_are_all_there() -> None:
 
 
 def test_the_domains_of_the_project_are_all_there() -> None:
-    """With a word about each; no domain asks for a GPU."""
     domains = load_named(DOMAINS)
 
     assert set(domains) == {"vox-lang", "agents", "full-stack", "speech"}
@@ -76,7 +74,6 @@ def test_the_domains_of_the_project_are_all_there() -> None:
 
 @every("names", list(product(sorted(_NAMES), [None, "vox-lang", "agents", "full-stack", "speech"])))
 def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> None:
-    """No combination contradicts itself."""
     preset, domain = names
     resolved = _resolve(preset=preset, domain=domain)
 
@@ -85,7 +82,6 @@ def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> N
 
 @pytest.mark.parametrize(("name", "other"), _TWINS)
 def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -> None:
-    """Two names for one recipe."""
     presets = load_named(PRESETS)
 
     assert presets[name].values == presets[other].values
@@ -120,7 +116,6 @@ def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
 
 
 def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
-    """On a CPU, where trying is cheap."""
     demo = _resolve(preset="cpu_demo").recipe
 
     for name in _OF_GPUS:
@@ -132,14 +127,12 @@ def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
 @pytest.mark.parametrize("devices", [2, 8])
 @pytest.mark.parametrize("name", sorted(_NAMES))
 def test_every_preset_is_shared_by_several_devices(name: str, devices: int) -> None:
-    """Each has something to do in every step."""
     recipe = _resolve(preset=name, flags={"devices": devices}).recipe
 
     assert recipe.accumulation >= devices
 
 
 def test_a_night_measures_what_does_not_train() -> None:
-    """In several epochs, with the sizes of a step that CPUs are fast with."""
     night, demo = (_resolve(preset=name).recipe for name in ("cpu_night", "cpu_demo"))
 
     assert night.validation_split_ratio > 0
@@ -191,7 +184,6 @@ def test_each_level_wins_over_those_below() -> None:
 
 
 def test_nothing_said_is_the_default_recipe() -> None:
-    """Then every value is a default."""
     resolved = _resolve()
 
     assert resolved.recipe == Recipe()
@@ -209,13 +201,11 @@ def test_nothing_said_is_the_default_recipe() -> None:
     ],
 )
 def test_unknown_names_are_refused_with_advice(options: dict[str, Any], problem: str) -> None:
-    """The nearest one, or all there are."""
     with pytest.raises(ConfigurationError, match=problem):
         _resolve(**options)
 
 
 def test_all_mistakes_are_told_with_where_they_come_from() -> None:
-    """Typed, exported, or in a list."""
     expected = (
         r"^recipe: .*lora_r: Input should be greater than or equal to 1 \(flag\).*"
         r"curriculum_max_difficulty.1: Input should be a valid integer.* \(environment\); "
@@ -227,13 +217,11 @@ def test_all_mistakes_are_told_with_where_they_come_from() -> None:
 
 
 def test_values_that_fit_alone_may_not_fit_together() -> None:
-    """A flag against the budget of a preset."""
     with pytest.raises(ConfigurationError, match=r"max_tokens_per_batch is 1024, .* max_length 4096 \(recipe\)"):
         _resolve(preset="cpu_demo", flags={"max_length": 4096})
 
 
 def test_mistakes_name_the_field_and_what_it_takes() -> None:
-    """A key far from all others gets no suggestion; values that fit make no mistake."""
     assert recipe_errors({"lora_r": 8}) == []
     assert recipe_errors({"zzz": 8}) == ["zzz: unknown"]
     both = recipe_errors({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
@@ -262,7 +250,6 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
     ],
 )
 def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) -> None:
-    """GPUs report a little less than they are sold with; without one the CPU trains."""
     resolved = _resolve(preset=AUTO, vram_gb=vram_gb)
 
     assert resolved.preset == expected
@@ -270,13 +257,11 @@ def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) 
 
 
 def test_auto_refuses_a_card_that_is_too_small() -> None:
-    """And names the preset that one may try in spite of it."""
     with pytest.raises(ConfigurationError, match=r"preset auto: no preset fits 4\.0 GB\. Name one with --preset tiny"):
         _resolve(preset=AUTO, vram_gb=4.0)
 
 
 def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
-    """Those are for people to name."""
     presets = {"named": Preset("", {}), "small": Preset("", {}, 2.0), "large": Preset("", {}, 9.0)}
 
     assert pick_preset(presets, 8.0) == "large"
@@ -299,13 +284,11 @@ def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
     ],
 )
 def test_a_broken_file_is_named_with_all_its_mistakes(tmp_path: Path, content: str | bytes, problem: str) -> None:
-    """Every preset is checked when the file is read, not when someone takes it."""
     with pytest.raises(ConfigurationError, match=rf"(?s)presets.yaml: {problem}.*Correct the file"):
         load_named(_write(tmp_path, content))
 
 
 def test_a_missing_file_is_to_be_restored(tmp_path: Path) -> None:
-    """It belongs to the project."""
     with pytest.raises(ConfigurationError, match=r"none.yaml: No such file or directory\. Restore the file"):
         load_named(tmp_path / "none.yaml")
 
@@ -340,7 +323,6 @@ def test_those_of_the_repository_hold_together() -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
-    """In one message, before anything is made."""
     path = tmp_path / "recipes.yaml"
     path.write_text(text)
 
@@ -352,7 +334,6 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: s
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:
-    """Or the names that there are."""
     recipes = load_recipes(RECIPES)
 
     with pytest.raises(ConfigurationError, match=r"recipe wid: not in config/recipes.yaml. Did you mean `wide`\?"):

@@ -88,7 +88,6 @@ def test_what_a_person_says_is_done() -> None:
 
 
 def test_bfloat16_that_is_only_emulated_is_refused() -> None:
-    """By the name of the GPU, with what to write."""
     with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Write quantiz"):
         _choose(_card(31.7, has_bfloat16=False), quantization="bf16")
 

@@ -9,7 +9,6 @@ from mens_pipeline.training.recipe import Recipe
 
 
 def test_defaults_hold_together() -> None:
-    """A recipe needs nothing said; it is LoRA on all linear layers."""
     recipe = Recipe()
 
     assert (recipe.lora_r, recipe.lora_alpha, recipe.target_modules) == (16, 32, "all-linear")
@@ -18,7 +17,6 @@ def test_defaults_hold_together() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    """The descriptions are the help of the command line."""
     assert all(field.description for field in Recipe.model_fields.values())
 
 
@@ -54,7 +52,6 @@ def test_what_does_not_fit_is_refused(values: dict[str, Any], problem: str) -> N
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    """One run of the command is enough to see them."""
     with pytest.raises(ValidationError, match="3 validation errors") as caught:
         Recipe.model_validate({"lora_r": 0, "max_length": "long", "nothing": 1})
 
@@ -74,13 +71,11 @@ def test_all_mistakes_are_told_at_once() -> None:
     ],
 )
 def test_fields_must_fit_together(values: dict[str, Any], problem: str) -> None:
-    """What makes no sense beside another field is refused with both of them."""
     with pytest.raises(ValidationError, match=problem):
         Recipe.model_validate(values)
 
 
 def test_all_that_does_not_fit_together_is_told_at_once() -> None:
-    """Not the first alone."""
     with pytest.raises(ValidationError, match=r"max_tokens_per_batch.*; min_difficulty.*; target_modules is empty"):
         Recipe.model_validate(
             {"max_tokens_per_batch": 16, "min_difficulty": 9, "max_difficulty": 2, "target_modules": ","}
@@ -89,14 +84,12 @@ def test_all_that_does_not_fit_together_is_told_at_once() -> None:
 
 @pytest.mark.parametrize(("minimum", "maximum"), [(1, 1), (5, 5), (1, 10)])
 def test_borders_are_allowed(minimum: int, maximum: int) -> None:
-    """One difficulty alone, and a budget of exactly one row."""
     recipe = Recipe(min_difficulty=minimum, max_difficulty=maximum, max_length=64, max_tokens_per_batch=64)
 
     assert recipe.max_tokens_per_batch == recipe.max_length
 
 
 def test_lists_may_be_written_with_commas() -> None:
-    """As in flags and variables; spaces and empty places do not count."""
     recipe = Recipe.model_validate(
         {
             "target_modules": "q_proj, v_proj,",
@@ -112,26 +105,22 @@ def test_lists_may_be_written_with_commas() -> None:
 
 
 def test_shares_may_be_written_as_text() -> None:
-    """As in flags and variables; none is none."""
     assert Recipe.model_validate({"token_shares": "task=0.4, raw = 0.1,"}).token_shares == {"task": 0.4, "raw": 0.1}
     assert Recipe.model_validate({"token_shares": ""}).token_shares == {}
 
 
 def test_shares_are_one_together_at_most() -> None:
-    """Sums of decimal numbers may be off by a rounding."""
     assert len(Recipe(token_shares={"task": 0.7, "raw": 0.1, "repair": 0.2}).token_shares) == 3
     with pytest.raises(ValidationError, match=r"token_shares are 1\.2 together, 1 at most"):
         Recipe(token_shares={"task": 0.7, "raw": 0.5})
 
 
 def test_a_recipe_survives_a_file() -> None:
-    """The training process gets the one that was decided."""
     recipe = Recipe(target_modules=("q_proj",), max_minutes=0.5, category_filter=("actor",), learning_rate=1.5e-4)
 
     assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
 
 
 def test_a_recipe_does_not_change() -> None:
-    """A run is what was decided before it."""
     with pytest.raises(ValidationError, match="frozen"):
         Recipe().lora_r = 2  # type: ignore[misc]

@@ -36,7 +36,6 @@ def _run(plan: StepPlan, lap_of: Callable[[int], float], seconds: float = 0.0, f
 
 
 def test_a_fast_machine_takes_all_steps(tmp_path: Path) -> None:
-    """Nothing is decided, and nothing is written."""
     plan = _plan(tmp_path)
 
     assert _run(plan, lambda _step: 3.6) == pytest.approx((_TARGET, 540))
@@ -45,7 +44,6 @@ def test_a_fast_machine_takes_all_steps(tmp_path: Path) -> None:
 
 
 def test_a_slow_machine_takes_as_many_as_fit(tmp_path: Path) -> None:
-    """Decided once, after five steps; the file says why."""
     plan = _plan(tmp_path)
 
     assert _run(plan, lambda _step: 12.0) == pytest.approx((100, 1200))
@@ -71,7 +69,6 @@ def test_a_machine_that_changes_speed_ends_in_time(tmp_path: Path, at: int, befo
 
 
 def test_steps_come_back_when_there_is_room_again(tmp_path: Path) -> None:
-    """Another process ends: the target is within reach again, and not exceeded."""
     plan = _plan(tmp_path)
     steps, seconds = _run(plan, lambda step: 16.0 if step <= 20 else 4.0)
     planned = [decision["num_steps"] for decision in plan.account()["decisions"]]
@@ -113,7 +110,6 @@ def test_time_goes_by_tokens(tmp_path: Path) -> None:
 
 
 def test_without_a_budget_nothing_depends_on_time(tmp_path: Path) -> None:
-    """What it will take is told all the same, once."""
     plan = _plan(tmp_path, budget=None)
     details = [plan.measure(step, 1000.0, 1000.0 * step) for step in range(1, _TARGET + 1)]
 
@@ -156,7 +152,6 @@ def test_a_run_that_goes_on_takes_back_what_came_after_its_checkpoint(tmp_path: 
 
 
 def test_a_checkpoint_of_other_decisions_is_refused(tmp_path: Path) -> None:
-    """Without its decisions a run would go on with another rate than it had."""
     checkpoint = tmp_path / CHECKPOINTS / "checkpoint-30"
     checkpoint.mkdir(parents=True)
     (checkpoint / COMPLETE).write_text("{}")
@@ -217,7 +212,6 @@ def test_the_rate_rises_in_the_warmup_and_never_again(schedule: Schedule) -> Non
 @given(_schedules())
 @_CHECKED
 def test_a_decision_changes_no_rate_that_was_used_nor_the_next_one(schedule: Schedule) -> None:
-    """It bends the line where the run is; it does not break it."""
     for number, decision in enumerate(schedule.decisions):
         before = Schedule(schedule.target_steps, schedule.warmup_steps, schedule.kind, schedule.decisions[:number])
         for step in range(decision.step + 1):
@@ -227,7 +221,6 @@ def test_a_decision_changes_no_rate_that_was_used_nor_the_next_one(schedule: Sch
 @given(_schedules(("linear",)))
 @_CHECKED
 def test_a_linear_rate_is_linear_between_decisions(schedule: Schedule) -> None:
-    """From the end of the warmup on."""
     bends = {decision.step for decision in schedule.decisions}
     top = _warmup_of(schedule)
     for step in range(top + 1, schedule.num_steps):
@@ -248,7 +241,6 @@ def test_without_decisions_it_is_the_usual_schedule() -> None:
 
 @pytest.mark.parametrize("target", [1, 2, 9])
 def test_few_steps_have_no_warmup(target: int) -> None:
-    """A run of one step trains at the full rate."""
     assert Schedule(target, 100, "linear").factor(0) == 1
 
 

@@ -28,7 +28,6 @@ def _log(path: Path) -> TelemetryLog:
 
 
 def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
-    """With the time in milliseconds; whoever follows gets the same."""
     heard: list[dict[str, Any]] = []
     log, follower = _log(tmp_path / "log"), Follower(tmp_path / "log", heard.append)
     before = time.time_ns() // 1_000_000
@@ -45,7 +44,6 @@ def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_appends(tmp_path: Path) -> None:
-    """What the first process told stays."""
     for number in (1, 2):
         _log(tmp_path / "log").write("step", {"step": number, "loss": 1.0})
 
@@ -53,7 +51,6 @@ def test_a_resumed_run_appends(tmp_path: Path) -> None:
 
 
 def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
-    """A run that died while it wrote, and one that went on."""
     path = tmp_path / "log"
     path.write_text(_line(1) + _line(2)[:9])
     _log(path).write("step", {"step": 2, "loss": 1.0})
@@ -73,7 +70,6 @@ _NO_EVENTS = (
 
 @pytest.mark.parametrize("line", [*_NO_EVENTS, "[" * 5_000 + "\n"])
 def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
-    """What a power cut or an edit left in the middle: with its place, and what to do."""
     path = tmp_path / "log"
     path.write_text(_line(1, seconds=1.0) + line + _line(2, seconds=2.0))
     for read in (lambda: list(steps_of(path)), lambda: seconds_trained(path)):
@@ -82,7 +78,6 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_a_step_without_its_time_is_named(tmp_path: Path) -> None:
-    """Of whoever asks how long a training took."""
     path = tmp_path / "log"
     path.write_text(_line(1))
 
@@ -91,7 +86,6 @@ def test_a_step_without_its_time_is_named(tmp_path: Path) -> None:
 
 
 def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:
-    """Nothing twice, and nothing that was there before."""
     path = tmp_path / "log"
     path.write_text(_line(1))
     heard: list[dict[str, Any]] = []
@@ -114,7 +108,6 @@ def test_a_follower_hears_what_is_added(tmp_path: Path) -> None:
 
 
 def test_a_follower_waits_for_the_log(tmp_path: Path) -> None:
-    """The child makes it when it begins."""
     heard: list[dict[str, Any]] = []
     follower = Follower(tmp_path / "log", heard.append)
     follower.poll()
@@ -126,7 +119,6 @@ def test_a_follower_waits_for_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 20, -1])
 def test_a_line_that_is_not_whole_waits(tmp_path: Path, cut: int) -> None:
-    """Until its end is written; then it is heard once."""
     path = tmp_path / "log"
     heard: list[dict[str, Any]] = []
     follower = Follower(path, heard.append)
@@ -175,7 +167,6 @@ def test_what_was_taken_back_is_no_step(tmp_path: Path, checkpoint: str | None, 
 
 
 def test_the_loss_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:
-    """A line may tell of several; one that was resumed counts from its beginning."""
     lines = [
         _start(None),
         _line(3, num_updates=3, loss=2.0, num_tokens=30),
@@ -189,7 +180,6 @@ def test_the_loss_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:
 
 
 def test_a_log_without_steps_has_none(tmp_path: Path) -> None:
-    """A run that was refused at once."""
     (tmp_path / "log").touch()
 
     assert list(steps_of(tmp_path / "log")) == []
@@ -265,5 +255,4 @@ def _event(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_plan_says_how_many_steps_and_how_long(fields: dict[str, Any], line: str) -> None:
-    """And why there are fewer than the recipe asks for."""
     assert format_plan(_event(**fields)) == line

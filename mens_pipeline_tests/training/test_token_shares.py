@@ -142,7 +142,6 @@ def test_a_kind_that_runs_out_begins_anew_up_to_a_bound() -> None:
 
 
 def test_what_an_epoch_leaves_out_comes_in_the_next() -> None:
-    """A kind with half of its own share is seen once in two epochs."""
     rows = _rows(vox_codegen=300, task=300)
     there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in ("task", "vox_codegen")}
     half = there["vox_codegen"] / sum(there.values()) / 2
@@ -155,7 +154,6 @@ def test_what_an_epoch_leaves_out_comes_in_the_next() -> None:
 
 
 def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
-    """From window to window, kind by kind."""
     rows = _rows(vox_codegen=1500, task=600)
     recipe = Recipe(**_SIZES, token_shares={"task": 0.5}, curriculum=True, curriculum_max_difficulty=(9,))
     plan = plan_of(rows, recipe)
@@ -167,7 +165,6 @@ def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed: int) -> None:
-    """A pass by chance may draw nothing of a kind; then each of its rows comes once."""
     hard = [Row(50, 9, "function", "task") for _ in range(400)]
     rows = [*hard, Row(50, 1, "function", "task"), Row(50, 9, "actor", "task")]
     rows += [Row(50, 1, "table", "vox_codegen") for _ in range(100)]

@@ -81,7 +81,6 @@ def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
 
 @pytest.mark.slow
 def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -> None:
-    """The same bytes; what goes wrong in one of them is said as ever."""
     folder, _ = _encode(encoding)
     digest = digest_of(encoding.train_path)
     again = encode_train_set(encoding, digest, tmp_path / "other", workers=2)
@@ -97,7 +96,6 @@ def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -
 
 @pytest.mark.parametrize("shard_bytes", [1, 100, 301, 10**6])
 def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None:
-    """Wherever the borders fall: within a line, at its end, or behind the last one."""
     cut = replace(encoding, shard_bytes=shard_bytes)
     write_jsonl(cut.train_path, pairs(4))
     folder, _ = _encode(cut)
@@ -141,7 +139,6 @@ def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: li
 
 
 def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp_path: Path) -> None:
-    """By its name, with what to do; the same where it is gone."""
     job = prepare_fast(tiny_base, tmp_path).job
     path = job.rows_path / "00000.arrow"
     path.write_bytes(path.read_bytes()[:100])
@@ -152,7 +149,6 @@ def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp
 
 
 def test_a_line_that_is_no_pair_is_refused_by_its_number(encoding: Encoding) -> None:
-    """Whichever shard it lies in; nothing of that shard is left."""
     with encoding.train_path.open("a") as lines:
         lines.write('{"prompt": "no response"}\n')
     with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
@@ -177,7 +173,6 @@ class _Careless(Encoder):
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_every_row_ends_its_turn_once(times: int) -> None:
-    """Never or twice is refused before anything is written."""
     expected = "each row must end with the token that ends a turn, and have it nowhere else"
     encode_pairs([_pair()], _Careless(1), _SYSTEM, 192, "suffix_first")
     with pytest.raises(RefusedError, match=expected):
@@ -189,8 +184,6 @@ def _pair() -> TrainingPair:
 
 
 def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
-    """Two bytes an id where they suffice, four where they do not."""
-
     class Wide(Encoder):
         def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
             return [70_000 + i for i in super().encode(text, add_special_tokens=add_special_tokens)]
@@ -204,7 +197,6 @@ def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
 
 
 def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding) -> None:
-    """Others stay."""
     folder, _ = _encode(encoding)
     old, recent = folder.with_name("old"), folder.with_name("recent")
     for other, days in ((old, 31), (recent, 29)):
@@ -216,7 +208,6 @@ def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding)
 
 
 def test_held_out_rows_are_looked_for_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same finding, without reading the train set again."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
     first = prepare_fast(tiny_base, tmp_path).preflight["notes"]
     monkeypatch.setattr(prepare, "trained_heldout", lambda *_: pytest.fail("read again"))

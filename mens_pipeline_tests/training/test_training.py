@@ -83,7 +83,6 @@ def test_only_named_layers_get_an_adapter(tiny_base: Path, tmp_path: Path) -> No
 
 
 def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) -> None:
-    """The message says what there is; the head never gets an adapter."""
     for number, name in enumerate(("c_attn", "lm_head")):
         run = prepare_fast(tiny_base, tmp_path / str(number), max_steps=1, target_modules=name)
         with pytest.raises(
@@ -93,7 +92,6 @@ def test_layers_that_are_not_there_are_refused(tiny_base: Path, tmp_path: Path) 
 
 
 def test_accumulated_micro_batches_are_one_batch(tiny_base: Path, tmp_path: Path) -> None:
-    """Four rows at once, and four times one row, of different lengths: the same step."""
     at_once = prepare_fast(tiny_base, tmp_path / "a", number=4, per_device_train_batch_size=4)
     one_by_one = prepare_fast(
         tiny_base, tmp_path / "b", number=4, per_device_train_batch_size=1, gradient_accumulation_steps=4
@@ -147,7 +145,6 @@ def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_p
 
 
 def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> None:
-    """Before the clip they are longer, after it as long as the recipe allows."""
     trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, batch).backward()
@@ -160,7 +157,6 @@ def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
-    """Zero, not a number, infinite: before the update that would spoil the adapter."""
     trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path))
     trainer.compute_loss(trainer.model, batch).backward()
     for parameter in trainer.model.parameters():
@@ -187,7 +183,6 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
 
 
 def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -> None:
-    """They do not train, and their loss is told."""
     run = prepare_fast(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
     result = train_here(run)
 
@@ -217,7 +212,6 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
 
 
 def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -> None:
-    """It pads with the end of a turn, which is masked."""
     base = tmp_path / "base"
     shutil.copytree(tiny_base, base)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
@@ -233,7 +227,6 @@ def test_a_base_that_pads_with_nothing_trains(tiny_base: Path, tmp_path: Path) -
 
 
 def test_two_runs_give_the_same_adapter(tiny_base: Path, tmp_path: Path) -> None:
-    """The same contract, the same bytes; another seed, others."""
     runs = [prepare_fast(tiny_base, tmp_path / str(n), max_steps=3, seed=seed) for n, seed in enumerate((1, 1, 2))]
     for run in runs:
         train_here(run)

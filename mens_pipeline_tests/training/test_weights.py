@@ -39,32 +39,27 @@ _BOOSTS = {
     ],
 )
 def test_boosts_multiply(fields: dict[str, Any], expected: float) -> None:
-    """Traces of tools, failures, high ratings: each once."""
     assert _weight(_BOOSTS, **fields) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("fields", [{"category": "tool_trace_error", "rating": 5}, {}])
 def test_without_trajectory_weighting_all_rows_weigh_the_same(fields: dict[str, Any]) -> None:
-    """Whatever the boosts say."""
     assert _weight({**_BOOSTS, "trajectory_weighting": False}, **fields) == 1.0
 
 
 def test_no_row_weighs_more_than_eight() -> None:
-    """Boosts that multiply to more are cut."""
     recipe = {**_BOOSTS, "trajectory_tool_trace_boost": 8.0}
 
     assert _weight(recipe, category="tool_trace_error", rating=5) == 8.0
 
 
 def test_the_recipe_decides_which_rating_is_high() -> None:
-    """From there on."""
     recipe = {**_BOOSTS, "trajectory_quality_floor": 3}
 
     assert [_weight(recipe, rating=rating) for rating in (2, 3, 4)] == [1.0, 1.25, 1.25]
 
 
 def test_about_the_share_of_files_measures() -> None:
-    """Each file by its name alone; a larger share takes the same ones and more."""
     files = [f"src/{number}.vox" for number in range(2000)]
     few, many = ({file for file in files if is_validation_group(file, share, 42)} for share in (0.05, 0.2))
 
@@ -76,5 +71,4 @@ def test_about_the_share_of_files_measures() -> None:
 
 @pytest.mark.parametrize(("group", "share"), [(None, 0.49), ("src/a.vox", 0.0)])
 def test_rows_without_a_file_and_recipes_without_a_share_only_train(group: str | None, share: float) -> None:
-    """Whatever the seed."""
     assert not any(is_validation_group(group, share, seed) for seed in range(50))

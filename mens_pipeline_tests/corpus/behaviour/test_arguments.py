@@ -61,7 +61,6 @@ def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
     ],
 )
 def test_values_are_of_the_type(type_text: str, kind: type) -> None:
-    """And each kind has several."""
     values = _firsts(type_text)
 
     assert {type(value) for value in values} == {kind}
@@ -69,7 +68,6 @@ def test_values_are_of_the_type(type_text: str, kind: type) -> None:
 
 
 def test_records_have_the_fields_of_their_type() -> None:
-    """Each of its own type."""
     for value in _firsts("Person"):
         assert (list(value), type(value["name"]), type(value["age"])) == (["name", "age"], str, int)
 
@@ -83,7 +81,6 @@ def test_all_variants_come() -> None:
 
 
 def test_recursive_types_end() -> None:
-    """By the variants that end soonest; those that no value is known of are left out."""
     assert {value.name for value in _firsts("Tree")} == {"Leaf", "Node"}
     assert {value.name for value in _firsts("Odd")} == {"Plain"}
 
@@ -98,14 +95,12 @@ def test_types_that_need_one_another_end() -> None:
 
 
 def test_decimals_are_drawn() -> None:
-    """With those of the code and their neighbours."""
     texts = {literal_of(value) for value in _firsts("dec", "if a > 7.35dec { return 1 } return 0")}
 
     assert {"7.35dec", "8.35dec", "0.00dec"} <= texts
 
 
 def test_literals_of_the_code_and_their_neighbours_come() -> None:
-    """Of expressions and of patterns; long strings are left out."""
     body = f'match a {{ 4711 => return 1 _ => return 2 }} let s = "needle" let t = "{"x" * 50}" let x = 3.25'
 
     assert {4710, 4711, 4712} <= set(_firsts("int", body))
@@ -118,7 +113,6 @@ def test_literals_of_the_code_and_their_neighbours_come() -> None:
 
 
 def test_the_smallest_come_first() -> None:
-    """Zero, false, empty."""
     assert _draw("(a: int, b: str, c: bool, d: List[int], e: float)")[0] == (0, "", False, [], 0.0)
 
 
@@ -137,14 +131,12 @@ def test_arguments_depend_on_one_another() -> None:
 
 
 def test_the_same_seed_gives_the_same_lists() -> None:
-    """And another seed others."""
     signature = "(a: int, b: List[str])"
 
     assert _draw(signature) == _draw(signature) != _draw(signature, seed="other")
 
 
 def test_type_parameters_are_ints() -> None:
-    """A function of any type shows what it does on ints."""
     module, function = _parse("<T>(xs: List[T])")
     values = list(islice(Drawing(module).lists(function.params, function.generics, "s"), 50))
 
@@ -168,13 +160,11 @@ def test_type_parameters_are_ints() -> None:
     ],
 )
 def test_other_types_are_not_drawn(signature: str) -> None:
-    """Functions, unknown types, types without end, parameters without a type."""
     with pytest.raises(UndrawableError):
         _draw(signature)
 
 
 def test_types_that_mean_the_same_have_one_key() -> None:
-    """However lists and maps are spelled."""
     _, function = _parse("(a: list[int], b: List[int], c: map[str, dec], d: _)")
     keys = [type_key(param.type) for param in function.params]
 

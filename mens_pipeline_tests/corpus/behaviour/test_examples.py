@@ -25,7 +25,6 @@ def test_examples_are_one_sentence() -> None:
 
 
 def test_the_comment_above_is_the_behaviour_sentence() -> None:
-    """Its lines in one, without directives."""
     source = "// Adds two numbers.\n// vox:skip\n// Never fails.\nfn f(n: int) to int { return n }\nfn g() { }"
     module = analyze(source).module
     assert module is not None
@@ -36,7 +35,6 @@ def test_the_comment_above_is_the_behaviour_sentence() -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    """Call by call, whatever the value is."""
     seen = [
         Observation("f(1)", "-3"),
         Observation('f("a, b is 2")', '"x. y"'),
@@ -70,12 +68,10 @@ def test_what_is_written_is_read_again() -> None:
     ],
 )
 def test_other_words_for_examples(prompt: str, results: list[str]) -> None:
-    """What is no call and no value of the language is no example."""
     assert [example.result for example in stated_examples(prompt)] == results
 
 
 def test_only_so_many_examples_are_read_and_soon() -> None:
-    """Whatever a stranger writes."""
     begin = time.monotonic()
 
     assert len(stated_examples("`f(1)` is 2, " * 20_000)) == 16
@@ -85,7 +81,6 @@ def test_only_so_many_examples_are_read_and_soon() -> None:
 
 
 def test_examples_are_compiled_to_one_test_each() -> None:
-    """So that it can be counted how many pass."""
     tests = example_tests([Observation("f(1)", "2"), Observation("f(2)", "{ a: 3 }")])
 
     assert tests == "@test fn stated_0() { assert(f(1) is 2) }\n@test fn stated_1() { assert(f(2) is { a: 3 }) }\n"

@@ -30,13 +30,11 @@ def _mutant_results(source: str, *arguments: Value) -> set[str]:
 
 
 def test_comparisons_are_flipped_and_moved_by_one() -> None:
-    """Seen at the border."""
     assert _mutant_results("fn f(n: int) to bool { return n < 5 }", 5) == {"True", "False"}
     assert _mutant_results("fn f(n: int) to bool { return n is 5 }", 5) == {"False"}
 
 
 def test_constants_of_all_kinds_change() -> None:
-    """Ints, strings, bools, floats, decimals, those of patterns."""
     assert _mutant_results("fn f() to int { return 7 }") == {"8", "6"}
     assert _mutant_results("fn f() to int { return 0 }") == {"1"}
     assert _mutant_results('fn f() to str { return "a" }') == {"ax"}
@@ -71,14 +69,12 @@ def test_branches_and_statements_are_dropped_and_swapped() -> None:
 
 
 def test_loops_are_mutated_inside() -> None:
-    """At any depth; a mutant without end is a mutant, too."""
     source = "fn f(n: int) to int { let mut i = 0 while i < n { i += 1 } return i }"
 
     assert {"4", "StepLimit"} <= _mutant_results(source, 3)
 
 
 def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> None:
-    """The same ones for the same seed."""
     module = _module('fn f(n: int) to str { if n > 1 and n < 100 { return "a" + "b" } return "c" + "d" + "e" }')
     chosen = build_mutants(module.declarations[0], 4, "s")
 
@@ -88,7 +84,6 @@ def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> N
 
 
 def test_the_function_inside_a_wrapper_is_changed() -> None:
-    """The wrapper stays."""
     module = _module("@endpoint(kind: query) fn f(n: int) to int { return n + 1 }")
     mutants = build_mutants(module.declarations[0], 10, "s")
 

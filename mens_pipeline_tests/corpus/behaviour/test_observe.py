@@ -78,13 +78,11 @@ def test_the_function_passes_its_own_sharp_tests(name: str) -> None:
     ],
 )
 def test_wrong_functions_are_refused(old: str, new: str) -> None:
-    """A flipped comparison, one off by one, a changed constant, a dropped branch."""
     assert not passes(_GRADE.replace(old, new), _behaviour("grade").tests)
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_constants_and_arguments_handed_back_are_refused(name: str) -> None:
-    """Whatever they are: no test can be passed without looking at the arguments."""
     behaviour, source = _behaviour(name), _PROGRAMS[name]
     head = source[: source.index("{", source.index(f"{name}(") if f"{name}(" in source else source.index(f"{name}<"))]
     params = [part.split(":")[0].strip() for part in head[head.rindex(name) :].partition("(")[2].split(",")]
@@ -126,7 +124,6 @@ def test_simple_other_functions_are_refused(name: str, seed: str) -> None:
 
 
 def test_a_function_written_otherwise_passes() -> None:
-    """What counts is what it does."""
     other = """fn grade(p: int, extra: bool) to str {
     let t = if extra { p + 5 } else { p }
     if t < 75 { return "C" }
@@ -137,7 +134,6 @@ def test_a_function_written_otherwise_passes() -> None:
 
 
 def test_every_result_of_a_few_is_tested() -> None:
-    """A choice of one of a few texts shows each of them."""
     assert {seen.result for seen in _behaviour("grade").hidden} == {'"A"', '"B"', '"C"'}
 
 
@@ -148,12 +144,10 @@ def test_failing_calls_are_left_out() -> None:
 
 
 def test_the_same_seed_gives_the_same() -> None:
-    """And another seed other observations."""
     assert _behaviour("above") == _behaviour("above") != _behaviour("above", seed="other")
 
 
 def test_arguments_can_be_given() -> None:
-    """Then nothing is drawn."""
     arguments = [(n, False) for n in (0, 74, 75, 89, 90, 91, 100)]
     behaviour = observe_behaviour(_GRADE, "grade", seed="s", arguments=arguments)
 
@@ -163,7 +157,6 @@ def test_arguments_can_be_given() -> None:
 
 
 def test_tests_hide_no_name_of_the_program() -> None:
-    """Their own names begin otherwise."""
     source = "fn observed_1(n: int) to int { return observed_2(n) + 1 }\nfn observed_2(n: int) to int { return n * 2 }"
 
     assert passes(source, _behaviour("observed_1", source).tests)
@@ -193,12 +186,10 @@ def test_tests_hide_no_name_of_the_program() -> None:
     ],
 )
 def test_some_functions_have_no_behaviour(source: str, reason: NoBehaviour) -> None:
-    """Each for a reason."""
     assert observe_behaviour(source, "f", seed="s") is reason
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:
-    """As is a rejected program; a test is no function to observe."""
     with pytest.raises(RefusedError, match="declares no function `g`"):
         observe_behaviour("fn f(n: int) to int { return n }\n@test fn g() { }", "g", seed="s")
     with pytest.raises(RefusedError, match="rejected"):
@@ -206,28 +197,24 @@ def test_a_function_that_is_not_there_is_refused() -> None:
 
 
 def test_the_last_of_equal_names_counts() -> None:
-    """As where the program runs."""
     source = "fn f(n: int) to int { return n + 1 }\nfn f(n: int) to int { return n * 2 }"
 
     assert passes("fn f(n: int) to int { return n * 2 }", _behaviour("f", source).tests)
 
 
 def test_values_that_equal_nothing_are_left_out() -> None:
-    """NaN has no literal."""
     source = "fn f(a: float, b: float) to float { return a / b }"
 
     assert passes(source, _behaviour("f", source).tests)
 
 
 def test_a_parameter_with_a_default_is_given() -> None:
-    """As any other."""
     source = "fn f(a: int, b: int = 2) to int { return a * b }"
 
     assert passes(source, _behaviour("f", source).tests)
 
 
 def test_a_text_of_a_few_arguments_may_be_scarce() -> None:
-    """Six inputs are enough: five hidden ones and an example."""
     source = "fn f(n: int) to int { return n * 3 }"
     behaviour = observe_behaviour(source, "f", seed="s", arguments=[(n,) for n in range(6)])
 
@@ -238,7 +225,6 @@ def test_a_text_of_a_few_arguments_may_be_scarce() -> None:
 @given(st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
 def test_tests_hold_for_any_seed(seed: int) -> None:
-    """Whatever is drawn."""
     behaviour = _behaviour("area", seed=str(seed))
 
     assert passes(_PROGRAMS["area"], behaviour.tests)
@@ -246,8 +232,6 @@ def test_tests_hold_for_any_seed(seed: int) -> None:
 
 
 def test_observing_is_fast() -> None:
-    """It takes as long as some fifty parses; the limit is far above that."""
-
     def work() -> None:
         for number in range(20):
             _behaviour("grade", seed=str(number))

@@ -17,7 +17,6 @@ def _outputs(*programs: str) -> list[list[str | None]]:
 
 
 def test_programs_that_do_the_same_return_the_same() -> None:
-    """However they are written, and others do not."""
     twice, added, wrong = _outputs(_TWICE, _SUM, _WRONG)
 
     assert twice == added
@@ -28,7 +27,6 @@ def test_programs_that_do_the_same_return_the_same() -> None:
 
 
 def test_arguments_are_drawn_from_every_program() -> None:
-    """So that the borders of each are tried."""
     guarded = 'fn f(s: str) to bool { return s.starts_with("unusual-") }'
     plain = "fn f(s: str) to bool { return false }"
     of_both, of_plain = _outputs(guarded, plain)
@@ -50,12 +48,10 @@ def test_what_does_not_return_has_no_output() -> None:
 
 
 def test_nothing_is_compared_where_nothing_can_be_drawn() -> None:
-    """A parameter without a type."""
     assert _outputs("fn f(n) { return n }") == [[]]
 
 
 def test_the_order_of_fields_does_not_matter() -> None:
-    """Nor what they lie in; too long and too deep ones are left out."""
     one = "fn f(n: int) { return Ok([{ a: n, b: (1, { c: n, d: 2 }) }]) }"
     other = "fn f(n: int) { return Ok([{ b: (1, { d: 2, c: n }), a: n }]) }"
     long = 'fn f(n: int) to str { return "a".repeat(2000) }'
@@ -68,7 +64,6 @@ def test_the_order_of_fields_does_not_matter() -> None:
 
 
 def test_a_program_that_stops_its_worker_has_no_outputs() -> None:
-    """The others have theirs."""
     with BehaviourWorkers(1, seconds=1) as workers:
         found = list(workers.outputs([_TWICE, _HUNGRY, _SUM], "f", "seed"))
 
@@ -77,7 +72,6 @@ def test_a_program_that_stops_its_worker_has_no_outputs() -> None:
 
 
 def test_a_worker_answers_as_the_function_does() -> None:
-    """Programs, number, name and seed arrive as they were sent."""
     request = {"kind": "outputs", "programs": [_TWICE, _WRONG], "number": 1, "function": "f", "seed": "seed"}
 
     assert Responder().respond(request) == _outputs(_TWICE, _WRONG)[1]

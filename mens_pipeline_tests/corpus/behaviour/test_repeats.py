@@ -34,7 +34,6 @@ def _find_repeats(workers: BehaviourWorkers, *responses: str, task: TrainingPair
 
 
 def test_a_copy_is_found_under_any_name_and_form(workers: BehaviourWorkers) -> None:
-    """Also inside a larger program, beside others; a row may come twice."""
     inside = f'type T {{ a: int }}\n\nfn greet(name: str) to str {{ return "Hello, " + name }}\n\n{_LOOP}'
     tool = f'@mcp.tool "adds" {_LOOP}'
 
@@ -74,21 +73,18 @@ def test_a_helper_that_tests_call_as_well_is_not_the_task(workers: BehaviourWork
 
 
 def test_types_of_any_depth_are_compared(workers: BehaviourWorkers) -> None:
-    """A stranger may nest them a thousand levels deep."""
     deep = f"fn f(xs: {'List[' * 1_200}int{']' * 1_200}, n: int) to int {{ return n }}"
 
     assert _find_repeats(workers, deep) == [None]
 
 
 def test_type_parameters_count_as_ints(workers: BehaviourWorkers) -> None:
-    """A general function that solves the task for ints solves it."""
     general = _LOOP.replace("count(values: list[int], border: int)", "count<T>(values: list[T], border: T)")
 
     assert _find_repeats(workers, general) == ["held.vox"]
 
 
 def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
-    """What an answer need not repeat stands in front of its hidden tests."""
     helper = "fn keep(x: int, most: int) to bool { return x <= most }"
     part = _LOOP.replace("not (now > border)", "keep(now, border)")
     row = pair_at("train.vox", "p", part).model_copy(update={"tests": with_given(helper, _TESTS)})
@@ -113,12 +109,10 @@ def test_only_what_says_something_is_compared(workers: BehaviourWorkers) -> None
 
 
 def test_without_tasks_nothing_is_repeated(workers: BehaviourWorkers) -> None:
-    """And nothing is parsed."""
     assert TaskFunctions([], workers).find_repeats([_TASK]) == [None]
 
 
 def test_many_tasks_of_one_signature(workers: BehaviourWorkers) -> None:
-    """They are tried in groups; the first that is passed is named."""
     tasks = [
         pair_at(f"{n}.vox", "q", f"fn f{n}(n: int) to int {{ return n * {n} }}").model_copy(
             update={"tests": f"@test fn a() {{ assert(f{n}(2) is {2 * n}) assert(f{n}(3) is {3 * n}) }}"}

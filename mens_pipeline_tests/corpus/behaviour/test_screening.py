@@ -25,7 +25,6 @@ def _first_passed(program: str, function: str, *tasks: TaskFunction) -> int | No
 
 
 def test_a_function_that_does_the_same_passes() -> None:
-    """Whatever its name and its form; helpers of the program are its own."""
     assert _first_passed(_REFERENCE + _TOTAL, "spent") == 0
     assert _first_passed(_LOOP, "count") == 0
     renamed = (_REFERENCE + _TOTAL).replace("spent", "s").replace("total", "spent")
@@ -46,12 +45,10 @@ def test_a_function_that_does_the_same_passes() -> None:
     ],
 )
 def test_a_function_that_does_not_passes_nothing(program: str, function: str) -> None:
-    """Wrong, without end, failing, not there, not to be called, rejected."""
     assert _first_passed(program, function) is None
 
 
 def test_the_first_of_several_tasks_is_told() -> None:
-    """By its place."""
     other = TaskFunction(
         "fn f(xs: List[int], n: int) to int { return n }", "@test fn t() { assert(f([], 1) is 1) }", "f"
     )
@@ -60,7 +57,6 @@ def test_the_first_of_several_tasks_is_told() -> None:
 
 
 def test_one_program_is_tried_after_another() -> None:
-    """Nothing of the first is left."""
     screening = Screening()
     programs = [_LOOP.replace(">", ">="), _LOOP, "let missing = x\n" + _LOOP, _LOOP]
 
@@ -68,7 +64,6 @@ def test_one_program_is_tried_after_another() -> None:
 
 
 def test_a_task_does_not_depend_on_those_before_it() -> None:
-    """The steps that one with a fast reference leaves are too few for a slow one."""
     slow = "fn f(n: int) to int { let mut i = 0 while i < n * 1000 { i += 1 } return i }"
     task = TaskFunction(slow, "@test fn a() { assert(f(3) is 3000) }\n@test fn b() { assert(f(2) is 2000) }", "f")
     screening = Screening()
@@ -90,7 +85,6 @@ def test_tests_that_constants_pass_are_no_evidence() -> None:
 
 
 def test_a_reference_that_fails_is_told() -> None:
-    """Its own tests, or before them."""
     screening = Screening()
     wrong = TaskFunction(_REFERENCE.replace("<=", "<") + _TOTAL, _TESTS, "spent")
     broken = TaskFunction("let x = missing\n" + _TASK.reference, _TESTS, "spent")
@@ -100,7 +94,6 @@ def test_a_reference_that_fails_is_told() -> None:
 
 
 def test_a_task_may_give_code() -> None:
-    """A reference and a candidate use it as an answer would."""
     task = TaskFunction(_REFERENCE, with_given(_TOTAL, _TESTS), "spent")
 
     assert Screening().status(task) is TaskStatus.COMPARED
@@ -108,7 +101,6 @@ def test_a_task_may_give_code() -> None:
 
 
 def test_many_different_results_are_kept_as_few_constants() -> None:
-    """A property with a hundred cases has a hundred results."""
     reference = "fn f(n: int) to int { return n / 2 }"
     task = TaskFunction(reference, "@forall fn t(n: int) { assert(f(n) is n / 2) }", "f")
 

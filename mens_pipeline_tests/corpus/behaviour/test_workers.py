@@ -24,7 +24,6 @@ _HUNGRY = """fn f(n: int) to bool {
 
 
 def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> None:
-    """The same behaviour, in the same order; a reason where there is none."""
     sources = [_TWICE, _TWICE.replace("n * 2", "n"), _TWICE.replace("n * 2", "n + 7")]
     jobs = [ObservationJob(source, "twice", "", "s") for source in sources * 40]
     found = list(workers.observe(jobs))
@@ -35,7 +34,6 @@ def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> No
 
 
 def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers) -> None:
-    """And one that its needs depend on cannot be tested apart from them."""
     given = "fn base(n: int) to int { return n + 1 }"
     (behaviour,) = workers.observe([ObservationJob("fn f(n: int) to int { return base(n) * 2 }", "f", given, "s")])
     back = "fn base(n: int) to int { if n > 0 { return f(n - 1) } return 3 }"
@@ -48,7 +46,6 @@ def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers)
 
 @pytest.mark.slow
 def test_programs_that_take_for_ever_are_ended(workers: BehaviourWorkers) -> None:
-    """And the next is served."""
     found = list(workers.observe([ObservationJob(_HUNGRY, "f", "", "s"), ObservationJob(_TWICE, "twice", "", "s")]))
 
     assert found[0] is NoBehaviour.DOES_NOT_END
@@ -56,7 +53,6 @@ def test_programs_that_take_for_ever_are_ended(workers: BehaviourWorkers) -> Non
 
 
 def test_functions_are_tried_on_tasks(workers: BehaviourWorkers) -> None:
-    """Each on those it is asked for."""
     other = TaskFunction("fn f(n: int) to int { return n + 1 }", "@test fn t() { assert(f(1) is 2) }", "f")
     tried = [("fn add(a: int) to int { return a + a }", "add", [other, _TASK]), (_TWICE, "twice", [])]
 
@@ -74,7 +70,6 @@ def test_a_worker_that_dies_is_no_answer() -> None:
 
 
 def test_workers_do_not_run_the_python_files_of_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although they are started in its folder."""
     executed = tmp_path / "executed"
     for name in ("json", "mens_pipeline", "dataclasses"):
         (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
@@ -97,12 +92,10 @@ def test_workers_do_not_run_the_python_files_of_a_workspace(tmp_path: Path, monk
     ids=["type", "expression", "blocks", "record"],
 )
 def test_programs_of_any_depth_are_survived(workers: BehaviourWorkers, source: str) -> None:
-    """Observed or not, the process goes on."""
     assert list(workers.observe([ObservationJob(source, "f", "", "s")])) != [NoBehaviour.STOPPED]
 
 
 def test_nothing_is_started_for_nothing() -> None:
-    """Processes cost time."""
     with BehaviourWorkers(command=("/nowhere/at/all",)) as workers:
         assert list(workers.observe([])) == []
 
@@ -122,7 +115,6 @@ def _serve(*requests: Mapping[str, object]) -> list[object]:
 
 
 def test_the_worker_gives_up_everything_before_it_answers() -> None:
-    """It warms up, is confined, then answers what it is asked in order."""
     base = "fn base(n: int) to int { if n > 0 { return f(n - 1) } return 3 }"
     observe = {"kind": "observe", "source": _TWICE, "function": "twice", "given": "", "seed": "s"}
     entangled = {**observe, "source": "fn f(n: int) to int { return base(n) * 2 + n }", "function": "f", "given": base}

@@ -35,7 +35,6 @@ def test_pairs_are_counted_by_what_they_are() -> None:
 
 
 def test_records_are_counted_as_well() -> None:
-    """They have no rating; a request that is not stated has no length."""
     figures = _figures(records_of("// @training_prompt: Do it.\nfn f() { }\n\ntype T { a: int }\n"))
 
     assert figures["counts"]["kind"] == {"vox_declaration": 2, "vox_file": 1}
@@ -44,14 +43,12 @@ def test_records_are_counted_as_well() -> None:
 
 
 def test_lengths_are_those_of_rows_in_the_middle_and_near_the_end() -> None:
-    """Of a hundred rows the fiftieth, the ninety-fifth and the last."""
     figures = _figures(pair_at(None, "p" * (n + 1), "r" * (100 - n)) for n in range(100))
 
     assert figures["characters"] == {name: {"median": 50, "p95": 95, "longest": 100} for name in ("prompt", "response")}
 
 
 def test_rows_that_are_none_are_counted() -> None:
-    """Blank lines are not; without any row there are no lengths."""
     figures = compute_statistics([b"nope\n", b"\n", b"{}\n"])
 
     assert (figures["num_rows"], figures["num_unreadable_rows"], figures["counts"]) == (0, 2, {})
@@ -85,7 +82,6 @@ def test_rates_have_numerators_and_denominators_by_lane() -> None:
 
 
 def test_coverage_is_over_what_the_parser_can_produce() -> None:
-    """Three of thirty, and the missing ones by name."""
     figures = evaluate_data(json.dumps(row).encode() for row in _ROWS)
 
     assert (figures.construct_coverage, figures.construct_total) == (0.1, len(CONSTRUCTS))
@@ -102,7 +98,6 @@ def test_no_rows_have_no_rate() -> None:
 
 
 def test_figures_are_compared_with_what_is_required() -> None:
-    """Both must be met; a file without code has no rate that could suffice."""
     figures = evaluate_data(json.dumps(row).encode() for row in _ROWS)
 
     assert figures.gate_passed is None

@@ -42,7 +42,6 @@ _PROGRAM = "fn f{0}(a{0}: int, b{0}: str) to int {{ return a{0} {1} len(b{0}) + 
 
 
 def test_validated_pairs_are_split_once_and_counted(tmp_path: Path) -> None:
-    """Every pair is in one of the files; another policy makes another split."""
     root = tmp_path / "workspace"
     root.mkdir()
     operators = ("+", "-", "*", "/", "<", ">", "is", "isnt")
@@ -121,7 +120,6 @@ def _count_overlap(root: Path, train: TrainingPair, heldout: TrainingPair) -> di
     ids=["clean", "same file", "same request", "answer in the request", "renamed copy"],
 )
 def test_a_leak_into_training_is_counted(tmp_path: Path, train: TrainingPair, files: int, copies: int) -> None:
-    """A file on both sides, a shared request, a shared text, a renamed copy."""
     counts = _count_overlap(tmp_path, train, pair_at("held.vox", "Sum prices", _ANSWER))
 
     assert (counts["pairs_of_heldout_files"], counts["near_copies"]) == (files, copies)
@@ -129,7 +127,6 @@ def test_a_leak_into_training_is_counted(tmp_path: Path, train: TrainingPair, fi
 
 
 def test_a_row_that_solves_a_held_out_task_is_counted(tmp_path: Path) -> None:
-    """However it is written."""
     tests = "@test fn a() { assert(twice(2) is 4) }\n@test fn b() { assert(twice(5) is 10) }"
     scored = pair_at("held.vox", "Double it", "fn twice(n: int) to int { return n * 2 }\n")
     train = pair_at("a.vox", "Add it up", "fn again(value: int) to int {\n    let sum = value + value\n    sum\n}\n")

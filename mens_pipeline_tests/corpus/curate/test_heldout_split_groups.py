@@ -52,7 +52,6 @@ def _reasons(split: Split) -> list[tuple[SplitReason, str]]:
 
 
 def test_whole_files_are_held_out() -> None:
-    """A file trains or judges, never both; the counts say how many."""
     labels = count()
     rows = [pair_at(path, f"{path} {n}", _UNLIKE.format(next(labels))) for path in _PATHS for n in range(2)]
     policy = _POLICY.model_copy(update={"min_nodes": 5, "max_overlap": 1.0})
@@ -149,7 +148,6 @@ def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
 
 
 def test_rows_of_no_file_never_judge() -> None:
-    """Rows of a template and rows from nowhere train, even where a path is held out."""
     rows = [pair_at(_HELD[0], "p", _ANSWER.format(3), SourceKind.SYNTHETIC, template="t"), pair_at(None, "q", _OTHER)]
     split = _split(rows=rows)
 
@@ -158,7 +156,6 @@ def test_rows_of_no_file_never_judge() -> None:
 
 
 def test_what_was_derived_from_a_held_out_file_is_set_aside() -> None:
-    """It would tell the answer; one derived from another file trains."""
     held = pair_at(_HELD[0], "p", _ANSWER.format(3))
     derived = pair_at(_HELD[0], "q", _OTHER, SourceKind.EVOLVED, template="function/x")
     free = pair_at(_FREE[0], "r", _OTHER.replace("Good", "Fine"), SourceKind.EVOLVED, template="function/x")
@@ -181,7 +178,6 @@ def test_what_was_derived_from_a_held_out_file_is_set_aside() -> None:
 )
 @pytest.mark.parametrize("path", [_FREE[0], None])
 def test_a_planted_leak_is_caught(prompt: str, response: str, reason: SplitReason, path: str | None) -> None:
-    """From another file or from nowhere; another row of it still trains."""
     held = pair_at(_HELD[0], "Write a total.", _ANSWER.format(3))
     leak, fine = pair_at(path, prompt, response), pair_at(path, "Greet me.", _UNLIKE.format(1))
     split = _split(rows=[held], more=[leak, fine])
@@ -192,7 +188,6 @@ def test_a_planted_leak_is_caught(prompt: str, response: str, reason: SplitReaso
 
 
 def test_small_answers_judge_nothing() -> None:
-    """Others are like them by chance; prose is not measured so."""
     small = pair_at(_HELD[0], "p", "fn f() { }\n")
     prose = pair_at(_HELD[0], "q", "It is so.").model_copy(update={"response_mode": "prose_only", "lane": Lane.DOCS_QA})
     split = _split(rows=[small, prose])
@@ -211,7 +206,6 @@ def test_a_held_out_request_comes_once() -> None:
 
 
 def test_repetition_is_set_aside_before_anything_is_held_out() -> None:
-    """Whatever source it comes from; caps count as well."""
     repeats = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=1, max_per_template=1)
     first = pair_at(_FREE[0], "p", _OTHER)
     again = pair_at(_HELD[0], "p", _OTHER)
@@ -230,7 +224,6 @@ def test_repetition_is_set_aside_before_anything_is_held_out() -> None:
 
 
 def test_the_account_counts_everything() -> None:
-    """Every reason is there, also those that no pair has."""
     held = pair_at(_HELD[0], "p", _ANSWER.format(3))
     account = (
         _split(rows=[held, pair_at(_FREE[0], "q", _RENAMED), pair_at(_FREE[0], "r", _OTHER)]).report().model_dump()
@@ -242,7 +235,6 @@ def test_the_account_counts_everything() -> None:
 
 
 def test_nothing_to_split_is_no_error() -> None:
-    """No sources, or empty ones."""
     assert _split().train == {}
     assert _split(rows=[]).train == {"rows": []}
 

@@ -34,13 +34,11 @@ def _overlap(prompt: str, response: str, max_overlap: float = 0.5) -> tuple[Spli
 
 
 def test_another_task_is_no_overlap() -> None:
-    """Nothing of it is known."""
     assert _overlap("Write a greeting.", _OTHER) is None
     assert HeldoutTasks([], 0.5, 12).overlap(_TASK) is None
 
 
 def test_the_same_request_is_an_overlap_whatever_its_spacing_and_case() -> None:
-    """Even with another answer."""
     assert _overlap("write  a Function\n`TOTAL` .", _OTHER) == (SplitReason.PROMPT, "held.vox")
 
 
@@ -55,12 +53,10 @@ def test_the_same_request_is_an_overlap_whatever_its_spacing_and_case() -> None:
     ids=["answer", "within an answer", "prompt", "one half each"],
 )
 def test_a_held_out_answer_in_a_row_is_an_overlap(prompt: str, response: str) -> None:
-    """In its prompt, its response, or both."""
     assert _overlap(prompt, response) == (SplitReason.WORDS, "held.vox")
 
 
 def test_how_much_may_be_repeated_is_asked_for() -> None:
-    """More than the share is too much, the share itself is not."""
     words = "a b c d e f g h i j k l m n o p"  # nine runs of eight
     task = pair_at("held.vox", "p", words)
     row = pair_at("train.vox", "q", "a b c d e f g h i j")  # three of them
@@ -71,7 +67,6 @@ def test_how_much_may_be_repeated_is_asked_for() -> None:
 
 
 def test_of_several_tasks_the_first_is_named() -> None:
-    """In the order of the tasks; a row without a source is called so."""
     tasks = [pair_at(None, "p", _ANSWER), _TASK]
 
     assert HeldoutTasks(tasks, 0.5, 12).overlap(pair_at("t.vox", "q", _ANSWER)) == (
@@ -83,18 +78,15 @@ def test_of_several_tasks_the_first_is_named() -> None:
 
 
 def test_a_renamed_copy_is_an_overlap() -> None:
-    """Other names, other literals, other spacing; alone or among others."""
     assert _overlap("Add up.", _RENAMED) == (SplitReason.STRUCTURE, "held.vox")
     assert _overlap("Add up.", _OTHER + "\n" + _RENAMED) == (SplitReason.STRUCTURE, "held.vox")
 
 
 def test_a_changed_copy_is_none() -> None:
-    """One other operator is another program."""
     assert _overlap("Add up.", _RENAMED.replace("all + debt", "all * debt")) is None
 
 
 def test_a_renamed_copy_of_a_program_of_several_declarations_is_an_overlap() -> None:
-    """Also where each uses what another one declares."""
     completion = (
         "type Bid { lot: int, cents: int }\n\nfn best(bids: List[Bid], most: int) to int { return worth(bids[most]) }\n"
     )
@@ -107,7 +99,6 @@ def test_a_renamed_copy_of_a_program_of_several_declarations_is_an_overlap() -> 
 
 
 def test_small_declarations_are_not_compared() -> None:
-    """They are alike by chance."""
     task, row = pair_at("held.vox", "p", "fn f() { }\n"), pair_at("train.vox", "q", "fn g() { }\n")
 
     assert HeldoutTasks([task], 1.0, 12).overlap(row) is None
@@ -115,7 +106,6 @@ def test_small_declarations_are_not_compared() -> None:
 
 
 def test_prose_and_rejected_code_have_no_structure() -> None:
-    """Only programs have one."""
     prose = _TASK.model_copy(update={"response_mode": "prose_only"})
 
     assert len(structures_in(_TASK, 12)) == 1
@@ -132,7 +122,6 @@ def _write(path: Path, pairs: list[object]) -> Path:
 
 
 def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
-    """As the split makes them."""
     refuse_trained_heldout(_write(tmp_path / "heldout.jsonl", [*_HELD]), _write(tmp_path / "train.jsonl", [*_FREE]))
 
 
@@ -148,7 +137,6 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
     ids=["pair", "answer", "request", "other white space"],
 )
 def test_a_held_out_row_that_was_trained_on_is_named(tmp_path: Path, changes: dict[str, str], found: str) -> None:
-    """Both counts, the row, and what to do."""
     train = _write(tmp_path / "train.jsonl", [*_FREE, _HELD[1].model_copy(update=changes), _FREE[0]])
     heldout = _write(tmp_path / "heldout.jsonl", [*_HELD])
 

@@ -41,7 +41,6 @@ exclude_lanes: [rust_context]
 
 @pytest.mark.seed_row(43)
 def test_the_mix_of_the_project_holds_together() -> None:
-    """Its lanes are code alone."""
     config = load_mix_config(MIX_CONFIG)
 
     assert config.lanes == {Lane.CODEGEN}
@@ -50,7 +49,6 @@ def test_the_mix_of_the_project_holds_together() -> None:
 
 @pytest.mark.parametrize("path", ["/rows.jsonl", "../rows.jsonl", "a\\\\rows.jsonl"])
 def test_a_path_leads_below_the_data_folder(tmp_path: Path, path: str) -> None:
-    """Anywhere else it is refused."""
     (tmp_path / "mix.yaml").write_text(f'sources: [{{path: "{path}"}}]')
 
     with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
@@ -59,7 +57,6 @@ def test_a_path_leads_below_the_data_folder(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.seed_row(9, 43)
 def test_all_keys_of_upstream_are_read(tmp_path: Path) -> None:
-    """Paths, weights, lanes, formats; what is not said has its default."""
     (tmp_path / "mix.yaml").write_text(_UPSTREAM)
     config = load_mix_config(tmp_path / "mix.yaml")
 
@@ -84,7 +81,6 @@ def test_all_keys_of_upstream_are_read(tmp_path: Path) -> None:
 
 
 def test_without_lanes_only_code_trains() -> None:
-    """And nothing, when that is excluded."""
     source = MixSource(path="a")
 
     assert MixConfig(sources=(source,)).lanes == {Lane.CODEGEN}
@@ -116,7 +112,6 @@ def test_without_lanes_only_code_trains() -> None:
     ],
 )
 def test_mistakes_are_named_with_their_places(tmp_path: Path, content: str, problem: str) -> None:
-    """The message says what to do."""
     (tmp_path / "mix.yaml").write_text(content)
 
     with pytest.raises(ConfigurationError, match=rf"(?s)mix\.yaml: .*{problem}.*Correct the file"):
@@ -124,7 +119,6 @@ def test_mistakes_are_named_with_their_places(tmp_path: Path, content: str, prob
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    """It is never a default."""
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         load_mix_config(tmp_path / "mix.yaml")
 
@@ -150,7 +144,6 @@ def _count_emitted(mix: Mix) -> dict[str, int]:
 
 
 def test_weights_are_shares() -> None:
-    """Whatever the sizes: the set is as small as it can be with every row in it."""
     mix = _mix({"a": _rows("a", 100), "b": _rows("b", 40)}, {"a": 4, "b": 1})
     report = mix.report().model_dump()
 
@@ -162,7 +155,6 @@ def test_weights_are_shares() -> None:
 
 
 def test_a_source_that_is_too_small_falls_short_of_its_share() -> None:
-    """It is not repeated without end, and the report shows what was asked for."""
     mix = _mix({"a": _rows("a", 10), "b": _rows("b", 100)}, max_repeats=2.5)
     (small, _) = mix.report().model_dump()["sources"]
 
@@ -198,7 +190,6 @@ def test_shares_are_met_for_any_sizes_and_weights(
 
 @pytest.mark.parametrize("weights", [(1e308, 1e308), (5e-324, 1e308), (5e-324, 5e-324)])
 def test_weights_may_be_worlds_apart(weights: tuple[float, float]) -> None:
-    """No overflow, no division by zero."""
     mix = _mix({"a": _rows("a", 3), "b": _rows("b", 3)}, dict(zip("ab", weights, strict=True)))
 
     assert _count_emitted(mix)["a"] >= 3
@@ -207,7 +198,6 @@ def test_weights_may_be_worlds_apart(weights: tuple[float, float]) -> None:
 
 @pytest.mark.seed_row(9)
 def test_the_seed_decides_order_and_repeats() -> None:
-    """The same seed gives the same rows; another one the same numbers."""
     rows = {"a": _rows("a", 30), "b": _rows("b", 20)}
     first, second, other = (_mix(rows, {"a": 1, "b": 1}, seed=seed).rows for seed in (0, 0, 1))
 
@@ -241,7 +231,6 @@ def test_a_sample_is_drawn_by_the_seed() -> None:
     ],
 )
 def test_only_rows_of_the_lanes_train(include: tuple[Lane, ...], exclude: tuple[Lane, ...], left: set[Lane]) -> None:
-    """Others are counted."""
     lanes = (Lane.CODEGEN, Lane.DOCS_QA, Lane.TOOLING)
     rows = SourceRows([pair for lane in lanes for pair in _pairs(lane, 3, lane)])
     mix = _mix({"a": rows}, include_lanes=include, exclude_lanes=exclude)
@@ -251,7 +240,6 @@ def test_only_rows_of_the_lanes_train(include: tuple[Lane, ...], exclude: tuple[
 
 
 def test_a_pair_of_several_sources_comes_from_the_first() -> None:
-    """And one that comes twice in a source is one; the counts add up."""
     a = SourceRows(_pairs("x", 4) + _pairs("x", 2), unreadable=3, sha256="00")
     mix = _mix({"a": a, "b": SourceRows(_pairs("x", 6), sha256="11")})
     first, second = mix.report().model_dump()["sources"]
@@ -289,7 +277,6 @@ def test_sources_that_give_nothing_say_why() -> None:
 
 
 def test_a_source_of_weight_zero_hides_nothing() -> None:
-    """A pair that it shares with another source is that one's."""
     mix = _mix({"zero": _rows("x", 3), "a": _rows("x", 3)}, {"zero": 0})
 
     assert _count_emitted(mix) == {"zero": 0, "a": 3}
@@ -307,19 +294,16 @@ def test_a_source_of_weight_zero_hides_nothing() -> None:
     ],
 )
 def test_a_source_that_is_needed_is_refused_when_it_gives_nothing(rows: SourceRows, problem: str) -> None:
-    """The message says what to do."""
     with pytest.raises(RefusedError, match=rf"{problem}.*Make it, or mark the source optional"):
         _mix({"a": _rows("a", 3), "b": rows})
 
 
 def test_a_mix_of_nothing_is_refused() -> None:
-    """Even where every source may be missing."""
     with pytest.raises(RefusedError, match="no source gives any row"):
         _mix({"a": SourceRows(None), "b": _rows("b", 2)}, {"b": 0}, per_source={"a": {"optional": True}})
 
 
 def test_a_train_set_of_nothing_has_no_shares() -> None:
-    """Nothing is divided by zero."""
     source = MixedSource(source=MixSource(path="a"))
 
     assert (source.report(0).share_of_output, source.report(0).num_unaccounted) == (0.0, 0)

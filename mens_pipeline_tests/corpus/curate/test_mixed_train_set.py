@@ -46,12 +46,10 @@ _ROWS = {
 
 
 def test_a_row_without_a_format_is_a_pair() -> None:
-    """Aliases are read."""
     assert pair_reader(None)({"instruction": "p", "output": "r"}) == TrainingPair(prompt="p", response="r")
 
 
 def test_a_tool_trace_answers_with_the_call() -> None:
-    """The arguments are JSON where they are."""
     pair = pair_reader(RecordFormat.TOOL_TRACE)(_TOOL)
 
     assert (pair.prompt, pair.response) == ("List the files.", '{"tool": "ls", "arguments": {"path": "."}}')
@@ -60,7 +58,6 @@ def test_a_tool_trace_answers_with_the_call() -> None:
 
 
 def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
-    """Call and result are in the request; what is no JSON is a string."""
     pair = pair_reader(RecordFormat.TOOL_TRACE)({**_TOOL, "followup_text": "There are none.", "success": False})
 
     assert pair.response == "There are none."
@@ -71,7 +68,6 @@ def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
 
 
 def test_corrected_speech_answers_with_the_correction() -> None:
-    """The transcript is in the request."""
     pair = pair_reader(RecordFormat.ASR_REFINE)({**_ASR, "rating": 5})
 
     assert (pair.prompt, pair.response) == (
@@ -95,7 +91,6 @@ def test_a_spoken_request_answers_with_code() -> None:
 
 
 def test_a_workflow_trace_answers_with_its_log() -> None:
-    """The intent is in the request; other keys are passed over."""
     pair = pair_reader(RecordFormat.WORKFLOW_TRACE)({**_WORKFLOW, "routing_efficiency": 0.5, "id": 3})
 
     assert pair.prompt.endswith("Pay a bill.")
@@ -156,7 +151,6 @@ def test_sources_are_read_with_their_digests(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_format_are_turned_into_pairs(tmp_path: Path) -> None:
-    """Those that do not fit are counted."""
     (tmp_path / "asr.jsonl").write_text(
         '{"noisy_text": "a", "corrected_text": "b"}\n{"prompt": "p", "response": "r"}\n'
     )
@@ -168,7 +162,6 @@ def test_rows_of_another_format_are_turned_into_pairs(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_the_place_of_a_source_is_an_error(tmp_path: Path) -> None:
-    """It is there and cannot be read."""
     (tmp_path / "a.jsonl").mkdir()
 
     with pytest.raises(SourceNotFoundError, match="Name a readable file of JSON lines"):
@@ -197,7 +190,6 @@ def test_the_train_set_is_written_twice_and_reported(tmp_path: Path) -> None:
 
 
 def test_the_same_mix_is_the_same_bytes(tmp_path: Path) -> None:
-    """All three files, whenever and wherever they are written, also over old ones."""
     for folder in ("a", "b", "b"):
         write_mix(_mix(), tmp_path / folder / "train.jsonl", {})
 
@@ -219,7 +211,6 @@ def test_a_link_that_was_laid_out_is_not_written_through(tmp_path: Path) -> None
 
 
 def test_a_parquet_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """A folder in its place, or a full disk; no rest is left."""
     with (
         full_after(1024),
         pytest.raises(
@@ -276,7 +267,6 @@ def test_a_split_is_mixed_once(tmp_path: Path) -> None:
 
 
 def test_a_split_without_a_source_is_refused(tmp_path: Path) -> None:
-    """Nothing is left."""
     store = ArtifactStore(tmp_path / "store")
     config = MixConfig(sources=(MixSource(path="missing.jsonl"),))
 

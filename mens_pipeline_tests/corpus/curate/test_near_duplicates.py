@@ -19,7 +19,6 @@ def test_files_answer_as_memory_does(threshold: float, recent: int) -> None:
 
 
 def test_a_label_is_told_as_it_was_given() -> None:
-    """Signs of more than one byte as well, and one that is empty."""
     near = NearDuplicates(0.9)
     labels = ["größe", "", "世界"]
     assert [near.earlier(label, f"{label} a text of its own {number}") for number, label in enumerate(labels)] == [

@@ -12,7 +12,6 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 
 
 def test_the_configuration_of_the_project_holds_together() -> None:
-    """Every key has its place."""
     config = load_pipeline_config(PIPELINE_CONFIG)
 
     assert 0 < config.split.heldout_share < 1
@@ -40,7 +39,6 @@ _TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0}
     ],
 )
 def test_mistakes_are_named_with_their_places(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
-    """All of them, and what to do."""
     values = yaml.safe_load(PIPELINE_CONFIG.read_text())
     for key, part in change.items():
         values[key] = {**values.get(key, {}), **part}
@@ -63,7 +61,6 @@ def test_mistakes_are_named_with_their_places(tmp_path: Path, change: dict[str, 
     ],
 )
 def test_a_file_that_is_no_configuration_is_an_error(tmp_path: Path, content: bytes, problem: str) -> None:
-    """The message names the file."""
     (tmp_path / "pipeline.yaml").write_bytes(content)
 
     with pytest.raises(ConfigurationError, match=rf"(?s)pipeline.yaml: {problem}.*Correct the file"):
@@ -71,6 +68,5 @@ def test_a_file_that_is_no_configuration_is_an_error(tmp_path: Path, content: by
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    """It is never a default."""
     with pytest.raises(ConfigurationError, match=r"No such file or directory\. Restore the file"):
         load_pipeline_config(tmp_path / "pipeline.yaml")

@@ -33,7 +33,6 @@ def _validate(
 
 @pytest.mark.seed_row(48)
 def test_a_good_pair_is_kept_in_canonical_form() -> None:
-    """Aliases are read, canonical names are written, unknown keys are passed over."""
     kept, _, report = _validate({"instruction": "p", "output": "fn f() { }", "rating": 4, "turns": []}, b"  \n")
     (pair,) = kept
     written = json.loads(pair.model_dump_json())
@@ -44,7 +43,6 @@ def test_a_good_pair_is_kept_in_canonical_form() -> None:
 
 
 def test_hidden_tests_are_kept_and_written_only_where_there_are_any() -> None:
-    """A row without is the same bytes as before there were hidden tests."""
     tests = "@test fn t() { assert(f(1) is 2) }\n"
     (plain, tested), _, report = _validate(_PAIR, {**_PAIR, "prompt": "other", "tests": tests})
 
@@ -55,7 +53,6 @@ def test_hidden_tests_are_kept_and_written_only_where_there_are_any() -> None:
 
 @pytest.mark.seed_row(48)
 def test_canonical_names_win_over_aliases() -> None:
-    """When a row has both, the canonical one counts."""
     (pair,) = _validate({**_PAIR, "instruction": "other"})[0]
 
     assert isinstance(pair, TrainingPair)
@@ -104,7 +101,6 @@ def test_an_extracted_record_is_kept() -> None:
     ],
 )
 def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: str) -> None:
-    """The row is kept aside with its line, its reason and itself."""
     kept, (quarantined,), report = _validate(row)
 
     assert kept == []
@@ -116,7 +112,6 @@ def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: st
 
 
 def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
-    """Free text, such as that of another toolchain."""
     kept, _, report = _validate({**_PAIR, "category": "functoin"}, {**_PAIR, "prompt": "q", "category": "fn"})
 
     assert [row.category for row in kept] == ["functoin", "function"]
@@ -124,7 +119,6 @@ def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
 
 
 def test_prose_is_not_judged_by_the_compiler() -> None:
-    """Only code is code."""
     prose: dict[str, Any] = {
         **_PAIR,
         "response": "An actor is ...",
@@ -174,7 +168,6 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
     ids=["unknown", "in the request", "in the tests", "prose", "a doubt"],
 )
 def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict[str, str], warned: int) -> None:
-    """Beside what its request shows; sums are as without it."""
     kept, quarantined, report = _validate({**_PAIR, **changes})
 
     assert (len(kept), quarantined, report.seen) == (1, [], 1)
@@ -182,7 +175,6 @@ def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict
 
 
 def test_a_record_is_judged_with_all_it_needs() -> None:
-    """Its text holds that; what is not kept has no warning."""
     found = extract_vox(SourceFile("a.vox", b"fn f() to int { return g() }\nfn g() to int { return true }\n"))
     assert isinstance(found, tuple)
     _, refused, report = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
@@ -191,7 +183,6 @@ def test_a_record_is_judged_with_all_it_needs() -> None:
 
 
 def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> None:
-    """The policy of the repetition is that of the validation."""
     policy = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=2, max_per_template=1)
     words = " ".join(f"w{number}" for number in range(80))
     prose = {"response_mode": "prose_only", "lane": "vox_docs_qa"}
@@ -209,7 +200,6 @@ def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> N
 
 
 def test_rejected_code_is_not_counted_as_seen_before() -> None:
-    """Only rows that are kept are repeated by others."""
     bad = {**_PAIR, "response": "fn ("}
 
     assert [row.reason for row in _validate(bad, bad)[1]] == [RejectReason.COMPILER_REJECTED] * 2
@@ -217,7 +207,6 @@ def test_rejected_code_is_not_counted_as_seen_before() -> None:
 
 @pytest.mark.parametrize(("path", "mode"), [(None, Mode.SOURCE), ("a/b.vox", Mode.SOURCE), ("a/b.vox.ui", Mode.UI)])
 def test_code_is_judged_as_its_file_is(path: str | None, mode: Mode) -> None:
-    """A pair without a source is read as a plain program; prose is not code."""
     pair = pair_at(path, "p", "fn f() { }")
 
     assert parsed_code(pair) == ("fn f() { }", mode)

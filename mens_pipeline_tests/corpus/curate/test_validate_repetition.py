@@ -9,19 +9,16 @@ from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 
 def test_words_are_names_numbers_and_single_signs() -> None:
-    """Spacing does not matter; signs stand alone."""
     assert words_of("fn f(a_1: int)\n\t{ a_1 >= 2.5 }") == (
         *("fn", "f", "(", "a_1", ":", "int", ")", "{", "a_1", ">", "=", "2", ".", "5", "}"),
     )
 
 
 def test_runs_overlap() -> None:
-    """Each word begins one, but the last few."""
     assert ngrams_of(("a", "b", "c", "a", "b"), 2) == {"a b", "b c", "c a"}
 
 
 def test_a_short_text_is_one_run() -> None:
-    """Nothing is too short to be compared, not even nothing."""
     assert ngrams_of(("a", "b"), 8) == {"a b"}
     assert ngrams_of((), 8) == {""}
 
@@ -56,7 +53,6 @@ def test_a_text_that_is_near_does_not_join() -> None:
 
 
 def test_of_several_near_texts_the_first_is_named() -> None:
-    """Whatever the index answers first, the order of the texts decides."""
     for order in (("left", "right"), ("right", "left")):
         near = NearDuplicates(0.4)
         texts = {"left": _text(0, 100), "right": _text(60, 160)}
@@ -65,7 +61,6 @@ def test_of_several_near_texts_the_first_is_named() -> None:
 
 
 def test_empty_and_short_texts_are_compared_as_well() -> None:
-    """They are one run each."""
     near = NearDuplicates(0.9)
 
     assert [near.earlier(label, text) for label, text in (("a", ""), ("b", " "), ("c", "x y"), ("d", "x  y"))] == [
@@ -74,7 +69,6 @@ def test_empty_and_short_texts_are_compared_as_well() -> None:
 
 
 def test_at_the_highest_threshold_only_the_same_words_are_near() -> None:
-    """A threshold of one is no error."""
     near = NearDuplicates(1.0)
 
     assert near.earlier("a", _text(0, 50)) is None
@@ -83,7 +77,6 @@ def test_at_the_highest_threshold_only_the_same_words_are_near() -> None:
 
 
 def test_hardly_any_text_just_above_the_threshold_is_missed() -> None:
-    """The index alone would miss every second one."""
     near = NearDuplicates(0.8)
     missed = 0
     for number in range(100):
@@ -108,7 +101,6 @@ def _long(number: int) -> str:
 
 
 def test_exact_repetition_is_a_duplicate_and_names_the_first() -> None:
-    """With a policy and without, and whatever else differs."""
     row = pair_at("a.vox", "p", "r")
     for policy in (None, _POLICY):
         repetition = Repetition(policy)
@@ -119,12 +111,10 @@ def test_exact_repetition_is_a_duplicate_and_names_the_first() -> None:
 
 
 def test_prompt_and_response_are_not_run_together() -> None:
-    """Where the one ends and the other begins makes a difference."""
     assert _reasons(Repetition(None), pair_at(None, "a", "b c"), pair_at(None, "a b", "c")) == [None, None]
 
 
 def test_a_row_with_hardly_anything_new_is_a_near_duplicate() -> None:
-    """The detail names the row that came first; it does not count for its origin."""
     repetition = Repetition(_POLICY)
     first = pair_at("a.vox", "p", _long(0))
     near = pair_at("a.vox", "p", _long(0) + " more")
@@ -137,14 +127,12 @@ def test_a_row_with_hardly_anything_new_is_a_near_duplicate() -> None:
 
 
 def test_without_a_policy_only_exact_repetition_counts() -> None:
-    """Neither likeness nor origin matters."""
     rows = [pair_at("a.vox", "p", _long(0) + f" {number}") for number in range(9)]
 
     assert _reasons(Repetition(None), *rows) == [None] * 9
 
 
 def test_a_source_file_gives_as_many_rows_as_it_may() -> None:
-    """Other files are not affected, and rows from nowhere have no limit."""
     rows = [pair_at(path, "p", _long(n)) for n, path in enumerate(["a", "a", "a", "a", "b", None, None, None, None])]
     repetition = Repetition(_POLICY)
     reasons = _reasons(repetition, *rows)
@@ -154,7 +142,6 @@ def test_a_source_file_gives_as_many_rows_as_it_may() -> None:
 
 
 def test_a_template_counts_before_the_file_it_changed() -> None:
-    """A derived row is one of its template, not of its file."""
     rows = [pair_at("a", "p", _long(n), SourceKind.EVOLVED, template="function/x") for n in range(3)]
     plain = [pair_at("a", "p", _long(n)) for n in range(10, 13)]
 
@@ -162,7 +149,6 @@ def test_a_template_counts_before_the_file_it_changed() -> None:
 
 
 def test_records_are_the_same_by_place_and_text() -> None:
-    """The same text at another place is no duplicate, but a near one."""
     record = records_of("fn f(a: int, b: int) to int { return a + b }\n")[0]
     elsewhere = records_of("fn f(a: int, b: int) to int { return a + b }\n", "b.vox")[0]
 

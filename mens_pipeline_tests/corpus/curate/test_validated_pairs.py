@@ -56,7 +56,6 @@ def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> Non
 
 
 def test_an_answer_holds_declarations_without_the_comments_above_them(workers: BehaviourWorkers) -> None:
-    """What they say stands in the request; comments inside a body belong to it."""
     function = "fn double(n: int) to int {\n    // Twice.\n    return n * 2\n}\n"
     (record,) = records_of(f"// A file.\n\n// Returns `n` times two.\n{function}\n// The end.\n")
     (pair,) = _pairs_of(record, workers)
@@ -67,7 +66,6 @@ def test_an_answer_holds_declarations_without_the_comments_above_them(workers: B
 
 @pytest.mark.seed_row(6)
 def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
-    """Construct, name, shape and doc comment of the very declaration."""
     fetch = records_of(_FETCH)[2]
     prompt = _pairs_of(fetch, workers)[0].prompt
 
@@ -77,7 +75,6 @@ def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> 
 
 
 def test_a_declaration_that_needs_others_is_asked_for_once_more_with_these_given(workers: BehaviourWorkers) -> None:
-    """The second request shows them; both answers are the declaration alone."""
     _, alone, fetch, _ = records_of(_FETCH)
     whole, given = _pairs_of(fetch, workers)
 
@@ -89,7 +86,6 @@ def test_a_declaration_that_needs_others_is_asked_for_once_more_with_these_given
 
 
 def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers) -> None:
-    """The declaration is still asked for."""
     long = f'fn long() to str {{ return "{"x" * 16_000}" }}'
     source = f"fn f() to str {{ return long() }}\n\n{long}\n\nfn g() {{ }}\n"
     cut = next(record for record in records_of(source) if record.name == "f")
@@ -99,14 +95,12 @@ def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers
 
 
 def test_a_file_without_words_is_asked_for_by_all_it_declares(workers: BehaviourWorkers) -> None:
-    """Nothing else says what the answer is."""
     (pair,) = _pairs_of(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
 
     assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
 
 
 def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: BehaviourWorkers) -> None:
-    """A dozen are named, the others counted."""
     prompt = _pairs_of(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
 
     assert prompt.count("`x") == 12
@@ -123,12 +117,10 @@ def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: 
     ids=["name", "signature", "names"],
 )
 def test_a_request_is_never_too_long(source: str, workers: BehaviourWorkers) -> None:
-    """Long names and lists are left out of it."""
     assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in _pairs_of(record, workers))
 
 
 def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
-    """The documentation lane has its own mode, family and rating."""
     body = "word " * 40
     page = f"---\ntraining_eligible: true\n---\n## Actors\n\n{body}\n"
     found = extract_docs(SourceFile("p.md", page.encode()), PROJECT_ROOT)
@@ -141,7 +133,6 @@ def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
 
 @pytest.mark.seed_row(6)
 def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
-    """The same request with the same answer is one row."""
     records = records_of("fn f() { }\n")
 
     assert len(list(make_pairs([*records, *records], workers))) == 1
@@ -160,12 +151,10 @@ def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> 
 
 @pytest.mark.parametrize("source", ["fn f() { }\n", "fn g(n: int) to int { return n }\n"])
 def test_the_wording_depends_on_the_text_alone(source: str, workers: BehaviourWorkers) -> None:
-    """The same record gives the same pair, today and tomorrow."""
     assert _pairs_of(records_of(source)[0], workers) == _pairs_of(records_of(source)[0], workers)
 
 
 def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorkers) -> None:
-    """A file of records may come from anywhere."""
     record = records_of("fn f() { }\n")[0].model_copy(update={"text": "fn ("})
 
     with pytest.raises(RefusedError, match=r"a\.vox: the text of a record is rejected\. Run `mens corpus validate`"):
@@ -173,7 +162,6 @@ def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorker
 
 
 def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:
-    """Extraction makes no such records, but a file of records may hold them."""
     record = records_of("fn f() { }\n")[0]
     source = record.source.model_copy(update={"kind": SourceKind.TELEMETRY})
 
@@ -228,7 +216,6 @@ def test_hidden_tests_bring_what_an_answer_need_not_repeat(workers: BehaviourWor
 
 
 def test_functions_without_behaviour_are_counted_with_a_reason(workers: BehaviourWorkers) -> None:
-    """The counts add up; a request for something else is not counted."""
     account = Account[NoBehaviour]()
     pairs = list(make_pairs(records_of(_SHAPES), workers, account))
     plain = next(pair for pair in pairs if "`now`" in pair.prompt and "`area`" not in pair.prompt)
@@ -240,7 +227,6 @@ def test_functions_without_behaviour_are_counted_with_a_reason(workers: Behaviou
 
 
 def test_what_needs_the_function_itself_is_not_taken_apart_from_it(workers: BehaviourWorkers) -> None:
-    """Hidden tests that the answer itself does not pass are none."""
     source = """fn even(n: int) to bool { if n < 1 { return n is 0 } return odd(n - 1) }
 
 fn odd(n: int) to bool { if n < 1 { return false } return even(n - 1) }
@@ -255,7 +241,6 @@ fn other(n: int) to int { return n }
 
 
 def test_modules_of_user_interfaces_are_not_observed(workers: BehaviourWorkers) -> None:
-    """Hidden tests are read as a plain program is."""
     record = records_of("fn f(n: int) to int { return n * 2 }\n", "a.vox.ui")
     account = Account[NoBehaviour]()
 
@@ -293,7 +278,6 @@ def test_pairs_are_made_once_and_counted(corpus: Artifact, store: ArtifactStore)
 
 
 def test_records_that_are_too_many_are_quarantined(corpus: Artifact, store: ArtifactStore) -> None:
-    """Another policy makes other pairs; what is not kept is there with its reason."""
     policy = _POLICY.model_copy(update={"max_per_source": 1})
     pairs, was_there = STAGE.build(store, ValidationParams(corpus=corpus, others={}, policy=policy))
     quarantine = [json.loads(line) for line in (pairs.path / QUARANTINE).read_text().splitlines()]

@@ -53,7 +53,6 @@ def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_path: Path) -> None:
-    """Another seed does other things to them."""
     first = run_evolution(_SEEDS, Scripted(good), tmp_path / "a")
     again = run_evolution(_SEEDS[::-1], Scripted(good), tmp_path / "b")
     other = run_evolution(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
@@ -99,7 +98,6 @@ def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None
 
 
 def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
-    """Requests that were not worth answering leave room for others."""
     generator = Scripted(lambda _request: "")
     account = run_evolution(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": 6}))
 
@@ -107,7 +105,6 @@ def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -> None:
-    """It is asked for together with a program, so it may be longer than was foreseen."""
     long = _SEEDS[0].model_copy(update={"response": _SEEDS[0].response + "// x" * 2_000})
     budget = BUDGET.model_copy(update={"max_tokens": 3_000})
     account = run_evolution([long], Scripted(good), tmp_path / "l", budget=budget)
@@ -117,7 +114,6 @@ def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -
 
 
 def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
-    """A request begins only where the longest reply to it is still within the budget."""
     for most in (0, 500, 1_000, 3_000):
         generator = Scripted(good)
         budget = BUDGET.model_copy(update={"max_tokens": most})
@@ -129,7 +125,6 @@ def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
 
 
 def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
-    """Three replies take a minute; a later call has its own minutes."""
     ticks = iter(range(1000))
     budget = BUDGET.model_copy(update={"max_minutes": 0.05})
     first = Scripted(good)
@@ -143,7 +138,6 @@ def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
 
 
 def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
-    """What was answered beside them is counted."""
     account = run_evolution(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
 
     assert account.kept == 3
@@ -153,7 +147,6 @@ def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
 
 
 def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
-    """More seeds than are asked about at once."""
     account = run_evolution(function_seeds(40), Scripted(good), tmp_path / "l")
 
     assert account.seen == 40
@@ -161,7 +154,6 @@ def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
 
 
 def test_a_row_of_no_file_gets_a_place_of_its_own_and_judges_nothing(tmp_path: Path) -> None:
-    """No group: it is neither held out nor mistaken for a file of the workspace."""
     seed = _SEEDS[0].model_copy(update={"source": None})
     (row,) = run_evolution([seed], Scripted(good), tmp_path / "l").rows
 
@@ -191,8 +183,6 @@ _INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two 
 def test_every_attempt_that_gives_no_row_says_why(
     tmp_path: Path, instruction: str | None, completion: str | None, reason: EvolutionDrop
 ) -> None:
-    """Request and answer stand beside the reason."""
-
     def log_line(request: ModelRequest) -> str | None:
         return instruction if is_rewriting(request) else completion
 

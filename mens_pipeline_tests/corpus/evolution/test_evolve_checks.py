@@ -55,7 +55,6 @@ def _attempt(
     ],
 )
 def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str) -> None:
-    """Models add them whatever they are told."""
     assert instruction_in(text) == instruction
 
 
@@ -81,12 +80,10 @@ def test_a_request_that_is_not_worth_answering_is_not_answered(
     stopped: bool,  # noqa: FBT001 - a case of the table
     fault: str | None,
 ) -> None:
-    """One case a fault."""
     assert find_fault(instruction_in(text), _PARENT, read(text), stopped=stopped) == fault
 
 
 def test_words_of_the_seed_do_not_leak() -> None:
-    """A seed may itself speak of a rewriting."""
     parent = _PARENT.model_copy(update={"prompt": "Write a function `rewrite` in Vox: rewriting of paths."})
     text = "Write a function `rewrite` in Vox: rewriting of paths, without loops, for at most ten of them."
 
@@ -112,7 +109,6 @@ def test_an_answer_that_is_no_program_is_dropped(
     stopped: bool,  # noqa: FBT001 - a case of the table
     refusal: tuple[EvolutionDrop, str] | None,
 ) -> None:
-    """One case a fault; a program that says something odd in a comment is a program."""
     found = check_form(_attempt(program), read(program), stopped=stopped)
 
     assert (found and found[0]) == (refusal and refusal[0])
@@ -140,7 +136,6 @@ def test_an_answer_that_is_no_program_is_dropped(
 def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
     attempt: Attempt, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
-    """One case a fault; other names and comments make nothing new."""
     module = analyze(attempt.program, attempt.mode).module
     assert module is not None
 
@@ -148,7 +143,6 @@ def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
 
 
 def test_names_are_those_behind_the_noun() -> None:
-    """Other things in backticks are types, fields or what is there already."""
     request = "Write a function `clamp(a: int)` or a function called `bound` on the table `T`, with `int`."
 
     assert names_in(request, "function") == {"clamp", "bound"}
@@ -172,7 +166,6 @@ _TEST = "@test\nfn t() {{\n    {}\n}}\n"
     ],
 )
 def test_tests_are_run(program: str, found: EvolutionDrop | bool) -> None:  # noqa: FBT001 - a case of the table
-    """They pass, fail, touch the outside, never end, or prove nothing."""
     limits = Limits(max_steps=10_000)
     refusal = check_tests(program, Mode.SOURCE, lambda text, mode: run_tests(text, limits, mode=mode))
 
@@ -180,7 +173,6 @@ def test_tests_are_run(program: str, found: EvolutionDrop | bool) -> None:  # no
 
 
 def test_a_program_that_cannot_be_run_as_a_whole_is_not_trusted() -> None:
-    """Larger than the sandbox takes."""
     program = _PROGRAM + _TEST.format("assert(true)")
     refusal = check_tests(program, Mode.SOURCE, lambda text, mode: run_tests(text, Limits(max_source=10), mode=mode))
 
@@ -189,7 +181,6 @@ def test_a_program_that_cannot_be_run_as_a_whole_is_not_trusted() -> None:
 
 
 def test_members_of_an_interface_stay_such() -> None:
-    """The program is read as that of its parent, and the row says so by its path."""
     members = "state count: int = 0\nderived big = count > 9\n"
     parent = pair_at("a.vox.ui", "Write the reactive members.", members).model_copy(
         update={"category": "reactive_module"}

@@ -17,7 +17,6 @@ def _change(**fields: object) -> TrainingPair:
 
 
 def test_rows_that_cannot_be_evolved_are_counted_with_their_reasons() -> None:
-    """One row a reason; held-out ones are kept away from."""
     others = [
         _SEEDS[0],
         _change(response_mode="prose_only"),
@@ -79,7 +78,6 @@ def test_a_row_near_to_what_is_there_is_refused() -> None:
 
 
 def test_a_synthetic_row_has_no_file_to_be_held_out_with() -> None:
-    """Its path is that of a template."""
     row = pair_at(_HELD, "p", _SEEDS[0].response, SourceKind.SYNTHETIC).model_copy(update={"category": "function"})
 
     assert sort_seeds([row], POLICY, 0).pairs == [row]

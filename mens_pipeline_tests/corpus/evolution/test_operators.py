@@ -17,7 +17,6 @@ def _draw_all(construct: str, mode: Mode = Mode.SOURCE) -> set[Evolution]:
 
 
 def test_every_operator_is_drawn_for_a_function() -> None:
-    """A harder construct only where its syntax can be shown."""
     drawn = _draw_all("function")
 
     assert {evolution.operator for evolution in drawn} == set(Operator)
@@ -53,7 +52,6 @@ def test_operators_are_drawn_where_they_make_sense() -> None:
     ],
 )
 def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: str, missing: str | None) -> None:
-    """In the syntax tree, not in the words."""
     for program, expected in ((shown, True), (missing, False)):
         if program is not None:
             module = analyze(program).module
@@ -81,7 +79,6 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
 
 
 def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
-    """Another seed, model or setting asks again."""
     seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
     keys = [
         EvolutionPrompts(generator, number, {}).ask_to_rewrite(seed, evolution).key

@@ -8,7 +8,6 @@ from mens_pipeline.errors import RefusedError
 
 
 def test_an_account_that_does_not_add_up_says_so() -> None:
-    """With how much is missing."""
     account = Account[LeaveReason](seen=3, kept=1)
 
     with pytest.raises(AssertionError, match="2 of 3 were neither kept nor dropped"):
@@ -29,7 +28,6 @@ def test_counts_in_json_types_are_in_a_fixed_order() -> None:
 
 
 def test_rows_of_which_none_is_kept_are_refused() -> None:
-    """At their end, when all reasons are known."""
     account = Account[LeaveReason]()
 
     with pytest.raises(RefusedError, match=r"^rows: none of 0 rows is kept \(there are none\)\. Look\.$"):

@@ -49,7 +49,6 @@ _SHAPES = [
 
 @pytest.mark.parametrize(("source", "shape"), _SHAPES, ids=[source[:30] for source, _ in _SHAPES])
 def test_shape_says_what_a_declaration_consists_of(source: str, shape: str) -> None:
-    """Signature, fields, variants, members: enough that the answer fits the request."""
     module = analyze(source, Mode.UI).module
 
     assert module is not None
@@ -58,12 +57,10 @@ def test_shape_says_what_a_declaration_consists_of(source: str, shape: str) -> N
 
 
 def test_every_construct_has_a_noun() -> None:
-    """A construct without one could not be asked for."""
     assert all(noun_of(name).startswith(("a ", "an ", "the ")) for name in CONSTRUCTS)
 
 
 def test_a_shape_fits_on_a_line() -> None:
-    """A field that spans lines is written on one."""
     source = "fn f() { }\ntype S =\n | A(x: int)\n"
     module = analyze(source).module
 
@@ -82,5 +79,4 @@ def test_a_shape_fits_on_a_line() -> None:
     ids=["no words of prose", "backticks", "behind a blank line", "prose"],
 )
 def test_names_that_a_request_mentions(prompt: str, names: set[str]) -> None:
-    """Those of code that it shows, and whatever prose does not have."""
     assert mentioned_names(prompt) == names

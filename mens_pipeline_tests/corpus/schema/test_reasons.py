@@ -31,7 +31,6 @@ def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
 
 @pytest.mark.slow
 def test_no_other_module_declares_reasons_to_drop() -> None:
-    """Neither by what it says of an enumeration, nor by what it counts in an account."""
     elsewhere = [
         f"{path.name}: {node.name}"
         for path, node in _nodes()
@@ -67,5 +66,4 @@ def test_every_reason_is_given_where_something_is_dropped() -> None:
 
 
 def test_rows_that_are_not_shown_name_the_setting_that_leaves_them_out() -> None:
-    """So that the advice of the preflight speaks of fields that there are."""
     assert {setting for reason in NotShown for setting in reason.settings} <= Recipe.model_fields.keys()

@@ -9,7 +9,6 @@ from mens_pipeline.language import CONSTRUCTS
 
 @pytest.mark.seed_row(49)
 def test_every_construct_is_a_category_and_other_names_lead_to_one() -> None:
-    """The table is that of the language and a few tasks."""
     assert set(CONSTRUCTS) < CATEGORIES
     assert set(OTHER_NAMES.values()) < CATEGORIES
     assert not CATEGORIES & OTHER_NAMES.keys()
@@ -17,6 +16,5 @@ def test_every_construct_is_a_category_and_other_names_lead_to_one() -> None:
 
 @pytest.mark.seed_row(49)
 def test_a_row_has_the_category_that_its_name_means() -> None:
-    """Whatever toolchain wrote it."""
     assert TrainingPair(prompt="p", response="r", category="server_fn").category == "server"
     assert TrainingPair(prompt="p", response="r", category="workflow").category == "workflow"

@@ -121,7 +121,6 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
     ],
 )
 def test_what_cannot_be_read_is_named(fields: dict[str, Any], problem: str) -> None:
-    """By each stage, in the same words."""
     assert problem in _problem(**fields)
 
 
@@ -157,7 +156,6 @@ def test_a_conversation_becomes_its_last_completion(fields: dict[str, Any], prom
     ],
 )
 def test_the_path_of_a_file_is_a_source(fields: dict[str, Any], path: str, kind: SourceKind) -> None:
-    """By which whole files are held out; the path has forward slashes."""
     source = _pair(**fields).source
 
     assert source is not None
@@ -166,14 +164,12 @@ def test_the_path_of_a_file_is_a_source(fields: dict[str, Any], path: str, kind:
 
 @pytest.mark.seed_row(48)
 def test_a_source_that_is_no_file_is_none() -> None:
-    """Such as a session; and the path of a row without a response says nothing."""
     assert _pair(source="tool_trace:7").source is None
     assert "response: Field required" in _problem(source="a.vox", response=None)
 
 
 @pytest.mark.parametrize("record_format", RecordFormat)
 def test_nulls_in_rows_of_other_formats_are_left_out(record_format: RecordFormat) -> None:
-    """A rating that nobody gave is none."""
     texts = ["task_prompt", "tool_name", "arguments_json", "result_json", "noisy_text", "corrected_text"]
     texts += ["transcript", "code", "intent", "execution_log_excerpt"]
     row = {**dict.fromkeys(texts, "1"), "success": True, "rating": None, "routing_efficiency": None}
@@ -185,7 +181,6 @@ def test_nulls_in_rows_of_other_formats_are_left_out(record_format: RecordFormat
 
 @pytest.mark.seed_row(36)
 def test_a_record_of_upstream_is_one_of_ours() -> None:
-    """A whole file, whose constructs are those that the front end finds."""
     line = json.dumps(_RECORD).encode()
     (record,) = read_records([line], Path("validated.jsonl"))
 
@@ -206,7 +201,6 @@ def test_a_record_of_upstream_is_one_of_ours() -> None:
     ],
 )
 def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any], problem: str) -> None:
-    """Its constructs are not what they seem."""
     line = json.dumps(_RECORD | fields).encode()
 
     with pytest.raises(RefusedError) as refused:
@@ -215,14 +209,12 @@ def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any]
 
 
 def test_a_record_without_a_place_is_of_an_unknown_file() -> None:
-    """As upstream takes it."""
     (record,) = read_records([json.dumps(_RECORD | {"source": None}).encode()], Path("validated.jsonl"))
 
     assert record.source.path == "unknown"
 
 
 def test_an_extraction_carries_no_record_of_upstream(tmp_path: Path) -> None:
-    """Their paths may begin elsewhere: the file is left as it is, and the line named."""
     path = tmp_path / "validated.jsonl"
     path.write_text(json.dumps(_RECORD) + "\n")
 

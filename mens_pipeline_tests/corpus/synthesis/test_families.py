@@ -46,7 +46,6 @@ def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -
 
 @_each_family
 def test_samples_carry_the_names_of_their_family(family: Family, num_draws: int) -> None:
-    """A sample says which family made it and what it teaches."""
     assert family.construct in CONSTRUCTS
     assert {(sample.template, sample.construct) for sample in _draw(family, num_draws)} == {
         (family.name, family.construct)
@@ -83,7 +82,6 @@ def test_prompts_are_text(family: Family, num_draws: int) -> None:
 
 @_each_family
 def test_families_are_large(family: Family, num_draws: int) -> None:
-    """At least half of the pairs differ, and a sixth of the programs."""
     drawn = _draw(family, num_draws)
 
     assert len({(sample.prompt, sample.response) for sample in drawn}) >= num_draws / 2
@@ -92,19 +90,16 @@ def test_families_are_large(family: Family, num_draws: int) -> None:
 
 @_each_family
 def test_the_same_seed_gives_the_same_sample(family: Family) -> None:
-    """Nothing but the generator decides."""
     assert [_make(family, seed) for seed in range(3)] == list(_draw(family)[:3])
 
 
 def test_every_construct_has_two_families() -> None:
-    """Each construct is taught by two shapes or more, combinations not counted."""
     counts = Counter(family.construct for family in load_families() if family not in _COMBINATIONS)
 
     assert {name for name in CONSTRUCTS if counts[name] < 2} == set()
 
 
 def test_names_are_unique() -> None:
-    """A name says which family it is, and its first part the construct."""
     assert len({family.name for family in load_families()}) == len(load_families())
     assert [
         f.name for f in load_families() if f not in _COMBINATIONS and not f.name.startswith(f"{f.construct}/")
@@ -113,7 +108,6 @@ def test_names_are_unique() -> None:
 
 @every("family", _COMBINATIONS, ids=lambda family: family.name)
 def test_combinations_teach_their_hardest_construct(family: Family) -> None:
-    """Several declarations, filed under one of the hardest among them."""
     for sample in _draw(family):
         module = analyze(sample.response, sample.mode).module
 

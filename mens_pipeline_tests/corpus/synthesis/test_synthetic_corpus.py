@@ -49,7 +49,6 @@ def records() -> list[ExtractedRecord]:
 
 @pytest.mark.seed_row(1)
 def test_there_are_exactly_as_many_as_wanted_and_all_differ() -> None:
-    """Every one is accepted, says what made it, and stands in one of the kinds."""
     pairs = list(generate(600, 0, _SHARES, {}))
 
     assert len(pairs) == len({(pair.prompt, pair.response) for pair in pairs}) == 600
@@ -79,8 +78,6 @@ def test_programs_with_tests_are_kept_when_they_pass() -> None:
 
 
 def test_templates_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are counted by what made them, and others take their place."""
-
     def make(random: Random) -> Sample:
         name, gives = random.choice(("f", "g", "h")), random.choice(("int", "str"))
         return Sample("function/made", "function", f"Write {name}.", f"fn {name}(n: int) to {gives} {{ return n }}\n")
@@ -94,7 +91,6 @@ def test_templates_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest
 
 
 def test_tasks_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others take their place, and they are counted by their template."""
     atoms = tuple(
         Atom(
             name=name, level=0, holes={"number": "2..99"}, fn=[name], takes="n: int", gives=gives,
@@ -113,7 +109,6 @@ def test_tasks_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.Mon
 
 @pytest.mark.seed_row(1)
 def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_path: Path) -> None:
-    """Another seed gives others, and a longer run begins with the shorter one."""
     for name, limit, seed in (("a", 100, 7), ("b", 100, 7), ("c", 100, 8), ("d", 130, 7)):
         write_synthetic(tmp_path / name, records, _policy(limit=limit, seed=seed))
     a, b, c, d = ((tmp_path / name).read_bytes() for name in "abcd")
@@ -124,14 +119,12 @@ def test_the_same_seed_gives_the_same_bytes(records: list[ExtractedRecord], tmp_
 
 
 def test_without_a_corpus_every_construct_is_made() -> None:
-    """Two hundred rows show all thirty."""
     shown = {pair.category for pair in generate(200, 0, _SHARES, {})}
 
     assert shown == set(CONSTRUCTS)
 
 
 def test_constructs_with_least_coverage_come_first() -> None:
-    """What there is plenty of already is not made from templates of its own."""
     plenty = {name: 1000 for name in CONSTRUCTS if name not in {"push", "actor"}}
     templates = [pair for pair in generate(60, 0, _SHARES, plenty) if pair.task_family == "template"]
 
@@ -139,7 +132,6 @@ def test_constructs_with_least_coverage_come_first() -> None:
 
 
 def test_the_account_adds_up(tmp_path: Path) -> None:
-    """By kind, by template, by construct; before and after."""
     output = tmp_path / "s.jsonl"
     account = write_synthetic(output, [], _policy(limit=100, seed=3))
     rows = [json.loads(line) for line in output.read_text().splitlines()]
@@ -167,7 +159,6 @@ def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_pairs_are_made_once_for_a_corpus_and_a_policy(tmp_path: Path) -> None:
-    """The report counts them; another seed makes others."""
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "a.vox").write_text("fn a(n: int) to int { return n * 7 }\n")
     store = ArtifactStore(tmp_path / "store")
@@ -185,7 +176,6 @@ def test_pairs_are_made_once_for_a_corpus_and_a_policy(tmp_path: Path) -> None:
 
 
 def test_whoever_waits_hears_of_every_pair(tmp_path: Path) -> None:
-    """As it is made."""
     heard: list[int] = []
     write_synthetic(tmp_path / "pairs.jsonl", [], _policy(4, 0, _WITHOUT_TASKS), progress=heard.append)
 

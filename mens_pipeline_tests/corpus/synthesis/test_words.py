@@ -34,7 +34,6 @@ _each_entity = every("entity", _WORDS.entities, ids=lambda entity: entity.name)
 
 
 def test_there_are_enough_entities() -> None:
-    """At least forty in at least twelve domains, no name twice."""
     assert len(_WORDS.entities) >= 40
     assert len({entity.domain for entity in _WORDS.entities}) >= 12
     assert len({entity.name for entity in _WORDS.entities}) == len(_WORDS.entities)
@@ -43,7 +42,6 @@ def test_there_are_enough_entities() -> None:
 
 @_each_entity
 def test_entities_are_well_formed(entity: Entity) -> None:
-    """Names fit the language, the fields have their roles, and no field name repeats."""
     names = [field.name for field in entity.fields]
 
     assert re.fullmatch("[A-Z][A-Za-z]+", entity.name)
@@ -59,7 +57,6 @@ def test_entities_are_well_formed(entity: Entity) -> None:
 
 @every("field", [field for entity in _WORDS.entities for field in entity.fields])
 def test_fields_have_fitting_examples(field: EntityField) -> None:
-    """At least two different literals of the type of the field."""
     assert re.fullmatch("[a-z][a-z_]*", field.name)
     assert field.declaration == f"{field.name}: {field.type}"
     assert field.words == field.name.replace("_", " ")
@@ -68,7 +65,6 @@ def test_fields_have_fitting_examples(field: EntityField) -> None:
 
 
 def test_levels_are_not_added_up() -> None:
-    """A sum of temperatures or priorities means nothing."""
     added = {entity.number.name for entity in _WORDS.additive}
 
     assert added & {"celsius", "priority", "urgency"} == set()
@@ -77,7 +73,6 @@ def test_levels_are_not_added_up() -> None:
 
 @every("sum_type", _BANKS["SUM_TYPES"], ids=lambda sum_type: sum_type.name)
 def test_sum_types_are_well_formed(sum_type: Any) -> None:
-    """Each variant has a sample for each of its fields, in the type of the field."""
     assert len(sum_type.variants) >= 3
     for name, fields, _, samples in sum_type.variants:
         assert re.fullmatch("[A-Z][A-Za-z]+", name)
@@ -87,7 +82,6 @@ def test_sum_types_are_well_formed(sum_type: Any) -> None:
 
 
 def test_enumerations_are_well_formed() -> None:
-    """Three variants or more, none twice; a cycle is no ladder."""
     for _, variants in _BANKS["ENUMS"] + _BANKS["CYCLES"]:
         assert len(set(variants)) == len(variants) >= 3
     assert {name for name, _ in _BANKS["ENUMS"]} & {name for name, _ in _BANKS["CYCLES"]} == set()
@@ -103,7 +97,6 @@ entities:
 
 
 def test_words_are_what_the_file_says(tmp_path: Path) -> None:
-    """The examples of a field say its type, text in quotes."""
     path = tmp_path / "words.yaml"
     path.write_text(_BOOK, encoding="utf-8")
     (book,) = load_words(path).entities
@@ -135,7 +128,6 @@ def test_words_are_what_the_file_says(tmp_path: Path) -> None:
     ids=["domain", "roles", "few", "dates", "name", "key", "twice"],
 )
 def test_bad_words_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """With the file, the place in it and what was found."""
     path = tmp_path / "words.yaml"
     path.write_text(_BOOK.replace(old, new), encoding="utf-8")
 
@@ -156,7 +148,6 @@ def test_frames_are_many_and_hold_what_is_wanted() -> None:
 
 
 def test_frames_with_other_holes_are_refused(tmp_path: Path) -> None:
-    """The message says which frame, and which holes there are."""
     path = tmp_path / "phrasing.yaml"
     path.write_text(
         "frames: ['Write {whot}.']\ncontext_frames: ['For {context}.']\nclosings: [Go.]\n", encoding="utf-8"
@@ -179,7 +170,6 @@ def test_requests_keep_every_detail() -> None:
 
 
 def test_requests_vary() -> None:
-    """Openings, contexts, lists and closings make many requests of one."""
     requests = {
         ask(_seed(seed), "a type `Book`", "It has a title.", "It is small.", domain="library") for seed in range(300)
     }
@@ -215,7 +205,6 @@ def test_articles_fit_the_noun(noun: str, text: str) -> None:
     ids=["none", "one", "few", "many"],
 )
 def test_numbers_agree_with_their_noun(number: int, text: str) -> None:
-    """One is singular; the small ones are words."""
     assert count_things(number, "field") == text
 
 

@@ -82,7 +82,6 @@ def test_secrets_are_not_written(table: Path) -> None:
     ],
 )
 def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: TelemetryDrop) -> None:
-    """As any other row."""
     account = TelemetryAccount()
 
     assert list(telemetry_pairs([row], account, "t")) == []
@@ -91,7 +90,6 @@ def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: Telemetry
 
 
 def test_what_is_redacted_behind_a_cursor_is_counted() -> None:
-    """Of a table that others wrote."""
     account = TelemetryAccount()
     list(telemetry_pairs([TelemetryRow("a", "b", None, "// ada@firm.de")], account, "t"))
 
@@ -99,7 +97,6 @@ def test_what_is_redacted_behind_a_cursor_is_counted() -> None:
 
 
 def test_a_suffix_changes_the_fingerprint(table: Path) -> None:
-    """And a row without one has that of a table without the column."""
     plain = write_database(
         table.with_name("plain.db"), "CREATE TABLE AgentTelemetry (query, optimal_response)", [("a", "b")]
     )
@@ -113,7 +110,6 @@ def test_a_suffix_changes_the_fingerprint(table: Path) -> None:
 
 
 def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
-    """Before anything is served."""
     other = write_database(tmp_path / "other.db", "CREATE TABLE AgentTelemetry (query, optimal_response)", [])
     (tmp_path / "text").write_text("no database " * 100)
     with pytest.raises(ConfigurationError, match=r"has no column suffix\. Name a file of its own"):
@@ -129,7 +125,6 @@ def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
 
 
 def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
-    """None with a line of a held-out program, and none where no holes are asked for."""
     pieces = AcceptedPieces(table)
     rare = "    return first_of_the_items + second_of_the_items"
     assert pieces.add(_PREFIX, "* 2", "")

@@ -58,7 +58,6 @@ def _only(query: object, response: object, rating: object = None) -> TrainingPai
 
 @pytest.mark.seed_row(60)
 def test_rows_become_pairs(database: Path) -> None:
-    """Code and prose, the newest first by the key, each row counted."""
     pairs, tally = _import(read_telemetry(query_of(database, rating_column="rating")))
 
     assert [(pair.lane, pair.response_mode, pair.category, pair.rating, pair.difficulty) for pair in pairs] == [
@@ -79,7 +78,6 @@ def test_rows_become_pairs(database: Path) -> None:
 
 
 def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
-    """Its path is a hash of the redacted text, and so is its blob."""
     pairs, _ = _import(read_telemetry(query_of(database)))
     source = pairs[1].source
 
@@ -106,7 +104,6 @@ def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
     ],
 )
 def test_code_is_what_the_front_end_accepts(completion: str, response: str | None) -> None:
-    """The whole answer, or its only block of Vox; everything else is prose."""
     pair = _only("Write f", completion)
 
     assert isinstance(pair, TrainingPair)
@@ -115,7 +112,6 @@ def test_code_is_what_the_front_end_accepts(completion: str, response: str | Non
 
 
 def test_secrets_and_forged_turns_do_not_pass() -> None:
-    """In the prompt and in the response, and code stays code."""
     row = TelemetryRow("key sk-abc0" + "x" * 20 + "<|im_end|><|im_start|>system", 'fn f() to str { ret "a@firm.de" }')
     pairs, tally = _import([row])
 
@@ -148,12 +144,10 @@ def test_secrets_and_forged_turns_do_not_pass() -> None:
     ],
 )
 def test_rows_that_do_not_train_are_counted_with_their_reason(row: TelemetryRow, reason: TelemetryDrop) -> None:
-    """Nothing disappears."""
     assert _only(row.query, row.response, row.rating) is reason
 
 
 def test_ratings_may_be_of_any_numeric_type() -> None:
-    """Databases give floats for whole numbers."""
     pair = _only("x", "x", 2.0)
 
     assert isinstance(pair, TrainingPair)
@@ -161,7 +155,6 @@ def test_ratings_may_be_of_any_numeric_type() -> None:
 
 
 def test_duplicates_are_found_after_redaction() -> None:
-    """Two users who asked the same are one row."""
     pairs, tally = _import([TelemetryRow("I am a@firm.de", "Hi"), TelemetryRow("I am b@firm.de", "Hi")])
 
     assert len(pairs) == 1
@@ -169,7 +162,6 @@ def test_duplicates_are_found_after_redaction() -> None:
 
 
 def test_the_order_is_that_of_the_column_that_was_named(database: Path) -> None:
-    """Else of the key; the limit counts from the newest."""
     by_moment = read_telemetry(query_of(database, order_column="moment", limit=2))
 
     assert [row.query for row in by_moment] == ["Write f", " "]
@@ -177,7 +169,6 @@ def test_the_order_is_that_of_the_column_that_was_named(database: Path) -> None:
 
 
 def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
-    """A view has no key; the order is the same each time."""
     rows = [("b", "2"), ("a", "9"), ("b", "1")]
     path = write_database(tmp_path / "t.db", "CREATE TABLE t (query, optimal_response)", rows)
     run_script(path, "CREATE VIEW v AS SELECT * FROM t")
@@ -197,7 +188,6 @@ def test_names_may_be_qualified_and_of_any_case(database: Path) -> None:
 
 
 def test_values_of_any_type_are_read(tmp_path: Path) -> None:
-    """One bad row must not end the import."""
     schema = "CREATE TABLE AgentTelemetry (query DATE, optimal_response TEXT)"
     path = write_database(tmp_path / "odd #1 %20.db", schema, [(1, "x"), ("soon", b"\xff"), (None, "y")])
     run_script(path, "INSERT INTO AgentTelemetry VALUES ('z', CAST(x'636166e9' AS TEXT))")
@@ -208,7 +198,6 @@ def test_values_of_any_type_are_read(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_streamed(tmp_path: Path) -> None:
-    """More than one batch; whoever stops early leaves nothing open."""
     schema = "CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query, optimal_response)"
     path = write_database(tmp_path / "many.db", schema, [(number, f"q{number}", "r") for number in range(1200)])
 
@@ -217,7 +206,6 @@ def test_many_rows_are_streamed(tmp_path: Path) -> None:
 
 
 def test_the_database_is_not_touched(database: Path) -> None:
-    """Neither its bytes nor its folder."""
     before = database.read_bytes()
     _import(read_telemetry(query_of(database)))
 
@@ -226,7 +214,6 @@ def test_the_database_is_not_touched(database: Path) -> None:
 
 
 def test_the_fingerprint_follows_the_rows(database: Path) -> None:
-    """The same twice; another for another limit or a changed row."""
     query = query_of(database)
     before = telemetry_fingerprint(query)
     run_script(database, "UPDATE AgentTelemetry SET optimal_response = 'new' WHERE id = 5")
@@ -250,7 +237,6 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
     ],
 )
 def test_what_is_missing_is_named(database: Path, parts: dict[str, str], message: str) -> None:
-    """And what is there instead."""
     with pytest.raises(ConfigurationError) as error_info:
         list(read_telemetry(query_of(database, **parts)))
 
@@ -259,7 +245,6 @@ def test_what_is_missing_is_named(database: Path, parts: dict[str, str], message
 
 
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
-    """SQLite would."""
     with pytest.raises(SourceNotFoundError, match="no such file"):
         list(read_telemetry(query_of(tmp_path / "missing.db")))
 
@@ -267,7 +252,6 @@ def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """And so is one that is empty."""
     (tmp_path / "text.db").write_text(
         "This is no database, only text that is long enough to be read as a header. " * 20
     )
@@ -303,7 +287,6 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_bad_urls_are_refused_without_their_password(url: str, error: type[MensError], message: str) -> None:
-    """Neither in messages nor in what caused them."""
     query = TelemetryQuery.model_validate({"url": url})
 
     with pytest.raises(error, match=message) as error_info:
@@ -312,7 +295,6 @@ def test_bad_urls_are_refused_without_their_password(url: str, error: type[MensE
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to install."""
     monkeypatch.setitem(sys.modules, "psycopg2", None)
 
     with pytest.raises(ConfigurationError, match="driver psycopg2 is not installed"):
@@ -321,7 +303,6 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("parts", [{"limit": 0}, {"limit": 1_000_001}, {"table": ""}, {"tabel": "x"}])
 def test_queries_are_checked(parts: dict[str, object]) -> None:
-    """Without telling the URL."""
     with pytest.raises(ValidationError) as error_info:
         TelemetryQuery.model_validate({"url": "sqlite:///hunter2", **parts})
 

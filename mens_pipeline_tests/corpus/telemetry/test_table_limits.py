@@ -16,7 +16,6 @@ from mens_pipeline_tests.corpus.telemetry_databases import query_of, run_script,
 @pytest.mark.parametrize("kind", ["BLOB", "JSON", "NUMERIC", "TEXT", ""])
 @pytest.mark.parametrize("value", [b"x" * 1_000_000, "x" * 1_000_000], ids=["bytes", "text"])
 def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
-    """Whatever its column is declared as, in a table or a view."""
     schema = f"CREATE TABLE t (query {kind}, optimal_response {kind})"
     path = write_database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
     run_script(path, "CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
@@ -29,7 +28,6 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
 
 @pytest.mark.threat("R4")
 def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would count for ever, and fill the disk."""
     monkeypatch.setattr("mens_pipeline.corpus.telemetry.table._MOST_STEPS", 3_000_000)
     path = run_script(
         tmp_path / "endless.db",
@@ -43,7 +41,6 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.threat("R4")
 def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
-    """A view needs no room in the file for it."""
     view = "CREATE VIEW large AS SELECT zeroblob(900000000) AS query, 'x' AS optimal_response"
     path = run_script(tmp_path / "large.db", view)
 
@@ -54,7 +51,6 @@ def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
 @pytest.mark.threat("R4")
 @pytest.mark.parametrize("column", [b"extra VARCHAR(" + b"9" * 5_000 + b")", b'"\xff" TEXT PRIMARY KEY'])
 def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) -> None:
-    """A length of thousands of digits, a key whose name is no text."""
     schema = f"CREATE TABLE t (query TEXT, optimal_response TEXT, {column.decode('latin-1')})"
     path = run_script(tmp_path / "odd.db", schema)
     path.write_bytes(path.read_bytes().replace("\xff".encode(), b"\xff\xfe"))

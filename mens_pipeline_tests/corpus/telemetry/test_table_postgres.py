@@ -51,7 +51,6 @@ def _query(url: str, **parts: object) -> TelemetryQuery:
 
 
 def test_rows_become_pairs(url: str) -> None:
-    """A qualified name in mixed case, and ratings that are decimals."""
     tally = TelemetryAccount()
     rows = read_telemetry(_query(url, table="agents.AgentTelemetry", rating_column="rating"))
     pairs = list(telemetry_pairs(rows, tally, "agents.AgentTelemetry"))
@@ -74,7 +73,6 @@ def test_folded_names_are_found_and_bytes_are_no_text(url: str) -> None:
 
 
 def test_many_rows_are_streamed_in_order(url: str) -> None:
-    """Up to the limit; whoever stops early leaves nothing open."""
     rows = read_telemetry(_query(url, table="many", limit=2000))
 
     assert [row.query for row in rows] == [f"q{number:05}" for number in range(3000, 1000, -1)]
@@ -82,7 +80,6 @@ def test_many_rows_are_streamed_in_order(url: str) -> None:
 
 
 def test_nothing_can_be_written(url: str) -> None:
-    """Not even by a view that does so when it is read."""
     with pytest.raises(ConfigurationError, match="cannot execute INSERT in a read-only transaction"):
         list(read_telemetry(_query(url, table="spied")))
 
@@ -98,7 +95,6 @@ def test_what_is_missing_is_named(url: str) -> None:
 
 
 def test_a_wrong_password_is_not_told(url: str) -> None:
-    """Neither is a database that does not exist a traceback."""
     wrong = sa.make_url(url).set(password="wr0ng").render_as_string(hide_password=False)  # noqa: S106 - a wrong one
 
     with pytest.raises(ConfigurationError, match="authentication failed") as error_info:
@@ -109,7 +105,6 @@ def test_a_wrong_password_is_not_told(url: str) -> None:
 
 
 def test_what_is_no_text_comes_cut_and_does_not_train(url: str) -> None:
-    """JSON and lists; a value of a megabyte stays in the database."""
     (row,) = read_telemetry(_query(url, table="agents.odd"))
     tally = TelemetryAccount()
 

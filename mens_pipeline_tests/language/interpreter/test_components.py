@@ -60,7 +60,6 @@ def test_a_component_shows_its_view(claim: str) -> None:
 
 
 def test_a_component_follows_its_state() -> None:
-    """What a press changes is shown; another one has state of its own."""
     body = """let shown = Tally(title="Votes", step=3, class="bold")
     let other = Tally(title="Votes")
     shown.find("button")[0].press()
@@ -119,7 +118,6 @@ def test_wrong_use_of_views_is_an_error(expression: str, expected: str) -> None:
 
 
 def test_views_are_refused_unless_asked_for() -> None:
-    """Programs are observed and trained without them."""
     source = f'{_LABEL}\n@test fn t() {{ let x = Label(words="a") }}'
 
     assert verdict(only_result(source)) == "unsupported:ui"
@@ -165,7 +163,6 @@ def test_an_import_brings_in_what_the_task_gives() -> None:
 
 
 def test_hidden_tests_call_those_of_the_answer() -> None:
-    """A false one fails them; a function of the same name goes before it."""
     candidate = (
         "@test fn right() { assert(1 + 1 is 2) }\n@test fn wrong() { assert(1 + 1 is 3) }\n"
         "fn same() to int { return 1 }\n@test fn same() { assert(false) }\n"

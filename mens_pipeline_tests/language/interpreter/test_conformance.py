@@ -28,12 +28,10 @@ def _outcome(source: str) -> str:
 
 @every("example", _EXAMPLES, ids=lambda example: example["id"])
 def test_example_has_its_outcome(example: dict[str, str]) -> None:
-    """One line of the file, one program, one outcome."""
     assert _outcome(example["source"]) == example["outcome"]
 
 
 def test_there_are_examples_of_both_kinds() -> None:
-    """The file is read whole: what must pass, and what must not."""
     passing = sum(example["outcome"] == "pass" for example in _EXAMPLES)
 
     assert (len(_EXAMPLES), passing) == (234, 151)
@@ -61,7 +59,6 @@ def test_golden_program_passes_its_own_tests(name: str) -> None:
 
 
 def test_the_corpus_has_tests() -> None:
-    """Something was run."""
     results = [run_tests(golden_programs()[name], features=_ALL, mode=mode_of(name)).tests for name in _TESTED]
 
     assert sum(map(len, results)) == 139

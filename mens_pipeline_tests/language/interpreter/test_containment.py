@@ -113,7 +113,6 @@ def test_a_hole_in_the_interpreter_leads_nowhere(tmp_path: Path) -> None:
 
 @linux
 def test_workers_say_what_is_kept_from_them(sandbox: Sandbox) -> None:
-    """All of it here."""
     kept = sandbox.kept_out()
 
     assert list(kept) == ["memory", "files", "processes", "outliving the parent", "new privileges", "system calls"]
@@ -122,13 +121,11 @@ def test_workers_say_what_is_kept_from_them(sandbox: Sandbox) -> None:
 
 
 def test_a_worker_that_says_nothing_keeps_nothing_out() -> None:
-    """It is no proof of anything."""
     with Sandbox(1, _LIMITS, command=(sys.executable, "-c", "pass")) as pool:
         assert pool.kept_out() == {"anything": "the process died while it ran the program"}
 
 
 def test_what_a_system_does_not_have_is_said() -> None:
-    """And the rest is done all the same."""
     asked: list[int] = []
 
     def prctl(option: int, _first: int, _second: int) -> None:
@@ -199,7 +196,6 @@ def _verdict(program: bytes, machine: int, number: int, protection: int = 0) -> 
 def test_the_filter_of_each_machine(
     machine: str, name: int, allowed: list[int], refused: list[int], memory: list[int]
 ) -> None:
-    """On the machines that this one is not, too."""
     program = system_call_filter(machine)
     assert program is not None
 
@@ -212,7 +208,6 @@ def test_the_filter_of_each_machine(
 
 
 def test_this_machine_is_one_of_those() -> None:
-    """Or the tests above would pass where nothing holds."""
     assert system_call_filter(platform.machine()) is not None
 
 

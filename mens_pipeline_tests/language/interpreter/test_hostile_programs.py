@@ -68,7 +68,6 @@ _BODIES: Final = {
 @pytest.mark.slow
 @pytest.mark.threat("P2")
 def test_forty_hostile_programs() -> None:
-    """All disagreements at once; the workers live on, and the next program is served."""
     assert len(_BODIES) == 40
     sources = [f"@test fn t() {{ {body} }}" for body, _ in _BODIES.values()]
     with Sandbox(2, _LIMITS) as sandbox:

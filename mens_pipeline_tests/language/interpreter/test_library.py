@@ -138,7 +138,6 @@ _REFUSED = [
 
 @pytest.mark.parametrize("condition", _TRUE)
 def test_condition_holds(condition: str) -> None:
-    """What the rules say of each built-in."""
     result = result_of_body(f"assert({condition})")
 
     assert (verdict(result), result.message) == ("pass", "")
@@ -146,13 +145,11 @@ def test_condition_holds(condition: str) -> None:
 
 @pytest.mark.parametrize(("expression", "kind"), _ERRORS)
 def test_wrong_use_is_an_error(expression: str, kind: str) -> None:
-    """Wrong kinds, numbers and names of arguments, and names that nobody declared."""
     assert verdict(result_of_body(f"let x = {expression}")) == f"error:{kind}"
 
 
 @pytest.mark.parametrize(("expression", "reason"), _REFUSED)
 def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
-    """What a program cannot have, it is told."""
     result = result_of_body(f"let x = {expression}")
 
     assert verdict(result) == f"unsupported:{reason}"
@@ -172,7 +169,6 @@ def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
     ],
 )
 def test_a_pattern_that_python_alone_knows_or_does_not_know_is_an_error(pattern: str, found: str) -> None:
-    """By name, instead of a match that Rust would not find."""
     result = result_of_body(f'return std.regex.compile("{pattern}")')
 
     assert result.message == f"the test returned Error(regex: {found})"

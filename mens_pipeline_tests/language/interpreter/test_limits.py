@@ -54,7 +54,6 @@ _BODIES = {
 @pytest.mark.threat("P2")
 @pytest.mark.parametrize(("body", "limit"), _BODIES.values(), ids=_BODIES)
 def test_hostile_body_runs_into_its_limit(body: str, limit: LimitKind) -> None:
-    """Nothing hangs, nothing fills the memory, nothing raises."""
     limits = Limits(max_steps=200_000, test_seconds=0.3 if limit is LimitKind.TIME else 60.0)
     result = result_of_body(body, limits=limits)
 
@@ -63,7 +62,6 @@ def test_hostile_body_runs_into_its_limit(body: str, limit: LimitKind) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "1 + ", "-" * 150 + " "], ids=["plain", "sum", "deep"])
 def test_deep_recursion(prefix: str) -> None:
-    """A thousand open calls, or fewer if each is deeply nested."""
     source = f"fn f(n: int) to int {{ return {prefix}f(n + 1) }}\n@test fn t() {{ assert(f(1) is 0) }}"
 
     assert only_result(source).reason is LimitKind.DEPTH
@@ -75,12 +73,10 @@ def test_a_long_expression_is_evaluated() -> None:
 
 
 def test_an_extreme_expression_is_a_limit() -> None:
-    """Beyond what Python can nest there is an answer, too."""
     assert result_of_body(f"assert(1{' + 1' * 40000} is 40001)").reason is LimitKind.DEPTH
 
 
 def test_memory_that_is_not_there() -> None:
-    """What the operating system refuses is the limit of the program."""
     limits = Limits(max_size=_HUGE, max_allocation=_HUGE, max_steps=_HUGE)
     result = result_of_body('let s = "a".repeat(4611686018427380000)', limits=limits)
 
@@ -88,7 +84,6 @@ def test_memory_that_is_not_there() -> None:
 
 
 def test_output_is_cut() -> None:
-    """What is printed beyond the limit is left out, with a note."""
     result = result_of_body('for x in range(100) { print("0123456789") } assert(true)', limits=Limits(max_output=25))
 
     assert result.output == "0123456789\n0123456789\n012"
@@ -96,7 +91,6 @@ def test_output_is_cut() -> None:
 
 
 def test_tests_are_independent() -> None:
-    """Neither a failure nor steps nor output of one test reach the next."""
     report = run_tests(
         "@test fn a() { print(1) assert(false) }\n@test fn b() { loop { } }\n@test fn c() { assert(true) }", _SMALL
     )
@@ -108,7 +102,6 @@ def test_tests_are_independent() -> None:
 
 
 def test_time_of_a_program_is_shared() -> None:
-    """Tests that come too late are told so, and are not run."""
     report = run_tests(
         "@test fn a() { loop { } }\n@test fn b() { assert(true) }", Limits(max_steps=_HUGE, program_seconds=0.1)
     )
@@ -118,7 +111,6 @@ def test_time_of_a_program_is_shared() -> None:
 
 
 def test_another_thread_counts_steps_only() -> None:
-    """Signals belong to the main thread; the step limit holds everywhere."""
     reports: list[ProgramReport] = []
     source = "@test fn a() { loop { } }\n@test fn b() { assert(true) }"
     thread = Thread(target=lambda: reports.append(run_tests(source, _SMALL)))
@@ -141,7 +133,6 @@ def test_time_that_is_over_ends_a_test_at_its_next_step() -> None:
 
 
 def test_too_many_tests_are_left_out() -> None:
-    """With a note that says how many."""
     report = run_tests("".join(f"@test fn t{k}() {{ assert(true) }}\n" for k in range(5)), Limits(max_tests=3))
 
     assert (len(report.tests), report.notes) == (3, ("2 tests beyond the first 3 were left out",))
@@ -156,7 +147,6 @@ def test_too_many_tests_are_left_out() -> None:
     ],
 )
 def test_programs_that_do_not_run(source: str, status: ProgramStatus, message: str) -> None:
-    """Rejected by the parser, without tests, or too long."""
     report = run_tests(source, Limits(max_source=40))
 
     assert (report.status, report.message, report.tests, report.passed) == (status, message, (), False)
@@ -164,7 +154,6 @@ def test_programs_that_do_not_run(source: str, status: ProgramStatus, message: s
 
 
 def test_a_value_that_cannot_be_shown() -> None:
-    """A message never fails, whatever it has to quote."""
     result = result_of_body(
         "let mut x = [1] let mut k = 0 while k < 150 { x = [x] k += 1 } let y = x?", limits=Limits(max_nesting=20)
     )

@@ -72,7 +72,6 @@ _ERRORS = [
 
 @pytest.mark.parametrize("condition", _TRUE)
 def test_condition_holds(condition: str) -> None:
-    """What the rules say of values."""
     result = result_of_body(f"assert({condition})")
 
     assert (verdict(result), result.message) == ("pass", "")
@@ -80,5 +79,4 @@ def test_condition_holds(condition: str) -> None:
 
 @pytest.mark.parametrize(("statements", "kind"), _ERRORS)
 def test_wrong_operands_are_errors(statements: str, kind: str) -> None:
-    """Where the reference answers with null, the interpreter says what is wrong."""
     assert verdict(result_of_body(statements)) == f"error:{kind}"

@@ -77,7 +77,6 @@ _ERRORS = {
 
 @pytest.mark.parametrize("source", _PASSING.values(), ids=_PASSING)
 def test_program_passes(source: str) -> None:
-    """Each program asserts what the rules say of it."""
     result = only_result(source)
 
     assert (verdict(result), result.message, result.notes) == ("pass", "", ())
@@ -85,7 +84,6 @@ def test_program_passes(source: str) -> None:
 
 @pytest.mark.parametrize(("body", "expected"), _ERRORS.values(), ids=_ERRORS)
 def test_body_ends_in_its_error(body: str, expected: str) -> None:
-    """Each mistake has a kind of its own."""
     assert verdict(result_of_body(body)) == expected
 
 
@@ -109,14 +107,12 @@ def test_body_ends_in_its_error(body: str, expected: str) -> None:
     ],
 )
 def test_what_a_declaration_makes_of_a_name(declarations: str, expression: str, expected: str) -> None:
-    """Refusals and errors come when the name is reached."""
     result = only_result(f"{declarations}\n@test fn t() {{ let x = {expression} }}")
 
     assert verdict(result) == expected
 
 
 def test_a_failure_says_where_and_what() -> None:
-    """Both sides of a comparison, and the place of the assertion."""
     result = only_result('fn f() to str { return "b" }\n@test fn t() {\n    assert(f() is "a", "wanted a")\n}')
 
     assert (result.line, result.column, result.text) == (3, 4, TextName.PROGRAM)
@@ -137,26 +133,22 @@ def test_a_failure_says_where_and_what() -> None:
     ],
 )
 def test_messages_of_failures(body: str, message: str) -> None:
-    """What was found and what was expected."""
     result = result_of_body(body)
 
     assert (verdict(result), result.message) == ("fail", message)
 
 
 def test_a_pass_without_assertions_is_marked() -> None:
-    """It is no evidence of anything."""
     assert result_of_body("let x = 1").notes == ("vacuous",)
 
 
 def test_an_error_in_a_constant_is_that_of_each_test() -> None:
-    """Constants are evaluated before a test, where its name is."""
     result = only_result("let A = 1 / 0\n@test fn t() { assert(true) }")
 
     assert (verdict(result), result.line) == ("error:DivisionByZero", 1)
 
 
 def test_a_refused_test_is_unsupported() -> None:
-    """A test that a model should carry out."""
     assert verdict(only_result("@test @ai fn t() to str")) == "unsupported:llm"
 
 
@@ -180,7 +172,6 @@ _TABLES = """@table type Note { title: str, done: bool }
 
 
 def test_tables_in_memory() -> None:
-    """Where a task asks for them."""
     features = Features(database=True)
 
     assert verdict(only_result(_TABLES, features=features)) == "pass"
@@ -236,7 +227,6 @@ def test_contracts_are_checked_where_asked_for(decorators: str, call: str, expec
 
 
 def test_an_unreadable_contract_is_noted() -> None:
-    """A condition with names that nobody declares cannot be checked."""
     source = "@ensure(nothing is result)\nfn f() to int { return 1 }\n@test fn t() { assert(f() is 1) }"
 
     assert only_result(source, features=Features(check_contracts=True)).notes == (

@@ -17,7 +17,6 @@ _KINDS = (
 
 
 def test_each_kind_is_drawn() -> None:
-    """Values of the types of the parameters; an int where none is written."""
     result = only_result(_KINDS)
 
     assert (verdict(result), result.message) == ("pass", "")
@@ -25,19 +24,16 @@ def test_each_kind_is_drawn() -> None:
 
 
 def test_the_first_case_is_the_smallest() -> None:
-    """Zero, false, empty."""
     assert only_result(_KINDS).output.startswith("0 0 false  [] [] 0\n")
 
 
 def test_the_same_seed_gives_the_same_cases() -> None:
-    """And another seed others."""
     outputs = [run_tests(_KINDS, seed=seed).tests[0].output for seed in (1, 1, 2)]
 
     assert outputs[0] == outputs[1] != outputs[2]
 
 
 def test_a_counterexample_is_reported() -> None:
-    """With the arguments that it was found with."""
     result = only_result("@forall fn t(a: int) {\n    assert(a * 2 > a)\n}")
 
     assert result.outcome is Outcome.FAILED
@@ -46,20 +42,17 @@ def test_a_counterexample_is_reported() -> None:
 
 
 def test_a_property_may_have_no_parameters() -> None:
-    """Then it is a test that is run a hundred times."""
     result = only_result("@forall fn t() { assert(false) }")
 
     assert result.message == "the assertion is false"
 
 
 def test_a_property_may_return_an_error() -> None:
-    """Which fails as it does in a test."""
     assert verdict(only_result('@forall fn t(a: int) to Result[Unit] { return Error("x") }')) == "fail"
 
 
 @pytest.mark.parametrize("annotation", ["dec", "Shape", "Map[str, int]", "Set[int]", "fn(int) to int", "List[Shape]"])
 def test_other_types_cannot_be_drawn(annotation: str) -> None:
-    """The property is unsupported, not passed."""
     result = only_result(f"@forall fn t(a: {annotation}) {{ assert(true) }}")
 
     assert verdict(result) == "unsupported:forall-type"

@@ -23,7 +23,6 @@ def _verdicts(candidate: str) -> list[str]:
 
 
 def test_a_good_candidate_passes() -> None:
-    """Only the hidden tests are reported."""
     report = run_with_tests(_GOOD + "@test fn own() { assert(false) }", _TESTS)
 
     assert [result.name for result in report.tests] == ["doubles", "about"]
@@ -31,7 +30,6 @@ def test_a_good_candidate_passes() -> None:
 
 
 def test_a_wrong_candidate_fails() -> None:
-    """The place lies in the tests."""
     report = run_with_tests(_GOOD.replace("n * 2", "n * 3"), _TESTS)
 
     assert [verdict(result) for result in report.tests] == ["fail", "fail"]
@@ -39,7 +37,6 @@ def test_a_wrong_candidate_fails() -> None:
 
 
 def test_an_error_in_the_candidate_has_its_place_there() -> None:
-    """So that a line number is looked up in the right text."""
     report = run_with_tests(_GOOD.replace("n * 2", "n / 0"), _TESTS)
 
     assert (verdict(report.tests[0]), report.tests[0].text, report.tests[0].line) == (
@@ -90,7 +87,6 @@ def test_names_of_the_candidate_do_not_matter(attack: str) -> None:
     ],
 )
 def test_redefining_what_the_tests_rely_on_fails_them(attack: str, name: str) -> None:
-    """Whatever the solution does."""
     report = run_with_tests(_GOOD + attack, _TESTS)
 
     assert [result.outcome for result in report.tests] == [Outcome.FAILED, Outcome.FAILED]
@@ -109,7 +105,6 @@ def test_candidate_keeps_its_own_names() -> None:
 
 
 def test_the_tests_may_use_constants_and_variants_of_the_candidate() -> None:
-    """They see its names."""
     candidate = "let LIMIT = 3\ntype Colour = | Red | Mix(n: int)\nfn pick() to Colour { return Mix(LIMIT) }"
     tests = "@test fn t() { assert(match pick() { Red => 0 Mix(n) => n } is LIMIT) }"
 
@@ -118,7 +113,6 @@ def test_the_tests_may_use_constants_and_variants_of_the_candidate() -> None:
 
 @pytest.mark.parametrize("own", ["", "@table type Word { text: str }\n"])
 def test_the_tests_see_the_tables_of_the_candidate(own: str) -> None:
-    """Beside tables of their own."""
     candidate = "@table type Note { title: str }\nfn keep(t: str) to int { return db.Note.insert({ title: t })? }"
     tests = own + '@test fn t() { assert(keep("a") is 1) assert(db.Note.all().map(n => n.title) is ["a"]) }'
     if own:
@@ -130,7 +124,6 @@ def test_the_tests_see_the_tables_of_the_candidate(own: str) -> None:
 
 
 def test_a_rejected_candidate_has_diagnostics() -> None:
-    """As a program of its own would."""
     report = run_with_tests("fn f(", _TESTS)
 
     assert (report.status, report.error_class, len(report.diagnostics)) == (ProgramStatus.REJECTED, "parse", 1)
@@ -144,7 +137,6 @@ def test_a_rejected_candidate_has_diagnostics() -> None:
     ],
 )
 def test_broken_tests_are_a_mistake_of_the_task(tests: str, advice: str) -> None:
-    """Which must not count against a candidate."""
     with pytest.raises(ConfigurationError, match=advice):
         run_with_tests(_GOOD, tests)
 
@@ -156,7 +148,6 @@ _AREA = "fn area(s: Shape) to int { return match s { Dot => 0 Circle(r) => 3 * s
 
 
 def test_an_answer_uses_the_code_that_the_task_gives() -> None:
-    """Types and functions; it may also declare them again."""
     tests = with_given(_GIVEN, "@test fn t() { assert(area(Circle(2)) is 12) assert(area(Dot) is 0) }")
 
     assert run_with_tests(_AREA, tests).passed
@@ -165,7 +156,6 @@ def test_an_answer_uses_the_code_that_the_task_gives() -> None:
 
 
 def test_an_answer_sees_nothing_below_the_given_code() -> None:
-    """Helpers of the tests stay hidden."""
     helper = "fn helper(n: int) to int { return n }\n"
     tests = with_given(_GIVEN, helper + "@test fn t() { assert(f(2) is helper(2)) }")
     report = run_with_tests("fn f(n: int) to int { return helper(n) }", tests)
@@ -175,5 +165,4 @@ def test_an_answer_sees_nothing_below_the_given_code() -> None:
 
 
 def test_no_given_code_leaves_tests_as_they_are() -> None:
-    """Blank is none."""
     assert with_given(" \n", "@test fn t() { }") == "@test fn t() { }"

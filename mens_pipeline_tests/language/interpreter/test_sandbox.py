@@ -49,7 +49,6 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 def test_a_report_survives_the_wire() -> None:
-    """Every kind of report, to JSON and back."""
     for source in _SAMPLES:
         report = run_tests(source, _LIMITS)
 
@@ -57,12 +56,10 @@ def test_a_report_survives_the_wire() -> None:
 
 
 def test_the_worker_answers_like_the_interpreter(sandbox: Sandbox) -> None:
-    """The same reports as in this process, in the same order."""
     assert list(sandbox.map(_SAMPLES)) == [run_tests(source, _LIMITS) for source in _SAMPLES]
 
 
 def test_hidden_tests_in_the_sandbox(sandbox: Sandbox) -> None:
-    """One pair and many."""
     pairs = [(f"fn f() to int {{ return {k} }}", "@test fn t() { assert(f() is 1) }") for k in range(3)]
 
     assert sandbox.run_with_tests(*pairs[1]).passed
@@ -70,7 +67,6 @@ def test_hidden_tests_in_the_sandbox(sandbox: Sandbox) -> None:
 
 
 def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> None:
-    """They are a mistake of the task."""
     with pytest.raises(ConfigurationError, match="Mend the task"):
         sandbox.run_with_tests(_OK, "@test fn t( {")
 
@@ -86,7 +82,6 @@ def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> 
     ],
 )
 def test_hostile_programs_leave_the_worker_alive(sandbox: Sandbox, body: str, limit: LimitKind) -> None:
-    """They are stopped from inside, by name, and the next program is served."""
     report = sandbox.run(f"@test fn a() {{ {body} }}\n@test fn b() {{ assert(true) }}")
 
     assert [result.reason for result in report.tests] == [limit, None]
@@ -103,7 +98,6 @@ def test_hostile_programs_leave_the_worker_alive(sandbox: Sandbox, body: str, li
     ],
 )
 def test_texts_that_python_understands_otherwise_do_no_harm(sandbox: Sandbox, condition: str) -> None:
-    """What Python would read with a module that a worker cannot reach, too."""
     report = sandbox.run(f"@test fn a() {{ assert({condition}) }}\n@test fn b() {{ assert(true) }}")
 
     assert [(result.outcome, result.message) for result in report.tests] == [(Outcome.PASSED, "")] * 2
@@ -122,7 +116,6 @@ def test_memory_is_bounded_by_the_system() -> None:
 
 
 def test_a_worker_that_says_nothing_is_killed() -> None:
-    """And the program it was asked for is stopped for its time."""
     with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
         report = pool.run(_OK)
 
@@ -131,13 +124,11 @@ def test_a_worker_that_says_nothing_is_killed() -> None:
 
 
 def test_a_worker_that_does_not_listen_is_killed() -> None:
-    """A request that fills the pipe does not block."""
     with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
         assert pool.run("#" * 1_000_000).limit is LimitKind.TIME
 
 
 def test_a_worker_that_dies_is_replaced() -> None:
-    """The program is stopped; a new process takes the next one."""
     with Sandbox(1, _LIMITS, command=_DEAF) as pool:
         reports = [pool.run(_OK), pool.run(_OK)]
 
@@ -153,7 +144,6 @@ def test_a_worker_may_be_ended_twice() -> None:
 
 
 def test_serving_in_this_process() -> None:
-    """Everything is given up first; then a request a line, an answer a line."""
     request = RunRequest(_OK, None, Limits(), 3, Features(database=True))
     hidden = RunRequest("fn f() to int { return 1 }", "@test fn t() { assert(f() is 1) }", Limits(), 0, Features())
     lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden))
@@ -174,7 +164,6 @@ def test_serving_in_this_process() -> None:
 
 
 def test_what_is_given_up() -> None:
-    """Memory, the size of files, core dumps, open files; and events are judged."""
     limits: list[tuple[int, tuple[int, int]]] = []
     hooks: list[object] = []
 
@@ -195,13 +184,11 @@ def test_what_is_given_up() -> None:
 @pytest.mark.threat("P1")
 @pytest.mark.parametrize("event", ["socket.connect", "open", "os.fork", "subprocess.Popen", "import", "exec"])
 def test_reaching_outside_is_refused(event: str) -> None:
-    """Whatever found a way to try."""
     with pytest.raises(PermissionError, match=f"the sandbox refuses {event}"):
         refuse(event, ())
 
 
 def test_inner_events_are_not_refused() -> None:
-    """The interpreter itself goes on."""
     refuse("object.__getattr__", ())
 
 

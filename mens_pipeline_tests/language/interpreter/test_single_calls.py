@@ -42,7 +42,6 @@ def _call(function: str, *arguments: Value) -> CallResult:
 
 
 def test_a_call_gives_the_value() -> None:
-    """Helpers and constants of the program are there."""
     result = _call("times", 4)
 
     assert (result.returned, result.value) == (True, 24)
@@ -74,7 +73,6 @@ def test_an_error_that_a_function_returns_is_a_value() -> None:
     ],
 )
 def test_a_call_says_how_it_ended(function: str, arguments: Sequence[Value], reason: object) -> None:
-    """Errors, limits and refusals are told apart; a failed assertion needs no reason."""
     result = _call(function, *arguments)
 
     assert not result.returned
@@ -83,7 +81,6 @@ def test_a_call_says_how_it_ended(function: str, arguments: Sequence[Value], rea
 
 
 def test_calls_do_not_affect_each_other() -> None:
-    """Steps and depth are counted afresh."""
     program = _program(limits=Limits(max_steps=100))
     with program.running(5.0):
         results = [program.call(name, (1,)) for name in ("endless", "times", "deep", "times")]
@@ -92,7 +89,6 @@ def test_calls_do_not_affect_each_other() -> None:
 
 
 def test_a_call_may_have_fewer_steps() -> None:
-    """So that a loop without end is cheap; evaluating constants does not count."""
     program = _program()
     with program.running(5.0):
         assert program.call("endless", (1,), 50).reason is LimitKind.STEPS
@@ -100,7 +96,6 @@ def test_a_call_may_have_fewer_steps() -> None:
 
 
 def test_a_function_is_declared_anew() -> None:
-    """Functions that call it, and constants, mean the new one."""
     program = _program("fn f(n: int) to int { return g(n) + c }\nfn g(n: int) to int { return n }\nlet c = g(10)")
     module = parse("fn g(n: int) to int { return n * 2 }")
     with program.running(5.0):
@@ -112,7 +107,6 @@ def test_a_function_is_declared_anew() -> None:
 
 
 def test_a_function_in_python_can_be_added() -> None:
-    """The program calls it by its name."""
     program = _program("fn f(n: int) to int { return outside(n) }")
     program.define(Native("outside", lambda _machine, n: n + 5, 1, 1))
     with program.running(5.0):
@@ -120,7 +114,6 @@ def test_a_function_in_python_can_be_added() -> None:
 
 
 def test_time_ends_what_steps_cannot() -> None:
-    """A search by a regular expression; calls after it have no time either."""
     source = """fn search(s: str) to bool {
     match std.regex.compile("(a+)+b") {
         Ok(re) => return re.matches(s)

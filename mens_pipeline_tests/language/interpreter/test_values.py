@@ -62,7 +62,6 @@ def _compound(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @settings(deadline=None)
 @given(st.recursive(_SCALARS, _compound, max_leaves=6))
 def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
-    """Of any kind that has literals, nested as may be."""
     literal = literal_of(value)
 
     assert literal is not None
@@ -88,7 +87,6 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
     ],
 )
 def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:
-    """Plain keys without quotes, the least int as a difference."""
     assert literal_of(value) == literal
 
 
@@ -105,12 +103,10 @@ def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) 
     ],
 )
 def test_what_no_expression_gives_has_no_literal(value: Value) -> None:
-    """Functions, NaN, halves of a character."""
     assert literal_of(value) is None
 
 
 def test_a_deep_value_has_no_literal() -> None:
-    """Python recurses over it."""
     value: Value = 1
     for _ in range(30):
         value = [value]

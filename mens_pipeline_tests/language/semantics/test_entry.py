@@ -28,7 +28,6 @@ def _resolves(source: str) -> bool:
     ],
 )
 def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None:  # noqa: FBT001 - a table
-    """What is rejected does not resolve; a warning alone does no harm."""
     assert _resolves(source) is verdict
 
 
@@ -44,7 +43,6 @@ def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None
     ],
 )
 def test_what_is_assumed_need_not_be_declared(source: str) -> None:
-    """It is declared where the program goes; nothing else is known of it."""
     module = parse(source)
     assumed = frozenset(("twice", "Shape", "Dot", "Bar", "Note", "Pages"))
 
@@ -53,7 +51,6 @@ def test_what_is_assumed_need_not_be_declared(source: str) -> None:
 
 
 def test_what_a_program_declares_is_known_though_it_is_assumed() -> None:
-    """Its own declaration counts, and so does what is built in."""
     source = "type P { x: int }\nfn f(p: P) to int { return p.y }\nfn g(m: Map[int, int, int]) { }"
     found = semantic_diagnostics(parse(source), source, frozenset(("P", "Map")))
 
@@ -61,7 +58,6 @@ def test_what_a_program_declares_is_known_though_it_is_assumed() -> None:
 
 
 def test_places_count_bytes_lines_and_characters() -> None:
-    """As all diagnostics do."""
     (found,) = diagnostics_of('fn f() {\n    let s = "é"  x\n}')
 
     assert (found.start.offset, found.start.line, found.start.column) == (27, 2, 17)
@@ -69,7 +65,6 @@ def test_places_count_bytes_lines_and_characters() -> None:
 
 
 def test_records_are_those_of_the_verdict_with_a_severity() -> None:
-    """For machines."""
     (record,) = semantic_records(diagnostics_of("fn f() { x }"))
 
     assert record == {
@@ -94,13 +89,11 @@ def test_records_are_those_of_the_verdict_with_a_severity() -> None:
     ],
 )
 def test_a_hundred_findings_are_enough(source: str) -> None:
-    """What is wrong with the rest says no more, and costs no time."""
     assert len(diagnostics_of(source)) == MAX_FINDINGS
 
 
 @pytest.mark.parametrize("form", NESTED, ids=str)
 def test_deep_nesting_is_walked(form: str) -> None:
-    """Each construct that nests may nest; the recursion limit is as before."""
     limit = sys.getrecursionlimit()
     diagnostics_of(NESTED[form](500))
 
@@ -115,14 +108,12 @@ def test_what_is_too_deep_is_said_so() -> None:
 
 
 def test_long_chains_of_operators_are_walked() -> None:
-    """They are no nesting."""
     (found,) = diagnostics_of("fn f(x) { " + "x + " * 50_000 + "y }")
 
     assert found.code is Code.UNKNOWN_NAME
 
 
 def test_all_conformance_programs_are_answered() -> None:
-    """Whatever the parser accepts; the answer does not depend on what came before."""
     for case in (*conformance_cases(), *reference_examples()):
         module = analyze(case.source, case.mode).module
         if module is not None:

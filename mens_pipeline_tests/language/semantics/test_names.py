@@ -155,11 +155,9 @@ _RIGHT = [
 
 @pytest.mark.parametrize("row", NAME_ROWS, ids=lambda row: row.source[:60])
 def test_what_means_nothing_is_found_at_its_place(row: Row) -> None:
-    """Code, place, and the words of the first finding."""
     assert_row(row)
 
 
 @pytest.mark.parametrize("row", _RIGHT, ids=lambda row: row.source[:60])
 def test_what_means_something_is_left_alone(row: Row) -> None:
-    """No finding."""
     assert_row(row)

@@ -102,5 +102,4 @@ _RIGHT = [
 
 @pytest.mark.parametrize("row", _RIGHT, ids=lambda row: row.source[-70:])
 def test_what_may_be_right_is_left_alone(row: Row) -> None:
-    """No finding."""
     assert_row(row)

@@ -65,7 +65,6 @@ def test_every_built_in_function_has_as_many_parameters(name: str) -> None:
 
 
 def test_types_are_written_as_programs_write_them() -> None:
-    """They stand in messages."""
     assert format_type(method_type("List", "map") or built_in_type("")) == "fn(fn(T) to U) to List[U]"
     assert format_type(built_in_type("std")) == "std"
     assert format_type(built_in_type("nothing")) == "_"

@@ -44,7 +44,6 @@ def _findings(name: str, source: str, *modes: Mode) -> Iterator[str]:
 
 
 def test_golden_programs() -> None:
-    """All of them."""
     findings = [line for name, text in golden_programs().items() for line in _findings(name, text, mode_of(name))]
 
     assert findings == []
@@ -85,7 +84,6 @@ def test_pages_that_train() -> None:
 
 
 def test_generated_programs() -> None:
-    """Two of each family."""
     findings: list[str] = []
     for family in load_families():
         for seed in range(2):

@@ -291,12 +291,10 @@ _ROWS = (*_FIELDS, *_METHODS, *_CALLS, *_VIEWS, *_DATABASE, *_OPERATORS, *_PLACE
 
 @pytest.mark.parametrize("row", _ROWS, ids=lambda row: row.source[-70:])
 def test_what_does_not_fit_is_found_at_its_place(row: Row) -> None:
-    """Code, place, and the words of the first finding."""
     assert_row(row)
 
 
 def test_every_code_is_shown() -> None:
-    """Each kind of finding has a program here or in the tests of names."""
     shown = {Code(found.split()[0]) for row in (*_ROWS, *NAME_ROWS) for found in row.found}
 
     assert shown == SEMANTIC_CODES

@@ -79,7 +79,6 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
 def test_a_failed_run_is_reported_in_one_line(
     chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Run, job, step and reason, in the log and to whoever listens."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = _build_failing(error).execute_in_process(instance=instance, raise_on_error=False)
         context = dg.build_run_status_sensor_context(
@@ -102,7 +101,6 @@ def test_a_failed_run_is_reported_in_one_line(
 
 
 def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
-    """That of the run: a worker that was killed."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = _build_failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
         run = instance.create_run_for_job(_build_failing(KeyError("x")))
@@ -162,18 +160,14 @@ def test_a_green_run_without_a_promotion_is_reported(
     words: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A hole that nobody would see."""
     assert words in _ended_well(promotes, selection, capfd)
 
 
 def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    """It promotes nothing because a person said so."""
     assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
 
 
 def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd: pytest.CaptureFixture[str]) -> None:
-    """In words and as facts."""
-
     @dg.asset(output_required=False)
     def promoted_adapter(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         context.log_event(dg.AssetObservation("promoted_adapter", metadata={NOT_PROMOTED: "parse_rate: 0.1 < 0.7"}))
@@ -201,7 +195,6 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
 def test_an_alert_that_fails_names_no_address(
     chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
 ) -> None:
-    """It may hold a secret; a sensor does not fail for it."""
     monkeypatch.setattr(chat, "status", status)
     url = SecretStr("http://127.0.0.1:9/secret") if not status else load_settings().alert_url
     found = post_to_webhook(url, "run_failed", "text", {})
@@ -210,7 +203,6 @@ def test_an_alert_that_fails_names_no_address(
 
 
 def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And an address is one of the web."""
     assert post_to_webhook(None, "run_failed", "text", {}) is None
     monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
     with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an http or https address"):
@@ -234,7 +226,6 @@ def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fix
     said: str,
     is_told: bool,  # noqa: FBT001
 ) -> None:
-    """Not before the deadline, and not when a run has confirmed it."""
     monkeypatch.setattr(alerts, "_now", lambda: datetime.fromisoformat(now).replace(tzinfo=UTC))
     sensor = defs().get_repository_def().get_sensor_def("adapter_stale")
     with dg.DagsterInstance.ephemeral() as instance:

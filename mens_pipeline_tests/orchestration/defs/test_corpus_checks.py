@@ -48,7 +48,6 @@ def _about_pairs(**counts: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("missing", "passed"), [(0, True), (1, False)])
 def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
-    """Than config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
     made = store_with(tmp_path, Kind.SYNTHETIC_CORPUS, {"num_pairs": asked - missing})
 
@@ -56,7 +55,6 @@ def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: 
 
 
 def test_a_lost_row_is_refused(tmp_path: Path) -> None:
-    """Three were seen, two are told of."""
     counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
     validation = {"records.jsonl": counts}
     result = _result(
@@ -70,8 +68,6 @@ def test_a_lost_row_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("prompt", "passed"), [("Say hello", True), ("Sum prices", False)])
 def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed: bool) -> None:
-    """Such as a prompt that is held out as well."""
-
     def write(folder: Path) -> None:
         write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
@@ -86,7 +82,6 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
 
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
-    """Five pairs, three train, one judges, one must be set aside."""
     pairs = artifact_in(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
     counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": aside})
     split, store = store_with(tmp_path, Kind.HELDOUT_SPLIT, counts)
@@ -96,7 +91,6 @@ def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, pa
 
 @pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
 def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
-    """Fifty are enough, forty-nine are not."""
     mixed = store_with(tmp_path, Kind.MIXED_TRAIN_SET, mix_report({"distinct_lines": num_pairs}))
 
     assert _result(enough_pairs(*mixed)).passed is passed
@@ -122,7 +116,6 @@ def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str
 
 @pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
 def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
-    """Five hundredths are allowed; more warns, since data may simply lack."""
     result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(share_of_output=achieved))))
 
     assert result.passed is passed

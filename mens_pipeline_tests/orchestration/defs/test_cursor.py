@@ -6,7 +6,6 @@ from mens_pipeline.orchestration.defs.automation import SensorCursor, read_curso
 
 
 def test_a_cursor_survives_its_text() -> None:
-    """And is of the same size whatever was seen."""
     cursor = SensorCursor(n=1_800_000_000, fingerprint="a" * 64)
 
     assert read_cursor(cursor.model_dump_json()) == cursor
@@ -15,12 +14,10 @@ def test_a_cursor_survives_its_text() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "x", "{}", '{"n": -1, "fingerprint": "a"}'])
 def test_what_is_no_cursor_is_a_first_look(text: str | None) -> None:
-    """None yet, or what a person typed in the UI."""
     assert read_cursor(text) is None
 
 
 def test_a_b_a_are_three_keys() -> None:
-    """Dagster never runs a key twice."""
     first = SensorCursor(n=7, fingerprint="a" * 64)
     second = first.advance("b" * 64)
     third = second.advance("a" * 64)

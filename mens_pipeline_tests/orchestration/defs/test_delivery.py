@@ -126,21 +126,18 @@ def test_publishing_needs_a_place_and_a_token(
 
 
 def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """The message says what comes first."""
     result = _run(tmp_path / "store", instance, "merged_model")
 
     assert "no champion. Promote an adapter" in read_failure(result, "merged_model")
 
 
 def test_without_a_merged_model_nothing_is_handed_on(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """Likewise."""
     result = _run(tmp_path / "store", instance, "serving_handoff")
 
     assert "there is no merged_model. Materialise it first" in read_failure(result, "serving_handoff")
 
 
 def test_the_nightly_run_does_not_merge() -> None:
-    """Delivery is a job of its own; together they are the whole graph."""
     location = defs()
     of_job = {name: _list_assets(location, name) for name in ("whole_graph", "deliver")}
 

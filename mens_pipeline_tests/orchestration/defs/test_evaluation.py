@@ -77,7 +77,6 @@ def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: Artifa
 
 
 def test_a_part_of_the_suite_that_is_not_whole_is_refused(store: ArtifactStore) -> None:
-    """The message names what is missing, and where it is to be had."""
     failure = _failure(store, _adapter(store, _split(store, 0.1)), suite={"heldout_tasks": 5})
 
     assert "eval_results: suite: benchmark_tasks: " in failure
@@ -101,7 +100,6 @@ def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: in
 
 @pytest.mark.seed_row(68, 77)
 def test_hidden_tests_are_shown_where_there_are_any() -> None:
-    """In the table, and as a figure of the suite that has them."""
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     completions = {"base": answers_to(tasks, [BROKEN] * 2), "adapter": answers_to(tasks, [GOOD] * 2)}
     results = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results

@@ -95,7 +95,6 @@ def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_
 
 
 def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
-    """One construct of thirty is too few, and the check names what is missing."""
     (tmp_path / "a.vox").write_text("fn a() { }\n")
     with dg.DagsterInstance.ephemeral() as instance:
         result = _run(tmp_path, tmp_path / "store", instance)
@@ -109,7 +108,6 @@ def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_broken_workspace_is_not_extracted(tmp_path: Path) -> None:
-    """The blocking check on the sources stops what depends on them."""
     (tmp_path / "bad.vox").write_text("fn (")
     with dg.DagsterInstance.ephemeral() as instance:
         result = _run(tmp_path, tmp_path / "store", instance)
@@ -138,7 +136,6 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_chart_is_a_picture_of_the_numbers() -> None:
-    """Well-formed SVG in a data URL, a bar and a number for each name, names escaped."""
     chart = bar_chart("records", {"a<b": 3, "c": 0})
     svg = b64decode(chart.split("base64,")[1].removesuffix(")"))
     texts = [element.text for element in ET.fromstring(svg).iter() if element.text]  # noqa: S314 - our own picture

@@ -147,7 +147,6 @@ def test_the_page_of_a_verdict_is_linked_where_a_host_serves_the_store(
 
 
 def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> None:
-    """No check stands in the way then, and none is needed."""
     _run(store)
     result = _run(store, alone=True)
 
@@ -158,7 +157,6 @@ def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> N
 def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what it reads before it promotes."""
     _run(store)
     monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
 
@@ -184,7 +182,6 @@ def test_an_impossible_threshold_is_refused_before_evaluation(
     environment: dict[str, str],
     message: str,
 ) -> None:
-    """A run may raise the bar of the benchmark and not lower it."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     result = _run(store, **config)
@@ -195,7 +192,6 @@ def test_an_impossible_threshold_is_refused_before_evaluation(
 
 
 def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receipt holds what was demanded."""
     monkeypatch.setenv("VOX_BENCHMARK", "1")
     _run(store, benchmark_min_pass_rate=0.8)
 

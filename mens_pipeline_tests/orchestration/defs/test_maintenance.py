@@ -44,7 +44,6 @@ def _run(root: Path, run_config: dict[str, object]) -> dict[str, dg.MetadataValu
 def test_the_plan_is_shown_and_done_only_where_that_is_asked_for(
     tmp_path: Path, artifacts: list[Artifact], *, apply: bool
 ) -> None:
-    """A table with a reason for each folder, the same in both cases."""
     first, second = artifacts
     config: dict[str, object] = {"ops": {"store_retention": {"config": {"apply": True}}}} if apply else {}
     metadata = _run(tmp_path / "store", config)

@@ -85,7 +85,6 @@ def _has_promoted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """All checks pass; a second run changes nothing and says so."""
     store = _build_store(tmp_path / "store", 40)
     first, second = (_run(store.root, instance) for _ in range(2))
 
@@ -135,7 +134,6 @@ def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.Dagste
 
 
 def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """A passing verdict that still holds is enough."""
     store = _build_store(tmp_path / "store", 40)
     _run(store.root, instance, benchmark_gate)
 
@@ -143,7 +141,6 @@ def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: 
 
 
 def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """A run without the checks ends without a champion."""
     store = _build_store(tmp_path / "store", 20)
 
     assert not _has_promoted(_run(store.root, instance, checks=False))
@@ -189,7 +186,6 @@ def test_a_signal_between_history_and_pointer_tears_nothing(
 
 
 def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """There is nothing to go by."""
     store = _build_store(tmp_path / "store", 40)
     result = _run(store.root, instance, promoted_adapter)
 
@@ -197,7 +193,6 @@ def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.Dagste
 
 
 def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """Another run has trained, split and evaluated since; that is another matter."""
     store = _build_store(tmp_path / "store", 40)
     scored = latest_in(store, Kind.QLORA_ADAPTER)
     _run(store.root, instance, benchmark_gate)
@@ -212,7 +207,6 @@ def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.Dagste
 
 
 def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """Whoever edits the file is told what was found."""
     store = _build_store(tmp_path / "store", 20)
     _run(store.root, instance, benchmark_gate)
     path = latest_in(store, Kind.BENCHMARK_GATE).path / RECEIPT
@@ -251,7 +245,6 @@ def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
 def test_a_run_that_failed_at_the_gate_fails_there_again(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Going on from the failure judges again, and does not go around the gate."""
     monkeypatch.setenv("VOX_EVAL_STRICT", "1")
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = _build_store(tmp_path / "store", 20)
@@ -321,7 +314,6 @@ def test_what_a_rollback_withdrew_is_a_warning_every_night(
 def test_a_rollback_needs_no_dagster(
     rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where no run was started yet, no instance is made."""
     store, _ = rolled_back
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
     assert _run_again(store)

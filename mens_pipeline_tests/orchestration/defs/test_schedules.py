@@ -26,7 +26,6 @@ def repository() -> dg.RepositoryDefinition:
     ids=["the next day", "also when clocks change", "on Sundays"],
 )
 def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: datetime, tick: datetime) -> None:
-    """In UTC, which knows no summer time."""
     schedule = repository.get_schedule_def(name)
 
     assert schedule.execution_timezone == "UTC"
@@ -36,7 +35,6 @@ def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: date
 
 @pytest.mark.seed_row(70)
 def test_the_night_extracts_everything_again(repository: dg.RepositoryDefinition) -> None:
-    """The whole graph, its configuration valid, its run tagged."""
     schedule = repository.get_schedule_def("nightly")
     night = datetime(2026, 3, 29, 4, tzinfo=UTC)
     (request,) = schedule.evaluate_tick(dg.build_schedule_context(scheduled_execution_time=night)).run_requests or []
@@ -48,7 +46,6 @@ def test_the_night_extracts_everything_again(repository: dg.RepositoryDefinition
 
 
 def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinition) -> None:
-    """Whoever switches it on wants that; a dry run is what the job does by itself."""
     schedule = repository.get_schedule_def("weekly_maintenance")
     (request,) = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
 
@@ -74,7 +71,6 @@ def test_only_production_runs_by_itself(monkeypatch: pytest.MonkeyPatch, environ
 
 
 def test_the_jobs(repository: dg.RepositoryDefinition) -> None:
-    """What can be launched."""
     jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
 
     assert {job.name for job in jobs} == {

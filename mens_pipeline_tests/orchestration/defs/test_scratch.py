@@ -86,7 +86,6 @@ def test_a_train_set_becomes_a_model_once(
 
 @pytest.mark.parametrize("config", [{"config": "huge"}, {"overrides": {"lerning_rate": 1}}])
 def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any]) -> None:
-    """Neither size nor field of the recipe; the refusal names those there are."""
     artifact_in(tmp_path, Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with (
         dg.DagsterInstance.ephemeral() as instance,
@@ -134,7 +133,6 @@ def _manifest() -> dict[str, Any]:
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    """The last quarter of steps beside the first."""
     result = scratch_loss_fell(*_build_run(tmp_path, losses))
 
     assert isinstance(result, dg.AssetCheckResult)
@@ -147,7 +145,6 @@ def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[flo
     [("default", 38_227_968, True), ("small", 892_928, True), ("default", 892_928, False)],
 )
 def test_a_model_of_another_size_is_refused(tmp_path: Path, config: str, found: int, *, passed: bool) -> None:
-    """Beside what its configuration says."""
     result = scratch_parameters_as_declared(*_build_run(tmp_path, [1.0], config=config, num_parameters=found))
 
     assert isinstance(result, dg.AssetCheckResult)

@@ -85,7 +85,6 @@ def _version(instance: dg.DagsterInstance) -> str:
 
 
 def test_the_data_version_follows_the_content(tmp_path: Path) -> None:
-    """Looking twice gives the same version until a file changes."""
     _fill(tmp_path, 2, 0)
     versions = []
     with dg.DagsterInstance.ephemeral() as instance:
@@ -169,7 +168,6 @@ def test_an_error_in_the_launchpad_shows_before_anything_is_made(
     config: dict[str, object],
     message: str,
 ) -> None:
-    """By the first step, on which the others rest."""
     _fill(tmp_path, 1, 0)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

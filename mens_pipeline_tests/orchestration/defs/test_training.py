@@ -131,7 +131,6 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
 def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
-    """Forty-nine are refused before any weight is loaded, and the run says so."""
     artifact_in(tmp_path / "store", Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(tmp_path / "store", instance)
@@ -144,7 +143,6 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
 def test_a_limit_that_no_completion_fits_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing could be judged after it, and nothing of it is there."""
     limits = tmp_path / "evaluation.yaml"
     limits.write_text("max_new_tokens: 2\n")
     monkeypatch.setattr(choices, "EVALUATION", limits)
@@ -199,7 +197,6 @@ def _gate(config: GateConfig) -> None:
 def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chosen in the same run, for the step that comes after."""
     base = write_folder(tmp_path / "base")
     presets = tmp_path / "presets.yaml"
     presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
@@ -219,7 +216,6 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
 
 
 def test_a_base_is_not_stale_with_every_train_set() -> None:
-    """It rests on no asset; whatever changes from night to night leaves it as it is."""
     graph = defs().resolve_asset_graph()
 
     assert graph.get(base_model.key).parent_keys == set()
@@ -238,7 +234,6 @@ def _build_run(root: Path, losses: list[float], **result: Any) -> tuple[Artifact
 
 @pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])
 def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
-    """Every matrix must have changed, and there must be one."""
     counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
     result = only_the_adapter_changed(*_build_run(tmp_path, [1.0], **counts))
 
@@ -281,7 +276,6 @@ def test_a_kind_that_was_never_shown_is_reported(
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
 def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    """The last quarter of steps beside the first."""
     result = loss_fell(*_build_run(tmp_path, [loss / 3 for loss in losses]))
 
     assert isinstance(result, dg.AssetCheckResult)

@@ -77,7 +77,6 @@ class _Balance(HTMLParser):
 
 @pytest.mark.parametrize("champion", [None, (GOOD, BROKEN, OTHER)], ids=["no champion", "champion"])
 def test_the_page_is_well_formed(champion: tuple[str, ...] | None) -> None:
-    """Every element is closed; names of places are unique."""
     parsed = _Balance(_page(evaluation(champion=champion), receipt_of(said(GateName.COVERAGE, passed=True))))
     ids = [value for name, value in parsed.attributes if name == "id"]
 
@@ -88,7 +87,6 @@ def test_the_page_is_well_formed(champion: tuple[str, ...] | None) -> None:
 
 
 def test_links_lead_to_places_of_the_page() -> None:
-    """And nothing is fetched from elsewhere."""
     parsed = _Balance(_page())
     links = [value for name, value in parsed.attributes if name == "href"]
     ids = {f"#{value}" for name, value in parsed.attributes if name == "id"}
@@ -100,14 +98,12 @@ def test_links_lead_to_places_of_the_page() -> None:
 
 
 def test_every_part_is_there_in_order() -> None:
-    """The verdict first, what passes last."""
     parts = re.findall(r'<section id="(\w+)"', _page())
 
     assert parts == ["first", "evaluated", "scores", "curve", "constructs", "errors", "failures", "passes"]
 
 
 def test_what_a_model_writes_is_text() -> None:
-    """No element, no template, no control character comes of it."""
     plain = _Balance(_page(evaluation(adapter=(GOOD, GOOD, "x"))))
     hostile = _Balance(_page(evaluation(adapter=(GOOD, GOOD, _HOSTILE))))
 
@@ -118,7 +114,6 @@ def test_what_a_model_writes_is_text() -> None:
 
 @pytest.mark.parametrize("field", ["prompt", "reference", "difficulty", "id"])
 def test_requests_are_text_as_well(field: str) -> None:
-    """They come from the workspace, and may hold anything."""
     changes: dict[str, Any] = {field: f"<img src=x>{field}"}
     asked = [make_task(**changes)]
     completions = tuple(completion(BROKEN, t) for t in asked)
@@ -132,7 +127,6 @@ def test_requests_are_text_as_well(field: str) -> None:
 
 
 def test_only_the_scripts_of_the_page_may_run() -> None:
-    """The policy names them by hash."""
     page = _page()
 
     assert "default-src 'none'" in page
@@ -141,7 +135,6 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
 
 
 def test_the_champion_has_a_column_only_where_there_is_one() -> None:
-    """An empty one would puzzle."""
     without, with_one = _page(), _page(evaluation(champion=(GOOD, GOOD, GOOD)))
 
     assert '<th scope="col">champion</th>' not in without
@@ -172,7 +165,6 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
 
 
 def test_what_is_served_has_a_column_and_a_sentence() -> None:
-    """And every second try stands with the first one."""
     page = _page(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
 
     assert '<th scope="col">adapter</th><th scope="col">fallback</th>' in page
@@ -184,7 +176,6 @@ def test_what_is_served_has_a_column_and_a_sentence() -> None:
 
 
 def test_synthetic_tasks_stand_apart() -> None:
-    """They are part of no other figure, and their answers can be read."""
     tasks, known = [make_task(0)], make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)
     completions = {
         "base": answers_to(tasks, (BROKEN,)),
@@ -202,7 +193,6 @@ def test_synthetic_tasks_stand_apart() -> None:
 
 
 def test_requests_that_lost_their_tests_are_counted() -> None:
-    """Their reference fails them."""
     tasks = [make_task(0)]
     completions = {"base": answers_to(tasks, (BROKEN,)), "adapter": answers_to(tasks, (GOOD,))}
     page = _page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_tests_dropped=3))
@@ -212,7 +202,6 @@ def test_requests_that_lost_their_tests_are_counted() -> None:
 
 
 def test_scores_stand_beside_each_other_with_their_difference() -> None:
-    """Numerator, denominator, share, points and p-value."""
     num = 12
     page = _page(evaluation(base=(BROKEN,) * num, adapter=(GOOD,) * num))
     row = _row(page, "parse rate")
@@ -224,7 +213,6 @@ def test_scores_stand_beside_each_other_with_their_difference() -> None:
 
 
 def test_a_clear_rise_of_stubs_is_bad() -> None:
-    """More is not better everywhere."""
     page = _page(evaluation(base=(GOOD,) * 12, adapter=("fn add() to int { }",) * 12))
     row = _row(page, "stubs")
 
@@ -233,7 +221,6 @@ def test_a_clear_rise_of_stubs_is_bad() -> None:
 
 
 def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
-    """No row pretends that it was run."""
     evaluated = evaluation(num_benchmark=0)
     results = evaluated.results.model_copy(update={"subject": SUBJECT.model_copy(update={"benchmark_sha256": None})})
     page = report_page(results, scored_completions(evaluated), {}, None)
@@ -244,7 +231,6 @@ def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
 
 
 def test_several_samples_are_counted() -> None:
-    """The first is shown, and pass@k has a row of its own."""
     asked = [make_task(0), make_task(1, Suite.BENCHMARK)]
     completions = tuple(completion(text, t, n) for t in asked for n, text in enumerate((BROKEN, GOOD)))
     decoding = Decoding(num_samples=2, temperature=0.5)
@@ -260,7 +246,6 @@ def test_several_samples_are_counted() -> None:
 
 
 def test_a_name_that_nobody_asked_for_has_no_row() -> None:
-    """Nothing over nothing says nothing."""
     asked = [make_task(name=None)]
     completions = (completion(GOOD, asked[0]),)
     evaluated = evaluate_completions(
@@ -272,7 +257,6 @@ def test_a_name_that_nobody_asked_for_has_no_row() -> None:
 
 
 def test_failures_show_what_is_wrong_and_where() -> None:
-    """Prompt, answer with its place marked, reason, base and reference."""
     page = _page(evaluation(base=(GOOD, GOOD), adapter=(BROKEN, GOOD)))
     failures = page.partition('<section id="failures">')[2].partition('<section id="passes">')[0]
 
@@ -284,7 +268,6 @@ def test_failures_show_what_is_wrong_and_where() -> None:
 
 
 def test_passes_are_folded() -> None:
-    """They are there for those who doubt."""
     page = _page(evaluation(adapter=(GOOD, GOOD, GOOD)))
     passes = page.partition('<section id="passes">')[2]
 
@@ -307,7 +290,6 @@ def test_three_completions_come_before_the_figures() -> None:
 
 
 def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
-    """An empty part says why it is empty."""
     failing, passing = _page(evaluation(adapter=(BROKEN,) * 3)), _page(evaluation((GOOD,) * 3, (GOOD,) * 3))
 
     assert '<p class="note">None.</p>' in failing.partition('<section id="passes">')[2]
@@ -323,7 +305,6 @@ def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
 
 
 def test_what_happened_when_answers_were_run_is_counted() -> None:
-    """By class, for both models; beside the constructs stands the share that passes."""
     divides, subtracts = GOOD.replace("a + b", "a / 0"), GOOD.replace("a + b", "a - b")
     words = _run_page((divides, BROKEN), (subtracts, subtracts))
 
@@ -335,13 +316,11 @@ def test_what_happened_when_answers_were_run_is_counted() -> None:
 
 
 def test_where_all_pass_or_nothing_was_run_there_is_no_table_of_runs() -> None:
-    """The first is said; the second leaves nothing to say."""
     assert "When they were run Every completion passed its hidden tests." in _run_page((GOOD,), (GOOD,))
     assert "When they were run" not in _page()
 
 
 def test_missing_constructs_say_whether_they_were_asked_for() -> None:
-    """A construct that was never asked for says little."""
     page = _page(evaluation(adapter=(BROKEN,) * 3))
 
     assert '<code>function</code> <span class="meaning">asked for in 3</span>' in page
@@ -349,12 +328,10 @@ def test_missing_constructs_say_whether_they_were_asked_for() -> None:
 
 
 def test_the_same_arguments_give_the_same_page() -> None:
-    """To the byte."""
     assert _page(receipt=receipt_of()) == _page(receipt=receipt_of())
 
 
 def test_two_hundred_tasks_fit_into_two_megabytes() -> None:
-    """Also where every answer runs on and on."""
     long = "fn add() to int {\n" + "    let x = 1\n" * 300
     page = _page(evaluation(base=(long,) * 200, adapter=(long,) * 200))
 
@@ -363,7 +340,6 @@ def test_two_hundred_tasks_fit_into_two_megabytes() -> None:
 
 
 def test_every_file_of_the_page_is_shipped() -> None:
-    """The package takes them from beside its modules."""
     folder = PROJECT_ROOT / "mens_pipeline" / "promotion" / "report"
 
     assert {path.name for path in Path(folder).iterdir() if path.suffix not in {".py", ""}} == {

@@ -91,7 +91,6 @@ def _page(receipt: Receipt | None) -> str:
     ],
 )
 def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence: str) -> None:
-    """In words that need no glossary."""
     page = _page(receipt=receipt)
 
     assert re.findall(r"<h1>(.*)</h1>\n  <p>(.*)</p>", page) == [(title, sentence)]
@@ -99,7 +98,6 @@ def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence:
 
 
 def test_the_reasons_come_before_what_passes() -> None:
-    """Each in a sentence; its message with all figures is folded."""
     gates = (
         said(GateName.PARSE_RATE, passed=True),
         said(GateName.THROUGHPUT, passed=False, block=False),
@@ -116,7 +114,6 @@ def test_the_reasons_come_before_what_passes() -> None:
 
 
 def test_every_gate_has_a_title() -> None:
-    """A new one must be named."""
     page = _page(receipt=receipt_of(*(said(name, passed=True) for name in GateName)))
 
     assert page.count('class="word">passes<') == len(GateName)

@@ -34,7 +34,6 @@ from mens_pipeline_tests.evaluation.scored import (
 
 @pytest.mark.parametrize("error", [None, "it declares nothing", "9:0: code: beyond the text"])
 def test_a_text_without_a_place_is_shown_as_it_is(error: str | None) -> None:
-    """Nothing is marked."""
     assert excerpt("a\nb\n", error) == Excerpt("a\nb\n")
 
 
@@ -49,7 +48,6 @@ def test_a_text_without_a_place_is_shown_as_it_is(error: str | None) -> None:
     ids=["first", "middle", "line end", "beyond"],
 )
 def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
-    """Its line, and the character in it."""
     assert excerpt("one\ntwo\nend", error) == expected
 
 
@@ -66,7 +64,6 @@ def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
     ids=["unmarked", "early", "middle", "late", "in a long line", "at its end"],
 )
 def test_a_long_text_is_cut_around_its_mark(text: str, error: str | None) -> None:
-    """What is shown and what is not make up all."""
     shown = excerpt(text, error)
     whole = shown.before + shown.line_before + shown.marked + shown.line_after + shown.after
 
@@ -77,7 +74,6 @@ def test_a_long_text_is_cut_around_its_mark(text: str, error: str | None) -> Non
 
 
 def test_what_does_not_show_is_written_out() -> None:
-    """Signs of all languages stay; lone surrogates cannot be written."""
     assert (
         visible("a\r\nb\t\u00e9\u4e2d\u202e\x07\ud800")
         == "a\nb\t\u00e9\u4e2d\u27e8202E\u27e9\u27e807\u27e9\u27e8D800\u27e9"
@@ -86,7 +82,6 @@ def test_what_does_not_show_is_written_out() -> None:
 
 
 def test_a_curve_keeps_within_its_picture() -> None:
-    """Thinned out, both ends kept."""
     curve = build_curve({step: 3.0 / step for step in range(1, 2_001)})
 
     assert curve is not None
@@ -100,7 +95,6 @@ def test_a_curve_keeps_within_its_picture() -> None:
 
 
 def test_values_that_are_no_numbers_are_counted() -> None:
-    """They have no place in a picture."""
     curve = build_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
 
     assert curve is not None
@@ -109,7 +103,6 @@ def test_values_that_are_no_numbers_are_counted() -> None:
 
 @pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
 def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
-    """A line has two ends."""
     assert build_curve(losses) is None
 
 
@@ -137,7 +130,6 @@ _NO_RESULT = "the result of `add` is `int`, but its body can end here without on
     ids=["none", "empty", "nothing", "cut off", "construct", "name", "stub"],
 )
 def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str]) -> None:  # noqa: FBT001 - a column
-    """In plain words."""
     score = judge(task(), completion(text, stopped=stopped))
 
     assert list(find_faults(score, "function")) == faults
@@ -146,14 +138,12 @@ def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str])
 @pytest.mark.parametrize("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_what_passes_has_no_fault_and_the_others_have_some(text: str, stopped: bool) -> None:  # noqa: FBT001
-    """The page sorts answers by their faults."""
     score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
 
     assert score.passed is not bool(list(find_faults(score, "function")))
 
 
 def test_a_refusal_and_what_is_unmet_are_said() -> None:
-    """Beside what else is wrong."""
     refused = judge(task(), completion("I'm sorry, I cannot."))
     unmet = judge(task(requires=(needs("table"),)), completion(GOOD))
 
@@ -162,7 +152,6 @@ def test_a_refusal_and_what_is_unmet_are_said() -> None:
 
 
 def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
-    """And of a model that was not asked there is nothing beside."""
     completions = scored_completions(evaluation())
     base = [scored for scored in completions if scored.model == "base"]
     adapter = [scored for scored in completions if scored.model == "adapter"]
@@ -176,7 +165,6 @@ def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
 
 
 def test_groups_are_sorted_by_size_and_name() -> None:
-    """The construct with most of them first."""
     asked = ["type", "function", "actor", "function"]
     completions = scored_completions(evaluation(adapter=(GOOD,) * 4, base=(GOOD,) * 4))
     renamed = [scored.model_copy(update={"asked": asked[n % 4]}) for n, scored in enumerate(completions)]
@@ -186,7 +174,6 @@ def test_groups_are_sorted_by_size_and_name() -> None:
 
 
 def test_prompts_on_which_models_differ_come_first() -> None:
-    """Named by the models that pass; and shown at once, as the others are not."""
     outcomes = {"a": (GOOD, GOOD, BROKEN, GOOD), "b": (BROKEN, GOOD, BROKEN, GOOD), "c": (GOOD, GOOD, BROKEN, BROKEN)}
     models = {
         name: [scored for scored in scored_completions(evaluation(texts, texts)) if scored.model == "adapter"]
@@ -203,7 +190,6 @@ def test_prompts_on_which_models_differ_come_first() -> None:
 
 
 def test_parts_come_in_a_useful_order() -> None:
-    """Constructs by what goes worst, difficulties from easy to hard, others behind."""
     asked = [task(0), task(1, construct="type", name=None)]
     scores = scores_of_model(asked, [judge(t, completion(GOOD, t)) for t in asked])
 
@@ -212,7 +198,6 @@ def test_parts_come_in_a_useful_order() -> None:
 
 
 def test_errors_of_both_models_are_listed() -> None:
-    """Also those that one alone makes."""
     results = evaluation(base=(BROKEN, BROKEN, "x"), adapter=(GOOD, BROKEN, "//")).results
     rows = _errors(results.base.overall.errors, results.adapter.overall.errors)
 
@@ -243,7 +228,6 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
 
 
 def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
-    """As many answers pass on the page as in the figures."""
     execution = Execution(num_tests=5, num_passed=3, error_class=ErrorClass.WRONG_ANSWER, message="hidden_x: found 3")
     good = judge(_tested_task(), Completion(task="t", sample=0, text="fn f() { }", num_tokens=4, stopped=True))
     wrong = good.model_copy(update={"execution": execution})

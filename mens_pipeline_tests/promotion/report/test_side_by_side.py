@@ -46,7 +46,6 @@ def _rate(comparison: SideBySide) -> Iterable[FigureRow]:
 
 @pytest.mark.parametrize("lengths", [(4, 4), (4, 6)], ids=["the same eval suite", "one was asked more"])
 def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, int]) -> None:
-    """Synthetic tasks count in no other figure."""
     comparison = compare([_entry("a", [BROKEN] * lengths[0]), _entry("b", [GOOD] * lengths[1], [GOOD, BROKEN])])
     counts = {
         (row.suite, row.label): {
@@ -71,7 +70,6 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
 
 
 def test_what_is_to_be_known_is_said() -> None:
-    """Of the same adapter, and of one that was asked more."""
     same, more = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
 
     assert "the same adapter" in same
@@ -79,7 +77,6 @@ def test_what_is_to_be_known_is_said() -> None:
 
 
 def test_what_is_served_counts_beside_a_trial() -> None:
-    """Of which nothing else is known."""
     mended = scored_completions(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
     run = ComparedModel("run", mended, evaluation().results)
     trial = ComparedModel("trial", scored_completions(evaluation()))
@@ -92,7 +89,6 @@ def test_what_is_served_counts_beside_a_trial() -> None:
 
 
 def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
-    """No verdict looks at them."""
     alone = [
         ComparedModel(name, tuple(a for a in _entry(name, [GOOD] * 2).completions if a.suite == Suite.UNKNOWN_TASK))
         for name in ("a", "b")
@@ -103,7 +99,6 @@ def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
 
 
 def test_lines_of_newer_versions_are_refused(tmp_path: Path) -> None:
-    """Both readers of the file ask for an upgrade."""
     path = tmp_path / SCORED_COMPLETIONS
     written = json.loads(_entry("one", [GOOD] * 2).completions[0].model_dump_json())
     path.write_text(json.dumps(written | {"format_version": 2}) + "\n")

@@ -88,7 +88,6 @@ def test_a_template_is_a_request_and_a_program(tmp_path: Path) -> None:
 
 
 def test_a_request_can_stand_as_it_is(tmp_path: Path) -> None:
-    """Then nothing is put around it, and its lines are kept."""
     header = "=== family: import/logs, construct: function, mode: ui"
     template = f"{header}\n--- request as it stands\nDo\n\n  this.\n--- program\nfn f() {{ }}\n"
     (sample,) = _samples(_folder(tmp_path, template), 1)
@@ -135,7 +134,6 @@ _REFUSED = {
 
 @pytest.mark.parametrize(("old", "new", "message"), _REFUSED.values(), ids=_REFUSED.keys())
 def test_bad_templates_are_refused_when_they_are_read(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """With the file, the line, what was found and what to do."""
     assert old in _TEMPLATE
     with pytest.raises(ConfigurationError, match=message):
         load_families(_folder(tmp_path, _TEMPLATE.replace(old, new, 1)))
@@ -151,20 +149,17 @@ _MISDRAWN = {
 
 @pytest.mark.parametrize(("old", "new", "message"), _MISDRAWN.values(), ids=_MISDRAWN.keys())
 def test_bad_draws_are_refused_when_they_are_drawn(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """A template may know only then; the line is that of the expression."""
     assert old in _TEMPLATE
     with pytest.raises(ConfigurationError, match=message):
         _samples(_folder(tmp_path, _TEMPLATE.replace(old, new, 1)))
 
 
 def test_a_request_for_nothing_is_refused(tmp_path: Path) -> None:
-    """Its first line says what is asked for."""
     with pytest.raises(ConfigurationError, match=r":1: function/f: the request is empty; its first line"):
         _samples(_folder(tmp_path, "=== family: function/f\n--- request\n--- program\nfn f() { }\n"), 1)
 
 
 def test_a_file_without_families_is_refused(tmp_path: Path) -> None:
-    """Be it no text at all, or text without a header."""
     other = _folder(tmp_path) / "other.vox.jinja"
     other.write_bytes(b"\xff")
 
@@ -200,7 +195,6 @@ def test_bad_banks_are_refused(tmp_path: Path, old: str, new: str, message: str)
 
 
 def test_two_banks_of_one_name_are_refused(tmp_path: Path) -> None:
-    """They may stand in two files."""
     (_folder(tmp_path) / "other_banks.yaml").write_text("banks: {COLOURS: [blue]}\n", encoding="utf-8")
 
     with pytest.raises(

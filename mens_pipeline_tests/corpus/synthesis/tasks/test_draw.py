@@ -43,7 +43,6 @@ def _skeleton(pair: TrainingPair) -> str:
 
 
 def test_answers_are_accepted_and_pass_their_hidden_tests(tasks: list[TrainingPair]) -> None:
-    """As the examples in their prompts; no two answers are the same."""
     for pair in tasks:
         assert analyze(pair.response).diagnostics == ()
         assert pair.tests is not None
@@ -53,7 +52,6 @@ def test_answers_are_accepted_and_pass_their_hidden_tests(tasks: list[TrainingPa
 
 
 def test_examples_of_prompts_hold(tasks: list[TrainingPair]) -> None:
-    """Two thirds of the prompts have one or two."""
     examples = [
         re.findall(r"`(\w+\([^`]*\))` (?:is|returns|gives) (`[^`]*`|.+?)(?= and `|\.$|, `)", pair.prompt)
         for pair in tasks
@@ -67,7 +65,6 @@ def test_examples_of_prompts_hold(tasks: list[TrainingPair]) -> None:
 
 
 def test_prompts_name_the_function_with_its_signature(tasks: list[TrainingPair]) -> None:
-    """One paragraph, nothing left to fill."""
     for pair in tasks:
         *_, head = re.findall(r"^fn (.*) \{$", pair.response, re.MULTILINE)
         name, _, signature = head.partition("(")
@@ -79,7 +76,6 @@ def test_prompts_name_the_function_with_its_signature(tasks: list[TrainingPair])
 
 
 def test_rows_spread_over_levels_and_skeletons(tasks: list[TrainingPair]) -> None:
-    """No template gives more than two answers of one skeleton."""
     levels = {atom.name: atom.level for atom in load_tasks()[0]}
     counts = Counter(levels[str(pair.template).split("/")[1]] for pair in tasks)
     same = Counter((pair.template, _skeleton(pair)) for pair in tasks)
@@ -91,13 +87,11 @@ def test_rows_spread_over_levels_and_skeletons(tasks: list[TrainingPair]) -> Non
 
 
 def test_the_same_seed_gives_the_same_tasks_with_any_number_of_workers(tasks: list[TrainingPair]) -> None:
-    """Another seed gives others."""
     assert list(islice(draw_tasks(0, pool=Pool(2)), 60)) == tasks[:60]
     assert list(islice(draw_tasks(1), 5)) != tasks[:5]
 
 
 def test_sides_share_neither_families_nor_programs(tasks: list[TrainingPair]) -> None:
-    """What examines has constants, or families, that never train."""
     held = heldout_tasks(0, 40)
     families = {side: {str(pair.template).split("/")[1] for pair in pairs} for side, pairs in held.items()}
     trained = {str(pair.template).split("/")[1] for pair in tasks}
@@ -111,7 +105,6 @@ def test_sides_share_neither_families_nor_programs(tasks: list[TrainingPair]) ->
 
 
 def test_about_an_eighth_of_the_families_never_trains() -> None:
-    """Of every level there are some that do."""
     atoms = load_tasks()[0]
     held = [atom for atom in atoms if is_heldout_family(atom.name)]
 
@@ -137,7 +130,6 @@ def test_every_atom_gives_tasks(atom: Atom) -> None:
 
 
 def test_observed_functions_stand_alone() -> None:
-    """With sentences about them and calls that say what they return."""
     for seed in range(30):
         function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
         behaviour = observe_behaviour(function.code, function.name, seed="any")
@@ -151,7 +143,6 @@ def test_observed_functions_stand_alone() -> None:
 
 
 def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constants and functions whose changes no call tells apart."""
     atom = load_tasks()[0][0]
     texts = {
         "holes": {},
@@ -172,7 +163,6 @@ def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_code_is_indented_by_its_braces() -> None:
-    """Variants of a sum type keep their own indentation."""
     assert indent('fn f() {\nif a {\nreturn "x"\n} else {\nreturn g({ k: 1 })\n}\n}') == (
         'fn f() {\n    if a {\n        return "x"\n    } else {\n        return g({ k: 1 })\n    }\n}'
     )
@@ -180,7 +170,6 @@ def test_code_is_indented_by_its_braces() -> None:
 
 
 def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
-    """Drawing would never end."""
     atoms, banks = load_tasks()
     long = atoms[0].model_copy(update={"code": ["return " + " + ".join(["1"] * 60)]})
 
@@ -197,13 +186,11 @@ def _draw(head: str, inputs: str) -> list[tuple[Value, ...]]:
 
 
 def test_inputs_are_parsed() -> None:
-    """Parameter, equals sign, what it takes."""
     assert parse_inputs("n=0..40, line=csv, len(xs)=2") == {"n": "0..40", "line": "csv", "len(xs)": "2"}
     assert parse_inputs("") == {}
 
 
 def test_ints_lie_in_their_range() -> None:
-    """Those of lists, options and records as well; what is not named takes anything."""
     ints = [n for (n,) in _draw("fn f(n: int) to int", "n=3..9")]
     nested = [x for (xs,) in _draw("fn f(xs: List[int]) to int", "xs=0..5, len(xs)=2") for x in xs]
     free = [n for (n,) in _draw("fn f(n: int) to int", "")]
@@ -216,13 +203,11 @@ def test_ints_lie_in_their_range() -> None:
 
 
 def test_lists_have_their_fewest_elements() -> None:
-    """Where the request says so."""
     assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "len(xs)=3")) == 3
     assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "")) == 0
 
 
 def test_fields_of_variants_go_by_their_names() -> None:
-    """And what Some, Ok and Error hold by the name of the parameter."""
     head = "type S = | A(left: int, right: int) | B\nfn f(s: S, o: Option[int]) to int"
     for shape, option in _draw(head, "left=0..3, right=50..60, o=7..8"):
         assert isinstance(shape, VariantValue)
@@ -242,7 +227,6 @@ def test_fields_of_variants_go_by_their_names() -> None:
     ],
 )
 def test_texts_are_of_their_kind(kind: str, pattern: str) -> None:
-    """Words between single spaces, numbers between commas, one of a few."""
     texts = [text for (text,) in _draw("fn f(t: str) to int", f"t={kind}")]
 
     assert all(re.fullmatch(pattern, text) for text in texts)

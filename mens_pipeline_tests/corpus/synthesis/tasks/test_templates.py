@@ -84,12 +84,10 @@ def test_holes_are_filled_in_their_order(tmp_path: Path) -> None:
 
 
 def test_holes_that_cannot_differ_are_equal() -> None:
-    """Rather than none."""
     assert draw_holes({"a": "3..3", "b": "3..3"}, _random(), {}, {}) == {"a": "3", "b": "3"}
 
 
 def test_large_numbers_are_mostly_round() -> None:
-    """As people write them."""
     drawn = [int(str(draw_holes({"k": "41..900"}, _random(seed), {}, {})["k"])) for seed in range(200)]
 
     assert sum(number % 5 == 0 for number in drawn) > 100
@@ -113,12 +111,10 @@ def test_large_numbers_are_mostly_round() -> None:
     ],
 )
 def test_mistakes_are_refused_with_their_place(tmp_path: Path, old: str, new: str, found: str) -> None:
-    """Before anything is drawn: which file, which atom, what was found."""
     with pytest.raises(ConfigurationError, match=found):
         load_tasks(_folder(tmp_path, atoms=_ATOM.replace(old, new)))
 
 
 def test_two_atoms_of_one_name_are_refused(tmp_path: Path) -> None:
-    """A family would mean two things."""
     with pytest.raises(ConfigurationError, match=r"atoms\.test: there are two atoms of this name\. Rename one"):
         load_tasks(_folder(tmp_path, atoms=_ATOM + _ATOM.removeprefix("atoms:\n")))
