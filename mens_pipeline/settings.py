@@ -46,197 +46,94 @@ _KEY: Final = re.compile("[0-9a-f]{64}")
 class Settings(BaseSettings):
     """Environment variables of the pipeline."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
-    source_root: Path = Field(
-        default=PROJECT_ROOT / "data",
-        validation_alias="MENS_SOURCE_ROOT",
-        description="The Vox workspace to learn from: any folder that contains .vox files.",
-    )
-    config_root: Path = Field(
-        default=PROJECT_ROOT / "config",
-        validation_alias="MENS_CONFIG_ROOT",
-        description="Folder of presets.yaml, gates.yaml and the other configuration: a copy of `config/`, edited.",
-    )
-    strict_jsonl: bool = Field(
-        default=False,
-        validation_alias="VOX_MENS_TRAIN_JSONL_STRICT",
-        description="`1`: `mens corpus validate` ends at the first row that it would drop, and writes nothing.",
-    )
-    store_root: Path = Field(
-        default=_OUTPUTS / "store",
-        validation_alias="MENS_STORE_ROOT",
-        description="Folder of the artifact store.",
-    )
-    store_url: str | None = Field(
-        default=None,
-        pattern="^(s3|gs|az)://[^/]+",
-        validation_alias="MENS_STORE_URL",
-        description="A shared bucket, s3://BUCKET/PREFIX (or gs, az), that MENS_STORE_ROOT then caches.",
-    )
-    launcher: Literal["local", "ray", "kuberay"] = Field(
-        default="local",
-        validation_alias="MENS_LAUNCHER",
-        description="Where to train: in processes here, on a Ray cluster, or, from Dagster, on one by KubeRay.",
-    )
-    ray_address: str | None = Field(
-        default=None,
-        validation_alias="RAY_ADDRESS",
-        description="The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs.",
-    )
-    store_pages: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^/\s]",
-        validation_alias="MENS_STORE_PAGES",
-        description="Address of a web server for the store, where the UI then links the pages of verdicts.",
-    )
-    commit: str = Field(
-        default="",
-        pattern="^([0-9a-f]{40})?$",
-        validation_alias="MENS_COMMIT",
-        description="Commit of this package outside a checkout, as in an image; verdicts and bills name it.",
-    )
-    executor: str | None = Field(
-        default=None,
-        pattern=r"^[\w.]+:\w+$",
-        validation_alias="MENS_EXECUTOR",
-        description="A Dagster executor, MODULE:NAME, for the steps of all jobs; it can place them by their tags.",
-    )
-    cache_root: Path = Field(
-        default=_OUTPUTS / "cache",
-        validation_alias="MENS_CACHE_ROOT",
-        description="Folder of downloaded base models.",
-    )
-    backend: Literal["cpu"] | None = Field(
-        default=None,
-        validation_alias="VOX_BACKEND",
-        description="`cpu`: train adapters and scratch models only on the CPU.",
-    )
-    vcs_sha: str | None = Field(
-        default=None,
-        validation_alias="VCS_SHA",
-        pattern="^[0-9A-Za-z._-]{4,64}$",
-        description="Name for adapters; by default the commit of the workspace.",
-    )
-    num_workers: int = Field(
-        default_factory=num_processors,
-        ge=1,
-        validation_alias="MENS_NUM_WORKERS",
-        description="Number of processes for the corpus, which do not change the result. Default: all CPUs.",
-    )
-    telemetry_url: SecretStr | None = Field(
-        default=None,
-        validation_alias="MENS_TELEMETRY_URL",
-        description="A database with a telemetry table: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.",
-    )
-    evol_gate: bool = Field(
-        default=False, validation_alias="EVOL_GATE", description="`1`: let models write training data."
-    )
-    evol_url: str | None = Field(
-        default=None, validation_alias="MENS_EVOL_URL", description="OpenAI-compatible endpoint of that model."
-    )
-    evol_model: str | None = Field(
-        default=None, validation_alias="MENS_EVOL_MODEL", description="Name of the model at the endpoint."
-    )
-    evol_api_key: SecretStr | None = Field(
-        default=None, validation_alias="MENS_EVOL_API_KEY", description="Key of the endpoint; sent nowhere else."
-    )
-    eval_policy: str = Field(
-        default="ci", validation_alias="VOX_EVAL_POLICY", description="Policy of config/gates.yaml."
-    )
+    source_root: Path = Field(default=PROJECT_ROOT / "data", validation_alias="MENS_SOURCE_ROOT")
+    """The Vox workspace to learn from: any folder that contains .vox files."""
+    config_root: Path = Field(default=PROJECT_ROOT / "config", validation_alias="MENS_CONFIG_ROOT")
+    """Folder of presets.yaml, gates.yaml and the other configuration: a copy of `config/`, edited."""
+    strict_jsonl: bool = Field(default=False, validation_alias="VOX_MENS_TRAIN_JSONL_STRICT")
+    """`1`: `mens corpus validate` ends at the first row that it would drop, and writes nothing."""
+    store_root: Path = Field(default=_OUTPUTS / "store", validation_alias="MENS_STORE_ROOT")
+    """Folder of the artifact store."""
+    store_url: str | None = Field(default=None, pattern="^(s3|gs|az)://[^/]+", validation_alias="MENS_STORE_URL")
+    """A shared bucket, s3://BUCKET/PREFIX (or gs, az), that MENS_STORE_ROOT then caches."""
+    launcher: Literal["local", "ray", "kuberay"] = Field(default="local", validation_alias="MENS_LAUNCHER")
+    """Where to train: in processes here, on a Ray cluster, or, from Dagster, on one by KubeRay."""
+    ray_address: str | None = Field(default=None, validation_alias="RAY_ADDRESS")
+    """The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs."""
+    store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")
+    """Address of a web server for the store, where the UI then links the pages of verdicts."""
+    commit: str = Field(default="", pattern="^([0-9a-f]{40})?$", validation_alias="MENS_COMMIT")
+    """Commit of this package outside a checkout, as in an image; verdicts and bills name it."""
+    executor: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$", validation_alias="MENS_EXECUTOR")
+    """A Dagster executor, MODULE:NAME, for the steps of all jobs; it can place them by their tags."""
+    cache_root: Path = Field(default=_OUTPUTS / "cache", validation_alias="MENS_CACHE_ROOT")
+    """Folder of downloaded base models."""
+    backend: Literal["cpu"] | None = Field(default=None, validation_alias="VOX_BACKEND")
+    """`cpu`: train adapters and scratch models only on the CPU."""
+    vcs_sha: str | None = Field(default=None, validation_alias="VCS_SHA", pattern="^[0-9A-Za-z._-]{4,64}$")
+    """Name for adapters; by default the commit of the workspace."""
+    num_workers: int = Field(default_factory=num_processors, ge=1, validation_alias="MENS_NUM_WORKERS")
+    """Number of processes for the corpus, which do not change the result. Default: all CPUs."""
+    telemetry_url: SecretStr | None = Field(default=None, validation_alias="MENS_TELEMETRY_URL")
+    """A database with a telemetry table: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
+    evol_gate: bool = Field(default=False, validation_alias="EVOL_GATE")
+    """`1`: let models write training data."""
+    evol_url: str | None = Field(default=None, validation_alias="MENS_EVOL_URL")
+    """OpenAI-compatible endpoint of that model."""
+    evol_model: str | None = Field(default=None, validation_alias="MENS_EVOL_MODEL")
+    """Name of the model at the endpoint."""
+    evol_api_key: SecretStr | None = Field(default=None, validation_alias="MENS_EVOL_API_KEY")
+    """Key of the endpoint; sent nowhere else."""
+    eval_policy: str = Field(default="ci", validation_alias="VOX_EVAL_POLICY")
+    """Policy of config/gates.yaml."""
     eval_strict: bool = Field(
         default=False,
         validation_alias="VOX_EVAL_STRICT",
         description="`1`: a failing gate fails the run instead of warning; nothing is promoted either way. "
         "`1`, VOX_BENCHMARK=1 or a pass rate also make `mens train` evaluate and gate its adapter.",
     )
-    eval_min_parse_rate: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        validation_alias="VOX_EVAL_MIN_PARSE_RATE",
-        description="Replaces the threshold of the policy; receipt, report and history say so.",
-    )
-    eval_min_coverage: float | None = Field(
-        default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE", description="Likewise."
-    )
-    benchmark: bool = Field(
-        default=True, validation_alias="VOX_BENCHMARK", description="Whether gates use the held-out benchmark."
-    )
+    eval_min_parse_rate: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE")
+    """Replaces the threshold of the policy; receipt, report and history say so."""
+    eval_min_coverage: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE")
+    """Likewise."""
+    benchmark: bool = Field(default=True, validation_alias="VOX_BENCHMARK")
+    """Whether gates use the held-out benchmark."""
     benchmark_min_pass_rate: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        validation_alias="VOX_BENCHMARK_MIN_PASS_RATE",
-        description="Least pass@1 on the benchmark, instead of the policy's; 0: none.",
+        default=None, ge=0, le=1, validation_alias="VOX_BENCHMARK_MIN_PASS_RATE"
     )
-    benchmark_dir: Path = Field(
-        default=PROJECT_ROOT / "data" / "heldout_bench",
-        validation_alias="VOX_BENCHMARK_DIR",
-        description="Folder of the held-out benchmark.",
-    )
-    side_branches: Literal["", "scratch"] = Field(
-        default="",
-        validation_alias="MENS_SIDE_BRANCHES",
-        description="`scratch`: add the model from scratch and its job to the UI.",
-    )
-    environment: Literal["dev", "prod"] = Field(
-        default="dev",
-        validation_alias="MENS_ENV",
-        description="`prod`: schedules and sensors start running; otherwise a person switches them on.",
-    )
-    override_key: SecretStr | None = Field(
-        default=None,
-        validation_alias="MENS_OVERRIDE_KEY",
-        description="Secret that signs and checks overrides, which promote against a verdict.",
-    )
-    signing_key: SecretStr | None = Field(
-        default=None,
-        validation_alias="MENS_SIGNING_KEY",
-        description="Key from `openssl rand -hex 32`; signs what leads to a champion, which must then be signed.",
-    )
-    verify_key: str | None = Field(
-        default=None,
-        pattern="^[0-9a-f]{64}$",
-        validation_alias="MENS_VERIFY_KEY",
-        description="Public key of MENS_SIGNING_KEY, for machines that check signatures but make none.",
-    )
+    """Least pass@1 on the benchmark, instead of the policy's; 0: none."""
+    benchmark_dir: Path = Field(default=PROJECT_ROOT / "data" / "heldout_bench", validation_alias="VOX_BENCHMARK_DIR")
+    """Folder of the held-out benchmark."""
+    side_branches: Literal["", "scratch"] = Field(default="", validation_alias="MENS_SIDE_BRANCHES")
+    """`scratch`: add the model from scratch and its job to the UI."""
+    environment: Literal["dev", "prod"] = Field(default="dev", validation_alias="MENS_ENV")
+    """`prod`: schedules and sensors start running; otherwise a person switches them on."""
+    override_key: SecretStr | None = Field(default=None, validation_alias="MENS_OVERRIDE_KEY")
+    """Secret that signs and checks overrides, which promote against a verdict."""
+    signing_key: SecretStr | None = Field(default=None, validation_alias="MENS_SIGNING_KEY")
+    """Key from `openssl rand -hex 32`; signs what leads to a champion, which must then be signed."""
+    verify_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", validation_alias="MENS_VERIFY_KEY")
+    """Public key of MENS_SIGNING_KEY, for machines that check signatures but make none."""
     serve_token: SecretStr | None = Field(
-        default=None,
-        min_length=_SHORTEST_SECRET,
-        validation_alias="MENS_SERVE_TOKEN",
-        description="Token that requests to `mens serve` must carry; required if other machines can reach it.",
+        default=None, min_length=_SHORTEST_SECRET, validation_alias="MENS_SERVE_TOKEN"
     )
-    serve_hosts: str = Field(
-        default="",
-        validation_alias="MENS_SERVE_HOSTS",
-        description="Names, with a comma between, by which a proxy on this machine passes requests to `mens serve`.",
-    )
-    alert_url: SecretStr | None = Field(
-        default=None,
-        validation_alias="MENS_ALERT_URL",
-        description="Webhook for failed runs, refused adapters and a stale champion, as JSON.",
-    )
-    data_licence: str | None = Field(
-        default=None,
-        validation_alias="MENS_DATA_LICENCE",
-        description='Licence of the workspace, for the model card; without it the card says "not stated".',
-    )
+    """Token that requests to `mens serve` must carry; required if other machines can reach it."""
+    serve_hosts: str = Field(default="", validation_alias="MENS_SERVE_HOSTS")
+    """Names, with a comma between, by which a proxy on this machine passes requests to `mens serve`."""
+    alert_url: SecretStr | None = Field(default=None, validation_alias="MENS_ALERT_URL")
+    """Webhook for failed runs, refused adapters and a stale champion, as JSON."""
+    data_licence: str | None = Field(default=None, validation_alias="MENS_DATA_LICENCE")
+    """Licence of the workspace, for the model card; without it the card says "not stated"."""
     hub_token: SecretStr | None = Field(
-        default=None,
-        validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
-        description="Token for `mens push` and the job `deliver`, also as HUGGING_FACE_HUB_TOKEN; never printed.",
+        default=None, validation_alias=AliasChoices("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
     )
-    hub_repo: str | None = Field(
-        default=None,
-        validation_alias="MENS_HUB_REPO",
-        description="Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere.",
-    )
-    dagster_home: Path = Field(
-        default=_OUTPUTS / "dagster",
-        validation_alias="DAGSTER_HOME",
-        description="Folder of Dagster's runs and events; gets a link to dagster.yaml.",
-    )
+    """Token for `mens push` and the job `deliver`, also as HUGGING_FACE_HUB_TOKEN; never printed."""
+    hub_repo: str | None = Field(default=None, validation_alias="MENS_HUB_REPO")
+    """Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere."""
+    dagster_home: Path = Field(default=_OUTPUTS / "dagster", validation_alias="DAGSTER_HOME")
+    """Folder of Dagster's runs and events; gets a link to dagster.yaml."""
 
     @property
     def asks_to_evaluate(self) -> bool:

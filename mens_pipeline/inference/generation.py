@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.language import Mode, analyze
@@ -60,24 +60,18 @@ class Decoding(Strict):
 class Request(Strict):
     """A prompt, or a cursor in a file; its completions carry the name of the task."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     task: str
     prompt: str
-    mode: Mode = Field(default=Mode.SOURCE, description="How a program in the completion is read.")
-    suffix: str | None = Field(
-        default=None,
-        exclude_if=lambda suffix: suffix is None,
-        description="The text after the cursor; the prompt is then the text before it.",
-    )
-    window: int | None = Field(
-        default=None,
-        exclude_if=lambda window: window is None,
-        description="Tokens around the cursor that are shown, without a chat; null for a prompt of a chat.",
-    )
-    view: tuple[str, str] | None = Field(
-        default=None,
-        exclude_if=lambda view: view is None,
-        description="Text before and after the cursor that the model sees, as an editor sends it; null: all of it.",
-    )
+    mode: Mode = Mode.SOURCE
+    """How a program in the completion is read."""
+    suffix: str | None = Field(default=None, exclude_if=lambda suffix: suffix is None)
+    """The text after the cursor; the prompt is then the text before it."""
+    window: int | None = Field(default=None, exclude_if=lambda window: window is None)
+    """Tokens around the cursor that are shown, without a chat; null for a prompt of a chat."""
+    view: tuple[str, str] | None = Field(default=None, exclude_if=lambda view: view is None)
+    """Text before and after the cursor that the model sees, as an editor sends it; null: all of it."""
 
     @property
     def is_line(self) -> bool:

@@ -7,10 +7,10 @@ from math import pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mens_pipeline.errors import ConfigurationError, did_you_mean
-from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.validation import Share, Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 if TYPE_CHECKING:
@@ -45,81 +45,62 @@ class GateName(StrEnum):
 class Thresholds(Strict):
     """Thresholds for promotion; rates are shares from 0 to 1."""
 
-    confidence: float = Field(
-        gt=0.5,
-        lt=1,
-        description="Probability with which a true rate must be beyond its threshold, over all tries on an eval suite.",
-    )
-    max_rounds: int = Field(
-        ge=1,
-        le=10,
-        description="Most rounds of held-out prompts, with more files each time, until the gate is decided.",
-    )
-    first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round, by whole source files.")
-    min_heldout_tasks: int = Field(ge=1, description="Held-out prompts that must be asked.")
-    min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
-    min_parse_rate: float = Field(
-        ge=0, le=1, description="Share of its completions to held-out prompts that the front end must accept."
-    )
-    min_fallback_parse_rate: float = Field(
-        ge=0,
-        le=1,
-        description="The same share of what is served, over all prompts: constrained where no program came; 0: none.",
-    )
-    parse_rate_floor: float = Field(
-        ge=0, le=1, description="Lower bound of the true rate, with `confidence`; no more than `min_parse_rate`."
-    )
-    min_resolve_rate: float = Field(
-        ge=0, le=1, description="Share of those completions that must parse without an error in names and types."
-    )
-    resolve_rate_floor: float = Field(
-        ge=0, le=1, description="Lower bound of the true rate, with `confidence`; no more than `min_resolve_rate`."
-    )
-    min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted completions must show.")
-    min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
-    min_test_rate: float = Field(
-        ge=0, le=1, description="Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."
-    )
-    min_completed_share: float = Field(
-        ge=0, le=1, description="Share of the tasks that must be asked; one whose reference is too long is not."
-    )
-    min_gain_over_base: float = Field(
-        ge=-1, le=1, description="How much higher the parse rate must be than that of the base."
-    )
-    needs_test_gain: bool = Field(
-        description="Whether it must pass more hidden tests than the base, beyond chance, over both suites."
-    )
-    max_stub_rate: float = Field(
-        ge=0, le=1, description="Share of completions with a placeholder where code should be."
-    )
-    min_stop_rate: float = Field(ge=0, le=1, description="Share of completions that end by themselves.")
-    min_infill_parse_rate: float = Field(
-        default=1.0,
-        ge=0,
-        le=1,
-        description="Share of the pieces served at a cursor with which the program is accepted.",
-    )
-    needs_infill_gain: bool = Field(
-        default=True, description="Whether it must write more lines exactly than base and n-gram, beyond chance."
-    )
-    min_supervised_ratio: float = Field(ge=0, le=1, description="Share of trained tokens that carry the loss.")
-    max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
-    min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
-    max_regression_p: float = Field(
-        gt=0,
-        lt=0.5,
-        description="A drop against the champion, or a gain over the base, counts when chance gives it less often.",
-    )
-    max_decline_p: float = Field(
-        default=0.02,
-        gt=0,
-        lt=0.5,
-        description="A drop against the best of the champions before counts when chance gives it less often.",
-    )
-    decline_promotions: int = Field(
-        default=10, ge=0, description="Champions before the one in use that an adapter is compared with; 0: none."
-    )
-    warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    confidence: float = Field(gt=0.5, lt=1)
+    """Probability with which a true rate must be beyond its threshold, over all tries on an eval suite."""
+    max_rounds: int = Field(ge=1, le=10)
+    """Most rounds of held-out prompts, with more files each time, until the gate is decided."""
+    first_heldout_tasks: int = Field(ge=1)
+    """Held-out prompts of the first round, by whole source files."""
+    min_heldout_tasks: int = Field(ge=1)
+    """Held-out prompts that must be asked."""
+    min_heldout_files: int = Field(ge=2)
+    """Source files that those must come from."""
+    min_parse_rate: Share
+    """Share of its completions to held-out prompts that the front end must accept."""
+    min_fallback_parse_rate: Share
+    """The same share of what is served, over all prompts: constrained where no program came; 0: none."""
+    parse_rate_floor: Share
+    """Lower bound of the true rate, with `confidence`; no more than `min_parse_rate`."""
+    min_resolve_rate: Share
+    """Share of those completions that must parse without an error in names and types."""
+    resolve_rate_floor: Share
+    """Lower bound of the true rate, with `confidence`; no more than `min_resolve_rate`."""
+    min_coverage: Share
+    """Share of the constructs that accepted completions must show."""
+    min_benchmark: Share
+    """Share of the benchmark that must pass at the first try."""
+    min_test_rate: Share
+    """Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."""
+    min_completed_share: Share
+    """Share of the tasks that must be asked; one whose reference is too long is not."""
+    min_gain_over_base: float = Field(ge=-1, le=1)
+    """How much higher the parse rate must be than that of the base."""
+    needs_test_gain: bool
+    """Whether it must pass more hidden tests than the base, beyond chance, over both suites."""
+    max_stub_rate: Share
+    """Share of completions with a placeholder where code should be."""
+    min_stop_rate: Share
+    """Share of completions that end by themselves."""
+    min_infill_parse_rate: Share = 1.0
+    """Share of the pieces served at a cursor with which the program is accepted."""
+    needs_infill_gain: bool = True
+    """Whether it must write more lines exactly than base and n-gram, beyond chance."""
+    min_supervised_ratio: Share
+    """Share of trained tokens that carry the loss."""
+    max_truncation: Share
+    """Share of rows that were too long to train."""
+    min_tokens_per_second: dict[str, float]
+    """Device -> speed of training."""
+    max_regression_p: float = Field(gt=0, lt=0.5)
+    """A drop against the champion, or a gain over the base, counts when chance gives it less often."""
+    max_decline_p: float = Field(default=0.02, gt=0, lt=0.5)
+    """A drop against the best of the champions before counts when chance gives it less often."""
+    decline_promotions: int = Field(default=10, ge=0)
+    """Champions before the one in use that an adapter is compared with; 0: none."""
+    warn_only: tuple[GateName, ...]
+    """Gates that warn and do not block."""
 
     def on_heldout(self, name: GateName) -> tuple[float, float]:
         """Return the rate that must be measured, and the floor of the true rate, which is never the higher one."""
@@ -232,17 +213,18 @@ def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
 class GatePolicy(Strict):
     """`config/gates.yaml`: thresholds for data, and policies for models."""
 
-    min_source_parse_rate: float = Field(
-        ge=0, le=1, description="Share of the golden programs of the workspace that the front end must accept."
-    )
-    min_corpus_coverage: float = Field(
-        ge=0, le=1, description="Share of the constructs that the extracted corpus must show."
-    )
-    max_share_error: float = Field(
-        ge=0, le=1, description="How far the share of a source in the train set may be from what the mix asks for."
-    )
-    min_pairs: int = Field(ge=1, description="Pairs without which training does not begin.")
-    policies: dict[str, Thresholds] = Field(min_length=1, description="Name -> what is demanded of a model.")
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    min_source_parse_rate: Share
+    """Share of the golden programs of the workspace that the front end must accept."""
+    min_corpus_coverage: Share
+    """Share of the constructs that the extracted corpus must show."""
+    max_share_error: Share
+    """How far the share of a source in the train set may be from what the mix asks for."""
+    min_pairs: int = Field(ge=1)
+    """Pairs without which training does not begin."""
+    policies: dict[str, Thresholds] = Field(min_length=1)
+    """Name -> what is demanded of a model."""
 
     def thresholds(self, name: str) -> Thresholds:
         """Return the thresholds of a policy; refuse (`ConfigurationError`) an unknown name."""

@@ -1,7 +1,7 @@
 """Strict models, versions of their formats, and mistakes that pydantic found, on one line."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -14,6 +14,9 @@ _NEWER: Final = "newer_format"
 FORMAT_VERSION: Final = "format_version"
 _LONGEST: Final = 300
 """Characters of the mistakes in a document that a message shows."""
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Strict(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -11,7 +11,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.kinds import AdapterFile
-from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.validation import Share, Strict
 
 MAX_DIFFICULTY: Final = 10
 CONTRACT: Final = AdapterFile.CONTRACT
@@ -32,109 +32,107 @@ _ACCUMULATED: Final = 4
 class Recipe(BaseModel):
     """Settings of one run; lengths are in tokens, times in minutes, sizes in rows."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
-
-    model_name_or_path: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Base model: a folder, or a name on the Hub; none takes the device's own.",
-    )
-    model_revision: str | None = Field(default=None, min_length=1, description="Branch, tag or commit of the base.")
-
-    lora_r: int = Field(default=16, ge=1, le=512, description="Rank of the adapter.")
-    lora_alpha: int = Field(default=32, ge=1, le=1024, description="Scale of the adapter, divided by its rank.")
-    lora_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of adapter inputs left out.")
-    target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
-        default="all-linear", description="Names of the layers that get an adapter; all linear ones but the head."
-    )
-    quantization: Literal["nf4", "bf16"] | None = Field(
-        default=None,
-        description="How the base is held: in four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4.",
-    )
-    bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto",
-        description="Dtype of computations with nf4; auto: bfloat16 where the device has it natively.",
-    )
-    bnb_4bit_use_double_quant: bool = Field(default=True, description="Whether the scales are quantised as well.")
-
-    max_length: int = Field(default=512, ge=16, le=131_072, description="Tokens of a row; longer rows do not train.")
-    per_device_train_batch_size: int = Field(
-        default=4, ge=1, le=1024, description="Limit of the rows of a micro-batch."
-    )
-    tokens_per_step: int | None = Field(
-        default=None, ge=16, description="Tokens of an optimizer step with their padding, whatever it is trained on."
-    )
-    max_tokens_per_batch: int | None = Field(
-        default=None,
-        ge=16,
-        description="Tokens that a device holds at once, with their padding; rows of one length come together.",
-    )
-    gradient_accumulation_steps: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4.",
-    )
-    num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Limit of optimizer steps.")
-    max_minutes: float | None = Field(
-        default=None, gt=0, description="Limit of training time in minutes, without loading."
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False, use_attribute_docstrings=True
     )
 
-    devices: int = Field(default=1, ge=1, le=64, description="GPUs, or processes on a CPU, that share each step.")
+    model_name_or_path: str | None = Field(default=None, min_length=1)
+    """Base model: a folder, or a name on the Hub; none takes the device's own."""
+    model_revision: str | None = Field(default=None, min_length=1)
+    """Branch, tag or commit of the base."""
 
-    learning_rate: float = Field(default=2e-4, gt=0, le=1, description="Peak of the rate of AdamW.")
-    lora_plus_ratio: float = Field(
-        default=1.0, ge=1, le=64, description="Learning rate of the B matrices over that of the A matrices (LoRA+)."
-    )
-    lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = Field(
-        default="cosine", description="How the rate falls after the warmup."
-    )
-    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate, up to a tenth of all.")
-    weight_decay: float = Field(default=0.01, ge=0, le=1, description="Of AdamW.")
-    max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
+    lora_r: int = Field(default=16, ge=1, le=512)
+    """Rank of the adapter."""
+    lora_alpha: int = Field(default=32, ge=1, le=1024)
+    """Scale of the adapter, divided by its rank."""
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of adapter inputs left out."""
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    """Names of the layers that get an adapter; all linear ones but the head."""
+    quantization: Literal["nf4", "bf16"] | None = None
+    """How the base is held: in four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
+    bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Dtype of computations with nf4; auto: bfloat16 where the device has it natively."""
+    bnb_4bit_use_double_quant: bool = True
+    """Whether the scales are quantised as well."""
 
-    min_rating: int = Field(default=3, ge=1, le=5, description="Rows with a lower rating do not train.")
-    category_filter: tuple[str, ...] = Field(default=(), description="Parts of categories; none takes all rows.")
-    min_difficulty: int = Field(default=1, ge=1, le=MAX_DIFFICULTY, description="Easier rows do not train.")
-    max_difficulty: int = Field(default=MAX_DIFFICULTY, ge=1, le=MAX_DIFFICULTY, description="Harder ones neither.")
-    category_alpha: float = Field(
-        default=1.0, ge=0, le=1, description="Power that shares of categories are raised to; below 1, rare ones gain."
-    )
-    token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+    max_length: int = Field(default=512, ge=16, le=131_072)
+    """Tokens of a row; longer rows do not train."""
+    per_device_train_batch_size: int = Field(default=4, ge=1, le=1024)
+    """Limit of the rows of a micro-batch."""
+    tokens_per_step: int | None = Field(default=None, ge=16)
+    """Tokens of an optimizer step with their padding, whatever it is trained on."""
+    max_tokens_per_batch: int | None = Field(default=None, ge=16)
+    """Tokens that a device holds at once, with their padding; rows of one length come together."""
+    gradient_accumulation_steps: int | None = Field(default=None, ge=1, le=1024)
+    """Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4."""
+    num_train_epochs: int = Field(default=3, ge=1, le=1000)
+    """How often every row is seen."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Limit of optimizer steps."""
+    max_minutes: float | None = Field(default=None, gt=0)
+    """Limit of training time in minutes, without loading."""
+
+    devices: int = Field(default=1, ge=1, le=64)
+    """GPUs, or processes on a CPU, that share each step."""
+
+    learning_rate: float = Field(default=2e-4, gt=0, le=1)
+    """Peak of the rate of AdamW."""
+    lora_plus_ratio: float = Field(default=1.0, ge=1, le=64)
+    """Learning rate of the B matrices over that of the A matrices (LoRA+)."""
+    lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    """How the rate falls after the warmup."""
+    warmup_steps: int = Field(default=100, ge=0)
+    """Steps until the full rate, up to a tenth of all."""
+    weight_decay: float = Field(default=0.01, ge=0, le=1)
+    """Of AdamW."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """The norm to which gradients are clipped."""
+
+    min_rating: int = Field(default=3, ge=1, le=5)
+    """Rows with a lower rating do not train."""
+    category_filter: tuple[str, ...] = ()
+    """Parts of categories; none takes all rows."""
+    min_difficulty: int = Field(default=1, ge=1, le=MAX_DIFFICULTY)
+    """Easier rows do not train."""
+    max_difficulty: int = Field(default=MAX_DIFFICULTY, ge=1, le=MAX_DIFFICULTY)
+    """Harder ones neither."""
+    category_alpha: Share = 1.0
+    """Power that shares of categories are raised to; below 1, rare ones gain."""
+    token_shares: dict[str, Share] = Field(
         default={},
         description="Kind (task_family) -> its share of the tokens shown, up to 1 in total; others split the rest, or "
         "keep the share of their tokens where there is no rest.",
     )
-    infill_share: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="Share of the tokens shown that complete code at a cursor; the others keep their proportions.",
-    )
-    infill_window: int = Field(default=192, ge=16, le=131_072, description="Tokens to show before and after a cursor.")
-    curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
-    curriculum_max_difficulty: tuple[int, ...] = Field(
-        default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."
-    )
-    trajectory_weighting: bool = Field(default=False, description="Whether rows weigh differently in the loss.")
-    trajectory_tool_trace_boost: float = Field(default=1.1, gt=0, le=8, description="Weight of traces of tools.")
-    trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8, description="Weight of rows about failures.")
-    trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8, description="Weight of rows with a high rating.")
-    trajectory_quality_floor: int = Field(default=5, ge=1, le=5, description="Which rating is high.")
-    validation_split_ratio: float = Field(
-        default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
-    )
+    infill_share: float | None = Field(default=None, ge=0, lt=1)
+    """Share of the tokens shown that complete code at a cursor; the others keep their proportions."""
+    infill_window: int = Field(default=192, ge=16, le=131_072)
+    """Tokens to show before and after a cursor."""
+    curriculum: bool = False
+    """Whether easy rows come first, and hard ones in later epochs."""
+    curriculum_max_difficulty: tuple[int, ...] = Field(default=(4, 7, 10), min_length=1)
+    """Hardest rows of each epoch; the last one holds for all others."""
+    trajectory_weighting: bool = False
+    """Whether rows weigh differently in the loss."""
+    trajectory_tool_trace_boost: float = Field(default=1.1, gt=0, le=8)
+    """Weight of traces of tools."""
+    trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8)
+    """Weight of rows about failures."""
+    trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8)
+    """Weight of rows with a high rating."""
+    trajectory_quality_floor: int = Field(default=5, ge=1, le=5)
+    """Which rating is high."""
+    validation_split_ratio: float = Field(default=0.05, ge=0, lt=0.5)
+    """Share of source files whose rows measure the loss and do not train."""
 
-    checkpoint_every_n_layers: int | None = Field(
-        default=None,
-        ge=0,
-        le=1024,
-        description="Recompute the activations of one layer in this many to save memory; 0: none; unset: all on a GPU.",
-    )
-    save_steps: int = Field(default=50, ge=1, description="Steps between checkpoints.")
-    logging_steps: int = Field(default=1, ge=1, description="Steps between lines of telemetry.")
-    seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the start of the adapter and the order of rows.")
+    checkpoint_every_n_layers: int | None = Field(default=None, ge=0, le=1024)
+    """Recompute the activations of one layer in this many to save memory; 0: none; unset: all on a GPU."""
+    save_steps: int = Field(default=50, ge=1)
+    """Steps between checkpoints."""
+    logging_steps: int = Field(default=1, ge=1)
+    """Steps between lines of telemetry."""
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    """Decides the start of the adapter and the order of rows."""
 
     @field_validator("target_modules", "category_filter", "curriculum_max_difficulty", mode="before")
     @classmethod

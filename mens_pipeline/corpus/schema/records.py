@@ -269,37 +269,32 @@ class InfillContext(BaseModel):
 class TrainingPair(BaseModel):
     """A prompt and its response; written with canonical names, read with aliases, ignoring unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
-    prompt: str = Field(min_length=1, max_length=MAX_TEXT, description="Request.")
-    response: str = Field(min_length=1, max_length=MAX_TEXT, description="Completion.")
-    category: str = Field(
-        default="general", min_length=1, description="Its construct, `documentation`, or a task; free text elsewhere."
-    )
-    rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT)
+    """Request."""
+    response: str = Field(min_length=1, max_length=MAX_TEXT)
+    """Completion."""
+    category: str = Field(default="general", min_length=1)
+    """Its construct, `documentation`, or a task; free text elsewhere."""
+    rating: int = Field(default=3, ge=1, le=5, strict=True)
+    """5 is ground truth."""
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
     lane: Lane = Lane.CODEGEN
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     task_family: str = Field(default="vox_codegen", min_length=1)
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
-    template: str | None = Field(default=None, description="Template of a synthetic row: `table/catalogue`.")
-    source: Source | None = Field(default=None, description="Place of the response; None for rows from elsewhere.")
+    template: str | None = None
+    """Template of a synthetic row: `table/catalogue`."""
+    source: Source | None = None
+    """Place of the response; None for rows from elsewhere."""
     # Absent fields are left out, so that rows without them have the same bytes whether or not other rows have them.
-    tests: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_TEXT,
-        exclude_if=lambda tests: tests is None,
-        description="Hidden tests that the response passes: `@test` functions, after the code that the task gives.",
-    )
-    infill: InfillContext | None = Field(
-        default=None,
-        exclude_if=lambda infill: infill is None,
-        description="Set for a row that asks for a piece of a program at a cursor.",
-    )
-    lineage: Lineage | None = Field(
-        default=None, exclude_if=lambda lineage: lineage is None, description="Set for a row that a model wrote."
-    )
+    tests: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT, exclude_if=lambda tests: tests is None)
+    """Hidden tests that the response passes: `@test` functions, after the code that the task gives."""
+    infill: InfillContext | None = Field(default=None, exclude_if=lambda infill: infill is None)
+    """Set for a row that asks for a piece of a program at a cursor."""
+    lineage: Lineage | None = Field(default=None, exclude_if=lambda lineage: lineage is None)
+    """Set for a row that a model wrote."""
 
     @model_validator(mode="before")
     @classmethod
