@@ -78,14 +78,12 @@ def add(machine: Machine, left: Value, right: Value) -> Value:
 
 
 def subtract(_machine: Machine, left: Value, right: Value) -> Value:
-    """`-`."""
     if type(left) is int and type(right) is int:
         return check_range(left - right)
     return _compute_mixed("Sub", left, right, operator.sub)
 
 
 def multiply(_machine: Machine, left: Value, right: Value) -> Value:
-    """`*`."""
     if type(left) is int and type(right) is int:
         return check_range(left * right)
     return _compute_mixed("Mul", left, right, operator.mul)

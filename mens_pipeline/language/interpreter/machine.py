@@ -64,7 +64,6 @@ class Machine:
         self.begin()
 
     def begin(self) -> None:
-        """Reset for a new test."""
         self.steps = 0
         self.max_steps = self.limits.max_steps
         self.seconds_over: float | None = None

@@ -178,7 +178,6 @@ class ProgramReport:
 
     @property
     def num_passed(self) -> int:
-        """Number of tests that passed."""
         return sum(test.passed for test in self.tests)
 
     @property
@@ -262,7 +261,6 @@ class VoxError(Exception):
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of the test."""
         return _OUTCOMES[type(self.reason)]
 
     def at(self, text: TextName, start: int) -> "VoxError":

@@ -76,7 +76,6 @@ class SmallestDraws(Random):
         return 0.99
 
     def getrandbits(self, _k: int, /) -> int:
-        """Return 0."""
         return 0
 
 

@@ -44,17 +44,14 @@ NONE: Final = VariantValue("None")
 
 
 def some(value: Value) -> VariantValue:
-    """`Some(value)`."""
     return VariantValue("Some", (value,))
 
 
 def ok(value: Value) -> VariantValue:
-    """`Ok(value)`."""
     return VariantValue("Ok", (value,))
 
 
 def error(message: Value) -> VariantValue:
-    """`Error(message)`."""
     return VariantValue("Error", (message,))
 
 

@@ -172,7 +172,6 @@ _FORBIDDEN: Final = (
 
 
 def run_request(request: RunRequest) -> ProgramReport:
-    """Run the program of a request."""
     source, limits, seed, features = request.source, request.limits, request.seed, request.features
     if request.tests is not None:
         return run_with_tests(source, request.tests, limits, seed, features=features)

@@ -89,7 +89,6 @@ class Findings:
         return Span(node.start, node.end)
 
     def text(self, place: ast.Node | Span) -> str:
-        """Return the source at a place."""
         return self._source[place.start : place.end]
 
     def member(self, before: ast.Node, node: ast.Node, name: str) -> Span:
@@ -98,7 +97,6 @@ class Findings:
         return Span(start, start + len(name))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Return all findings, in source order."""
         text = SourceText(self._source)
         ordered = sorted(self._found.items(), key=lambda entry: (entry[0][0], entry[0][1]))
         return tuple(
@@ -165,11 +163,9 @@ class Scopes:
         self._visible[binding.name] = binding
 
     def find(self, name: str) -> Binding | None:
-        """Return the nearest meaning of a name."""
         return self._visible.get(name)
 
     def names(self) -> tuple[str, ...]:
-        """Return all visible names."""
         return tuple(self._visible)
 
 
@@ -207,7 +203,6 @@ class ModuleNames:
         return numbers.pop() if len(numbers) == 1 else None
 
     def is_variant(self, name: str) -> bool:
-        """Return whether any type has this variant."""
         return name in self.variants or name in VARIANTS
 
 

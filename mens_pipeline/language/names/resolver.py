@@ -76,7 +76,6 @@ class Resolver:
         self._generics = frozenset()
 
     def parameters(self, params: Sequence[ast.Param]) -> None:
-        """Declare parameters here."""
         seen: set[str] = set()
         for param in params:
             self.type(param.type)
@@ -88,7 +87,6 @@ class Resolver:
             self.declare(param, Binding(param.name, NameKind.PARAMETER, param))
 
     def declare(self, node: ast.Node, binding: Binding) -> None:
-        """Declare a local name."""
         self.resolution.declared[id(node)] = binding
         self.scopes.declare(binding)
 
@@ -108,7 +106,6 @@ class Resolver:
             self.visit(child)
 
     def type(self, node: ast.Type | None) -> None:
-        """Look up the names of a type."""
         if isinstance(node, ast.NamedType):
             self.type_name(node.name, node)
         elif isinstance(node, ast.GenericType):

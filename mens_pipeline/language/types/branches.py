@@ -220,7 +220,6 @@ class ArmCoverage:
         self._steps = 0
 
     def add(self, pattern: ast.Pattern) -> None:
-        """Add an arm."""
         if self._is_any(pattern):
             self._takes_all = True
         key = self._key(pattern)

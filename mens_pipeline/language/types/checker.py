@@ -101,23 +101,19 @@ class Checker:
         return NEVER if is_over else type_
 
     def statement(self, node: Statement, wanted: Wanted = ANYTHING) -> Type:
-        """Infer the type of a statement."""
         return self._forms.statements[type(node)](self, node, wanted)
 
     def bind(self, binding: Binding | None, type_: Type) -> None:
-        """Set the type of a local name."""
         if binding is not None:
             self._types[binding] = settle(type_)
 
     def find_type(self, binding: Binding) -> Type:
-        """Return the type of a name."""
         known = self._types.get(binding)
         if known is None:
             known = self._types[binding] = self.declared.binding(binding)
         return known
 
     def find_binding(self, node: Node) -> Binding | None:
-        """Return the meaning of a name or view."""
         return self.resolution.uses.get(id(node))
 
     @contextmanager
@@ -128,7 +124,6 @@ class Checker:
         self.result = outer
 
     def report(self, code: Code, place: Node | Span, message: str, advice: str | None = None) -> None:
-        """Add a finding."""
         self.findings.add(code, place, message, advice)
 
     def report_unknown(self, code: Code, place: Node | Span, message: str, name: str, known: Any) -> None:

@@ -65,7 +65,6 @@ def _no_value(checker: Checker, node: ast.Node, wanted: Wanted) -> Type:
 
 
 def return_(checker: Checker, node: ast.Return, _wanted: Wanted) -> Type:
-    """`return`."""
     if node.value is not None:
         checker.expect(node.value, checker.result)
     elif is_definite(checker.result.type):
@@ -82,7 +81,6 @@ def while_(checker: Checker, node: ast.While, wanted: Wanted) -> Type:
 
 
 def loop(checker: Checker, node: ast.Loop, wanted: Wanted) -> Type:
-    """`loop`."""
     checker.block(node.body)
     return _no_value(checker, node, wanted) if _has_break(node.body) else NEVER
 
@@ -147,7 +145,6 @@ _FIRST: Final = (ast.Const, ast.ReactiveModule)
 
 
 def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
-    """Check the types of a program."""
     checker = Checker(DeclaredTypes(names), resolution, findings, _RULES)
     ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
     for declaration in ordered:

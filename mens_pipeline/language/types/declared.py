@@ -94,7 +94,6 @@ class DeclaredTypes:
         return known
 
     def parameters(self, params: Sequence[ast.Param], result: Type, generics: Iterable[str] = ()) -> Callable:
-        """Return the type of a function with these parameters."""
         types = tuple(self.of(param.type, generics, as_variables=True) for param in params)
         # A call needs arguments up to the last parameter without a default (C3).
         fewest = max((index for index, param in enumerate(params, 1) if param.default is None), default=0)
@@ -153,11 +152,9 @@ class DeclaredTypes:
         return self._fields[type_.name]
 
     def is_table(self, type_: Type) -> bool:
-        """Return whether a type is the record of a table."""
         return isinstance(type_, Nominal) and type_.name in self.names.tables
 
     def is_sum(self, type_: Type) -> bool:
-        """Return whether a type is a declared type with variants."""
         return isinstance(type_, Nominal) and type_.name in self.names.types and self.variants(type_) is not None
 
     def readable(self, type_: Type) -> dict[str, Type] | None:
@@ -168,7 +165,6 @@ class DeclaredTypes:
         return fields
 
     def handlers(self, actor: str) -> dict[str, Callable]:
-        """Return the events of an actor."""
         node = self.names.values[actor].node
         assert isinstance(node, ast.Actor)  # noqa: S101 - its handle was made from the name of an actor
         return {handler.event: self.signature(handler) for handler in node.handlers}

@@ -76,7 +76,6 @@ def list_literal(checker: Checker, node: ast.ListLit, expected: Type) -> Type:
 
 
 def tuple_literal(checker: Checker, node: ast.TupleLit, _expected: Type) -> Type:
-    """Type a tuple."""
     return Nominal("Tuple", tuple([checker.infer(part) for part in node.elements]))
 
 
@@ -96,7 +95,6 @@ def binary(checker: Checker, node: ast.Binary, _expected: Type) -> Type:
 
 
 def operation(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Type:
-    """Return the type of an operation."""
     if node.op in {"Is", "Isnt"}:
         return BOOL
     if node.op in {"And", "Or"}:
@@ -139,7 +137,6 @@ def _type_arithmetic(op: str, left: Type, right: Type) -> Type:
 
 
 def unary(checker: Checker, node: ast.Unary, _expected: Type) -> Type:
-    """`-` and `not`."""
     found = checker.infer(node.operand)
     if node.op == "Not":
         checker.compare(node.operand, found, Wanted(BOOL, "the operand of `not`"))
@@ -175,7 +172,6 @@ def with_(checker: Checker, node: ast.With, expected: Type) -> Type:
 
 
 def call(checker: Checker, node: ast.Call, _expected: Type) -> Type:
-    """Type a call of a function or constructor."""
     callee = checker.infer(node.callee)
     what = f"`{node.callee.name}`" if isinstance(node.callee, ast.Ident) else "this function"
     binding = checker.find_binding(node.callee)
@@ -395,7 +391,6 @@ def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
 
 
 def namespace_member(checker: Checker, node: FieldAccess, owner: NamespaceType, name: str) -> Type:
-    """Type a member of a namespace as a value."""
     found = member_type(owner.path, name)
     if found is None:
         place = checker.findings.member(node.object, node, name)

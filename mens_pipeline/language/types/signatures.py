@@ -221,7 +221,6 @@ def _convert_type(node: Syntax | None) -> Type:
 
 @cache
 def method_type(receiver: str, method: str) -> Type | None:
-    """Return the type of a method; None if it does not exist."""
     text = METHOD_TYPES.get(receiver, {}).get(method)
     return None if text is None else _set_fewest(parse_type(text), METHODS[RECEIVERS[receiver]][method])
 
@@ -240,14 +239,12 @@ def member_type(path: str, member: str) -> Type | None:
 
 
 def members(path: str) -> list[str]:
-    """Return the members of a namespace."""
     below = [other.removeprefix(f"{path}.") for other in MEMBER_TYPES if other.startswith(f"{path}.")]
     return [*MEMBER_TYPES.get(path, ()), *below]
 
 
 @cache
 def built_in_type(name: str) -> Type:
-    """Return the type of a built-in name."""
     native = BUILT_INS.get(name)
     if name in MEMBER_TYPES or isinstance(native, Refused):
         return NamespaceType(name)

@@ -69,7 +69,6 @@ _MOST_FIELDS: Final = 4
 
 
 def format_type(type_: Type) -> str:
-    """Format a type as programs write it."""
     if type_ == NEVER:
         return "_"
     if isinstance(type_, Nominal):

@@ -155,7 +155,6 @@ def let(node: ast.Let, scope: Scope) -> Code:
 
 
 def return_(node: ast.Return, scope: Scope) -> Code:
-    """`return`."""
     value = scope.code(node.value) if node.value is not None else unit
 
     def run(frame: Frame) -> Value:
@@ -165,7 +164,6 @@ def return_(node: ast.Return, scope: Scope) -> Code:
 
 
 def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
-    """`break` and `continue`."""
     in_loop = scope.in_loop
     signal, word = (BreakSignal, "break") if isinstance(node, ast.Break) else (ContinueSignal, "continue")
 
@@ -207,7 +205,6 @@ def while_(node: ast.While, scope: Scope) -> Code:
 
 
 def loop(node: ast.Loop, scope: Scope) -> Code:
-    """`loop`."""
     body = block(node.body, scope.child(in_loop=True))
     machine = scope.module.machine
 

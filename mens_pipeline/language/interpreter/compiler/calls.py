@@ -59,7 +59,6 @@ class FunctionValue:
         self._captured = captured
 
     def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
-        """Call it and return its result."""
         plan = self._plan
         if plan is None:
             plan = self._plan = self._make()

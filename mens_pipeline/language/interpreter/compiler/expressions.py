@@ -25,7 +25,6 @@ from mens_pipeline.language.interpreter.values import (
 
 
 def constant(value: Value) -> Code:
-    """Return code that returns `value`."""
     return lambda _frame: value
 
 
@@ -83,7 +82,6 @@ def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
 
 
 def list_literal(node: ast.ListLit, scope: Scope) -> Code:
-    """Compile a list."""
     codes = scope.codes(node.elements)
     return lambda frame: [code(frame) for code in codes]
 
@@ -228,7 +226,6 @@ def position(value: Value, key: Value) -> int | str:
 
 
 def is_name(node: ast.Expr, words: Collection[str]) -> bool:
-    """Return whether an expression is one of these bare names."""
     return isinstance(node, ast.Ident) and node.name in words
 
 

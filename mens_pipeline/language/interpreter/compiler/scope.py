@@ -72,7 +72,6 @@ class Scope:
 
     @classmethod
     def outermost(cls, module: ModuleScope) -> Scope:
-        """Return the scope of a module-level function."""
         return cls(module, Layout(), {}, None, in_loop=False)
 
     def child(self, *, in_loop: bool | None = None) -> Scope:
@@ -95,7 +94,6 @@ class Scope:
         self.bindings[name] = Local(slot, mutable=False)
 
     def find(self, name: str) -> Local | None:
-        """Return the nearest local of a name, None if there is none."""
         scope: Scope | None = self
         while scope is not None:
             binding = scope.bindings.get(name)
@@ -123,7 +121,6 @@ class Scope:
         return self.module.forms.expressions[type(node)](node, self)
 
     def codes(self, nodes: Sequence[ast.Expr]) -> list[Code]:
-        """Compile several expressions."""
         return [self.code(node) for node in nodes]
 
     def statement(self, node: ast.Statement) -> Code:

@@ -136,7 +136,6 @@ def quote_json(text: str) -> str:
 
 
 def quote(machine: Machine, text: Value) -> str:
-    """`std.json.quote`."""
     result = quote_json(a_text(text, "what `quote` takes"))
     machine.allocate(byte_length(result))
     return result
@@ -239,7 +238,6 @@ class _PatternError(ValueError):
 
 
 def compile_pattern(machine: Machine, pattern: Value) -> VariantValue:
-    """`std.regex.compile`: a Result."""
     text = a_text(pattern, "a pattern")
     if len(text) > _LONGEST_PATTERN:
         return error(f"regex: a pattern of more than {_LONGEST_PATTERN} characters")

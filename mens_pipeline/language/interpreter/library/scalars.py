@@ -94,7 +94,6 @@ def _to_whole(name: str, nearest: Callable[[float], int]) -> Native:
 
 
 def by_name(*natives: Native) -> dict[str, Native]:
-    """Return methods by name."""
     return {native.name: native for native in natives}
 
 

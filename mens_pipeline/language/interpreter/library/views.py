@@ -33,7 +33,6 @@ class CellValue:
     derive: Callable[[], Value] | None = None
 
     def read(self) -> Value:
-        """Return the current value."""
         return self.value if self.derive is None else self.derive()
 
 
