@@ -116,7 +116,6 @@ def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_a_server_is_asked_at_a_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

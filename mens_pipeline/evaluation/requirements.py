@@ -44,19 +44,6 @@ def format_param(param: ast.Param, source: str) -> str:
     return f"{param.name}: {text_of(param.type, source)}" if param.type is not None else param.name
 
 
-def has_part(part: Part, construct: str) -> bool:
-    """Return whether declarations of a construct can have such parts."""
-    return construct in _FORMS[part]
-
-
-def list_parts(part: Part, construct: str, declaration: ast.Declaration, source: str) -> tuple[Spellings, ...]:
-    """Return the parts of one kind that a declaration has, in order.
-
-    Declarations of the construct must be able to have them.
-    """
-    return tuple(_FORMS[part][construct](declaration, source))
-
-
 def _field(field: ast.Field, source: str) -> Spellings:
     plain = f"{field.name}: {text_of(field.type, source)}"
     return (field.name, plain, text_of(field, source))
@@ -326,7 +313,7 @@ class Requirement(BaseModel):
 
     def _misplaced_keys(self) -> Iterator[str]:
         allowed: list[str] = [key for key, constructs in _HAS_KEY.items() if self.construct_ in constructs]
-        allowed += [part for part in Part if has_part(part, self.construct_)]
+        allowed += [part for part in Part if self.construct_ in _FORMS[part]]
         for key in (*_HAS_KEY, *Part):
             if getattr(self, key) is not None and key not in allowed:
                 advice = did_you_mean(key, allowed)
@@ -373,7 +360,7 @@ def _faults(requirement: Requirement, declaration: Declaration, source: str) -> 
     for part in Part:
         asked = requirement.parts(part)
         if asked:
-            yield from _part_fault(asked, part, list_parts(part, requirement.construct_, declaration, source))
+            yield from _part_fault(asked, part, tuple(_FORMS[part][requirement.construct_](declaration, source)))
     if requirement.contains:
         traits = list_traits(declaration)
         missing = [trait for trait in requirement.contains if trait not in traits]

@@ -58,7 +58,9 @@ class StoreReferee:
                 self.log_line(f"{why}its evaluation is gone or was changed")
                 continue
             results = read_results(evaluation.file(RESULTS))
-            if results is not None and not _is_drawn_alike(results.decoding, decoding):
+            # On a GPU the batch size changes single tokens, but no rate that is compared here.
+            same_batch = {"batch_tokens": decoding.batch_tokens}
+            if results is not None and results.decoding.model_copy(update=same_batch) != decoding:
                 continue
             scores = _read_scores(evaluation.file(SCORED_COMPLETIONS)) if results is not None else None
             if scores is None:
@@ -134,8 +136,3 @@ def _find_evaluation(store: ArtifactStore, key: str) -> Artifact | None:
         refs = [parent for parent in found.parents if parent.kind == kind] if found is not None else []
         found = store.get(kind, refs[0].key) if refs else None
     return found
-
-
-def _is_drawn_alike(first: Decoding, second: Decoding) -> bool:
-    # On a GPU the batch size changes single tokens, but no rate that is compared here.
-    return first.model_copy(update={"batch_tokens": second.batch_tokens}) == second

@@ -2,7 +2,7 @@
 
 It has three control ids, the 95 printable characters of ASCII, and 35 compounds, pieces of Vox. It takes the longest
 compound that matches, else one character. Line end and tab are compounds, so ASCII text without other control
-characters round-trips; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
+characters round-trips; any other character gives one `UNK`, which `decode` shows as U+FFFD.
 
 `docs/upstream.md` lists the compounds.
 """
@@ -74,11 +74,6 @@ def decode(ids: Iterable[int]) -> str:
     if ids and min(ids) < 0:
         raise IndexError(min(ids))
     return "".join(map(_TEXTS.__getitem__, ids))
-
-
-def num_unknown(ids: bytes) -> int:
-    """Count characters without an id."""
-    return ids.count(UNK)
 
 
 def transformers_tokenizer() -> Any:

@@ -223,7 +223,6 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_the_real_model_writes_text(tmp_path: Path) -> None:
     """SmolLM2 with an adapter that changes nothing: a stream of real tokens is the whole answer, and both are text."""
     from transformers import AutoTokenizer

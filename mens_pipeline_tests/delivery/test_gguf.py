@@ -119,7 +119,6 @@ def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[st
         find_splitter(_folder(tmp_path, tokenizer))
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_llama_cpp_completes_at_a_cursor(tmp_path: Path) -> None:
     """Its `/infill` finds the marks by their names in the file, and shows the model the tokens of training."""
     prefix, suffix = "fn f() to int {\n    return ", "\n}\n"
@@ -136,7 +135,6 @@ def test_llama_cpp_completes_at_a_cursor(tmp_path: Path) -> None:
     assert infill["content"] == plain["content"] != ""
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
     """A mark that is several tokens has no number; llama.cpp then says that the model knows no cursor."""
     folder = write_talkative(tmp_path / "plain", Encoder().inner)

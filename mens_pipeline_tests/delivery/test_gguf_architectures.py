@@ -18,8 +18,6 @@ from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 from mens_pipeline_tests.inference.llama_server import llama_server
 from mens_pipeline_tests.training.small_folder import Encoder
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _WRITTEN = ("llama", "qwen2", "qwen2-untied", "qwen3", "qwen3_5_text")
 _REFUSED = {
     "llama-biased": "attention_bias, mlp_bias",

@@ -21,11 +21,7 @@ from mens_pipeline_tests.delivery.delivered import prepare
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.runs import pairs
 
-pytestmark = [
-    pytest.mark.nightly,
-    # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
-    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
-]
+pytestmark = pytest.mark.nightly
 
 
 def _run(folder: Path, base: Base) -> Path:

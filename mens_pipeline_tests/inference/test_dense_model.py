@@ -140,7 +140,6 @@ def test_other_kinds_of_numbers_stay(linear: Any) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # PEFT asks transformers by its old name
 def test_a_served_model_is_the_one_that_was_evaluated() -> None:
     """Rounded to float16, the adapter of the demo finds the same token likeliest in 995 of 1,000 places of programs."""
     import torch

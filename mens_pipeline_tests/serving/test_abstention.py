@@ -19,8 +19,6 @@ from mens_pipeline_tests.promotion.verdicts import RESULTS as DOCUMENT
 from mens_pipeline_tests.serving.running import CPU, Running, running
 from mens_pipeline_tests.serving.talkative import make_champion
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _CURSOR = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 8, "temperature": 1.2}
 _SURE = 0.0

@@ -13,8 +13,6 @@ from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _LIMITS = ServerLimits(3, 20_000, 300.0, 400)
 
 

@@ -13,8 +13,6 @@ from mens_pipeline.models.infill import split_at_marks
 from mens_pipeline_tests.bench.editor import Frame, draw
 from mens_pipeline_tests.serving.running import Running
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _PREFIX, _LINE, _SUFFIX = "fn double(n: int) to int {\n", "    return n ", "\n}\n"
 _MARKED = f"<fim_prefix>{_PREFIX}{_LINE}<fim_suffix>{_SUFFIX}<fim_middle>"
 _EXTRA = [{"text": "fn f() {}\n", "filename": "a.vox", "time": [1, 2]}]

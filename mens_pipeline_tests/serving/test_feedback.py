@@ -30,8 +30,6 @@ from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.training.runs import train_here
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _PREFIX = "fn one() to int {\n    // by ada@firm.de\n    return 1\n}\n\n// "
 _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 

@@ -18,7 +18,7 @@ from mens_pipeline.serving.generation import PendingCompletion
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
+pytestmark = pytest.mark.slow
 
 _NUM_REQUESTS: Final = 1_000
 _NUM_STREAMS: Final = 200

@@ -20,8 +20,6 @@ from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running, running
 from mens_pipeline_tests.serving.talkative import write_taught_run
 
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 

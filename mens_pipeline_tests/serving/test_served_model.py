@@ -30,8 +30,6 @@ from mens_pipeline_tests.serving.running import CPU, running
 from mens_pipeline_tests.serving.talkative import make_champion, write_run
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
 _REQUESTS = ("Write a function.", "x", "Why?", "A type `Point`, please.")
 
 

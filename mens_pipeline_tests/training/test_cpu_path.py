@@ -18,7 +18,6 @@ from mens_pipeline.training.sft import labelled_losses
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
 # PEFT asks the model for a property that transformers has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -11,7 +11,6 @@ from mens_pipeline_tests.architectures import write_architecture
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
 
 # PEFT asks the model for a property that transformers has renamed.
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")
 
 
 def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

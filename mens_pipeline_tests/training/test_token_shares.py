@@ -228,7 +228,6 @@ def test_one_row_that_a_user_accepted_is_shown_by_a_short_run(kind: str, num_ste
 
 @pytest.mark.seed_row(11, 52, 60)
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp_path: Path) -> None:
     """Of each thing that makes rows, beside programs of the workspace; nothing warns of one that is left out."""
     recipe = load_named(PRESETS)["cpu_demo"].values["token_shares"]

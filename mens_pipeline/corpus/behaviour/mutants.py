@@ -66,11 +66,6 @@ def build_mutants(declaration: ast.Declaration, most: int, seed: str) -> tuple[a
     return tuple(_rebuild(path, changed) for path, changed in chosen[:most])
 
 
-def with_probes(declaration: ast.Declaration) -> ast.Declaration:
-    """Return a copy of a function that calls `PROBE` with a number at each branch, and otherwise does the same."""
-    return _Probes().inside(declaration)
-
-
 def _sites(declaration: ast.Declaration) -> Iterator[tuple[_Path, ast.Node]]:
     function: Any = getattr(declaration, "function", declaration)
     root: _Path = None if function is declaration else (None, declaration, "function", None)
@@ -166,13 +161,14 @@ _CHANGES: Final[dict[type, Callable[[Any], Iterable[ast.Node]]]] = {
 Syntax = TypeVar("Syntax", bound=ast.Node)
 
 
-class _Probes:
+class Probes:
     """Inserts a numbered probe at the start of each branch; recurses as deep as the tree."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def inside(self, node: Syntax) -> Syntax:
+        """Return a copy of a function that calls `PROBE` with a number at each branch, and otherwise does the same."""
         changed: dict[str, Any] = {}
         for name in _field_names(node):
             value: Any = getattr(node, name)

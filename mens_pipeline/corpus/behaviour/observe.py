@@ -25,7 +25,7 @@ from mens_pipeline.corpus.behaviour.examples import (
     chosen_tests,
     collect_goals,
 )
-from mens_pipeline.corpus.behaviour.mutants import PROBE, build_mutants, with_probes
+from mens_pipeline.corpus.behaviour.mutants import PROBE, Probes, build_mutants
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, name_of
@@ -158,7 +158,7 @@ class _Observing:
         self.declaration = declaration
         self.function = function
         self.syntax: Any = getattr(declaration, "function", declaration)
-        self.probed = with_probes(declaration)
+        self.probed = Probes().inside(declaration)
         self.program = CallableProgram(module, LIMITS, FEATURES)
         self.judge = Machine(LIMITS)
         self.reached = reached = set[Goal]()

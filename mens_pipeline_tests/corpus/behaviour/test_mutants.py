@@ -1,6 +1,6 @@
 """Changed bodies, and probes."""
 
-from mens_pipeline.corpus.behaviour.mutants import PROBE, build_mutants, with_probes
+from mens_pipeline.corpus.behaviour.mutants import PROBE, Probes, build_mutants
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Declaration, Module
 from mens_pipeline.language.interpreter import UNIT, CallableProgram, Features, Limits, Machine, Native, Value, some
@@ -114,7 +114,7 @@ def test_probes_tell_branches_and_change_nothing() -> None:
         return UNIT
 
     observed.define(Native(PROBE, reach, 1, 1))
-    observed.redefine(with_probes(module.declarations[0]))
+    observed.redefine(Probes().inside(module.declarations[0]))
     branches = {}
     for n in (0, 1, 2, 7, 11):
         reached.clear()
