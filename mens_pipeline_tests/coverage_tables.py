@@ -25,9 +25,7 @@ _NONE = "no test"
 def shown_by(marker: str, *, in_check: bool = False) -> dict[str, list[str]]:
     """Return the tests that bear a marker, by row and in the order of files and lines.
 
-    Args:
-        marker: The name of the marker.
-        in_check: Leave out tests that `make check` leaves out.
+    `in_check` leaves out tests that `make check` leaves out.
     """
     tests = defaultdict(list)
     (tier,) = _TIER.findall((PROJECT_ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -65,11 +63,7 @@ def rows(page: str) -> list[tuple[str, str]]:
 
 
 def written(page: str, tests: dict[str, list[str]]) -> str:
-    """Return a page whose rows name their tests.
-
-    Raises:
-        ValueError: A test names a row that there is not.
-    """
+    """Return a page whose rows name their tests; `ValueError` for a test of no row."""
     if unknown := sorted(tests.keys() - {key for key, _ in rows(page)}):
         raise ValueError(f"no rows {', '.join(unknown)}: {', '.join(tests[unknown[0]])}")
 

@@ -26,13 +26,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What the tests of a file took.
-
-    Attributes:
-        seconds: All of them, with fixtures.
-        slowest: The slowest, seconds.
-        test: Its name.
-    """
+    """Seconds that the tests of a file took with their fixtures, and the slowest one."""
 
     seconds: int
     slowest: int
@@ -59,14 +53,7 @@ def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict
     """Merge what a run took into what others took: files that are gone leave, figures that are about the same stay.
 
     A run with nightly tests runs all that are not measured: a file of which it ran none by day has no line for the day.
-
-    Args:
-        old: The table so far.
-        new: Of each file that ran.
-        root: The folder that names of files begin at.
-
-    Returns:
-        The lines of a second and more.
+    Files that take less than a second have none either.
     """
     is_all = any(tier == NIGHTLY for _, tier in new)
     moved = {(file, "plain") for file, _ in new if is_all} - new.keys()

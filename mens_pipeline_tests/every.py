@@ -19,12 +19,8 @@ def every(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a test of one case into one test of all.
 
-    As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases.
-
-    Args:
-        name: The parameter of the test that takes a case.
-        cases: All of them; a test of none fails.
-        ids: What to call a case where it fails.
+    As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
+    test of no case fails; `ids` name a case where it fails.
     """
     found = list(cases)
 

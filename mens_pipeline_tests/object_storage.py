@@ -26,13 +26,7 @@ _PATIENCE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
-    """A server that runs.
-
-    Attributes:
-        endpoint: Its address.
-        bucket: A bucket of it.
-        variables: What a process needs to use it.
-    """
+    """A server with a bucket, and the variables by which a process finds it."""
 
     endpoint: str
     bucket: str

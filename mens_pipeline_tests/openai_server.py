@@ -11,13 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Served:
-    """One answer of the server.
-
-    Attributes:
-        status: Of HTTP.
-        body: JSON, or bytes as they are.
-        headers: Besides the usual ones.
-    """
+    """One answer of the server; the body is JSON, or bytes as they are, `headers` are besides the usual ones."""
 
     status: int = 200
     body: Any = None
@@ -26,12 +20,7 @@ class Served:
 
 @dataclass
 class ChatServer:
-    """A server that is running.
-
-    Attributes:
-        url: Where its API begins.
-        requests: What it was asked: path, headers and content, in order.
-    """
+    """A server that is running, and its requests: path, headers and content, in order."""
 
     url: str
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -53,9 +42,7 @@ def completion(text: str | None, finish: str = "stop", tokens: int | None = 100,
 def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatServer]:
     """Run a server while the block lasts.
 
-    Args:
-        respond: Takes the content of a request and how many came before, and gives the answer; may be called by
-            several threads.
+    `respond` takes the content of a request and how many came before; several threads may call it.
     """
     lock = Lock()
 

@@ -27,10 +27,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 def assert_linear(work: Callable[[Input], object], make: Callable[[int], Input], size: int) -> None:
     """Fail if the time of some work grows with the square of its input, or faster.
 
-    Args:
-        work: Is done on inputs of the whole size and of a quarter.
-        make: Returns an input of a size.
-        size: The whole.
+    It is done on inputs of the whole size and of a quarter.
     """
     small, large = make(size // _SHRINK), make(size)
     assert_below(lambda: work(large), _MOST_GROWTH, lambda: work(small))
@@ -39,10 +36,7 @@ def assert_linear(work: Callable[[Input], object], make: Callable[[int], Input],
 def assert_below(work: Callable[[], object], times: float, other: Callable[[], object]) -> None:
     """Fail if some work takes longer than a multiple of other work, each at its best of several attempts.
 
-    Args:
-        work: Is done once, and again only while it seems too slow.
-        times: How many times as long as the other work it may take.
-        other: What it is compared with.
+    It is done again only while it seems too slow.
     """
     seconds, allowed = float("inf"), float("inf")
     for _ in range(_ATTEMPTS):

@@ -22,11 +22,7 @@ class _NotInstalled(MetaPathFinder):
     """Finds none of the extras, before anybody else does."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Refuse a package of an extra; leave all others to those who find them.
-
-        Raises:
-            ModuleNotFoundError: It is one of the extras.
-        """
+        """Refuse a package of an extra (`ModuleNotFoundError`); leave all others to those who find them."""
         del path, target
         if fullname.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(f"{fullname}: left out by `make quick`", name=fullname)

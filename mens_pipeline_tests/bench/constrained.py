@@ -59,14 +59,7 @@ class Completion(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How completions are drawn.
-
-    Attributes:
-        num_samples: How many altogether; the requests take turns, and so do the budgets.
-        budgets: Tokens of a completion at most, its end included.
-        temperature: Of the draws.
-        seed: Start of sampling.
-    """
+    """How completions are drawn: the requests take turns, and so do the limits of their tokens, `budgets`."""
 
     num_samples: int
     budgets: tuple[int, ...]

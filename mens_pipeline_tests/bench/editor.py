@@ -58,15 +58,9 @@ _SCREEN: Final = ("env", "TERM=xterm-256color", "LINES=24", "COLUMNS=100")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """State of the editor at one moment.
+    """State of the editor at one moment; `second` counts from the first frame, row and column from 0.
 
-    Attributes:
-        second: Since the first frame.
-        lines: Of the file.
-        row: Of the cursor, from 0.
-        column: Of the cursor, from 0.
-        ghost: Text that is shown at the cursor and is not in the file.
-        below: What is said below the file.
+    `ghost` is text that is shown at the cursor and is not in the file, `below` what is said below the file.
     """
 
     second: float
@@ -134,11 +128,7 @@ def _drain(screen: int) -> None:
 
 
 def complete_line(plugin: Path, server: str, file: Path) -> list[Frame]:
-    """Type the line, wait for the text that is offered, accept it with the key of the plugin, and write the file.
-
-    Raises:
-        click.ClickException: Nothing is offered.
-    """
+    """Type the line, wait for the text that is offered, accept it, and write the file; `ClickException` without one."""
     file.write_text(_FILE)
     with edit(plugin, server, file) as editor:
         # Vim 9.0 wants a key below the plugin's word on its version.

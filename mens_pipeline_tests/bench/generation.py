@@ -45,13 +45,10 @@ _MOST_PLAIN: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one way of generating gave.
+    """What one way of generating gave: ids of each answer, in the order of the prompts; seconds are without loading.
 
-    Attributes:
-        completions: Ids of each answer, in the order of the prompts.
-        seconds: Without loading.
-        choosing: Seconds that the choice of each token took, by the parser or without it; empty where not measured.
-        gflop: Billions of operations of all products with weights, for the tokens written alone.
+    `choosing` are the seconds of the choice of tokens, where measured; `gflop` counts products with weights, for the
+    tokens written alone.
     """
 
     completions: list[list[int]]

@@ -29,8 +29,7 @@ def _processor() -> str:
 def peak_of_products(device: str) -> dict[str, float]:
     """Measure the speed of matrix products, with larger ones until the speed no longer rises.
 
-    Returns:
-        `float32` and `bfloat16` -> billions of operations a second.
+    It is in billions of operations a second, for `float32` and `bfloat16`.
     """
     peak = {}
     for dtype in ("float32", "bfloat16"):

@@ -30,11 +30,7 @@ HELDOUT = "heldout.jsonl"
 
 
 def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = write_tiny_base, **fields: Any) -> Path:
-    """Train an adapter on a tiny base whose tokenizer merges bytes as that of SmolLM2 does.
-
-    Returns:
-        The folder of the run.
-    """
+    """Return the folder of an adapter of a tiny base whose tokenizer merges bytes as that of SmolLM2 does."""
     base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepare_fast(base, folder, number=8, **fields)

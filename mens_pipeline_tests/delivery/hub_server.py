@@ -25,17 +25,10 @@ _KIND = re.compile("^/api/(models|datasets)/")
 
 @dataclass
 class Hub:
-    """What was sent.
+    """What was sent: by repository and branch the commits, the newest last, and the files by name.
 
-    Attributes:
-        url: Where it listens.
-        private: Repository -> whether it was made private.
-        kinds: Repository -> `model` or `dataset`.
-        branches: Repository and branch -> the commits on it, the newest last.
-        files: Repository and branch -> name -> content.
-        large: SHA-256 -> content that went the way of large files.
-        requests: Method and path of each request.
-        refuse: A path whose requests are refused.
+    `large` is what went the way of large files, by SHA-256. `requests` are method and path; those of the path `refuse`
+    are refused.
     """
 
     url: str = ""

@@ -34,13 +34,7 @@ _TERMINATE = "mutation Stop($id: String!) { terminateRun(runId: $id) { __typenam
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers.
-
-    Attributes:
-        url: Its first page.
-        process: It; the leader of a process group of its own.
-        home: Its `DAGSTER_HOME`.
-    """
+    """A server that answers, its first page and its `DAGSTER_HOME`; its process leads a group."""
 
     url: str
     process: "subprocess.Popen[bytes]"

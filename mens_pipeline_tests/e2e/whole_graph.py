@@ -30,10 +30,7 @@ def write_config(
 ) -> Path:
     """Copy the configuration with a short eval suite, and return where it is.
 
-    Args:
-        folder: Where the copy goes.
-        eval_suite: Fields of evaluation.yaml besides those of a short eval suite.
-        policy: Thresholds that take the place of those of the policy `ci`.
+    `eval_suite` are fields of evaluation.yaml besides those; `policy` replaces thresholds of the policy `ci`.
     """
     config = folder / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)

@@ -67,12 +67,7 @@ _DROPPED: Final = Assign | Return | Break | Continue | ExprStatement
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program with one change.
-
-    Attributes:
-        text: The whole program.
-        change: Where it differs, and how.
-    """
+    """A program with one change, and where it differs."""
 
     text: str
     change: str

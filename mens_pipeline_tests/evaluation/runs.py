@@ -97,11 +97,7 @@ def trained(folder: Path, weights: str = "weights") -> Path:
 
 
 def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
-    """Fill a folder as training does.
-
-    Returns:
-        What the manifest of an artifact says besides.
-    """
+    """Fill a folder as training does, and return what the manifest of an artifact says besides."""
     adapter = folder / ADAPTER
     adapter.mkdir(parents=True)
     (adapter / WEIGHTS).write_text(weights, encoding="utf-8")
@@ -137,13 +133,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 ) -> Artifact:
     """The evaluation of a run; the base writes no Vox at all, and every second try is good.
 
-    Args:
-        run: Its folder.
-        store: Where it is kept.
-        num_good: Prompts that the adapter answers well.
-        num_good_of_champion: Prompts that the champion answers well, if there is one.
-        heldout_sha256: Of the held-out pairs.
-        decoding: How all of them answered.
+    `num_good` prompts are answered well by the adapter, `num_good_of_champion` by the champion, if there is one.
     """
     sha256 = adapter_digest(run)
     subject = Subject(

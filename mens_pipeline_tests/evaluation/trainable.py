@@ -39,11 +39,8 @@ def rows_that_may_train(root: Path) -> list[TrainingPair]:
 def near_to(benchmark: Benchmark, rows: Iterable[TrainingPair], max_overlap: float) -> set[tuple[str, str, str]]:
     """The rows that repeat a task, each as the task, how, and the beginning of its prompt.
 
-    Args:
-        benchmark: The tasks.
-        rows: What may train.
-        max_overlap: Share of the runs of words of a solution that a row may have; less than the pipeline allows, for
-            by that measure what the pipeline let through would always be far enough.
+    `max_overlap` is the share of the runs of words of a solution that a row may have; less than the pipeline allows,
+    for by that measure what the pipeline let through would always be far enough.
     """
     split = load_pipeline_config(PIPELINE_CONFIG).split
     assert max_overlap < split.max_overlap

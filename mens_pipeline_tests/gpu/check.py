@@ -134,10 +134,9 @@ def commands(part: str, device: str) -> Iterator[list[str]]:
 
 
 def run(command: list[str], variables: dict[str, str], end: float) -> int:
-    """Run a command in a session of its own until its time is over; it is interrupted, to write what it has, and ended.
+    """Run a command in a session of its own until its time is over; return its exit code, 1 if it was ended.
 
-    Returns:
-        Its exit code; 1 where its time was over.
+    It is interrupted first, to write what it has.
     """
     # What a shell runs in the background ignores it, and so would the child.
     signal.signal(signal.SIGINT, signal.default_int_handler)

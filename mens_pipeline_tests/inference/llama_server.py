@@ -17,19 +17,7 @@ from mens_pipeline.delivery.gguf import write_gguf
 def llama_server(  # noqa: PLR0913 - what a server is told
     folder: Path, file_type: GgufType = "f32", *, port: int = 0, threads: int = 1, slots: int = 1, context: int = 512
 ) -> Iterator[str]:
-    """Write the model as GGUF, and serve it in this process until the block ends.
-
-    Args:
-        folder: The merged model.
-        file_type: Of its own file.
-        port: 0 for any that is free.
-        threads: That compute.
-        slots: Completions at once.
-        context: Tokens of each.
-
-    Yields:
-        Its address.
-    """
+    """Write the model as GGUF, serve it in this process until the block ends, and yield the address."""
     with tempfile.TemporaryDirectory(prefix="mens-llama-") as place:
         file = Path(place) / "model.gguf"
         write_gguf(folder, file, file_type, folder.name, None)

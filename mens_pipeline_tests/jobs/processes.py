@@ -98,12 +98,9 @@ def steps_told(run: PreparedRun | PreparedScratch) -> int:
 
 
 def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: object) -> int:
-    """Do a job in this process, in the place of `run_job`: for what a job gives, whoever does it.
+    """Do a job in this process, in the place of `run_job`, and return its exit code.
 
     A process of its own loads the deep learning stack, which takes ten times as long as a job on a tiny base.
-
-    Returns:
-        Its exit code.
     """
     import torch
 
@@ -121,11 +118,7 @@ def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: obj
 
 
 def do_alone(job_path: Path) -> int:
-    """Do a job in this process and in one thread, on which bits depend.
-
-    Returns:
-        Its exit code.
-    """
+    """Do a job in this process and in one thread, on which bits depend; return its exit code."""
     import torch
 
     num_threads = torch.get_num_threads()

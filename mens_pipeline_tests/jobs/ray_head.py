@@ -32,11 +32,7 @@ environment of all that a head starts."""
 
 @dataclass(frozen=True, slots=True)
 class RayHead:
-    """A head that runs.
-
-    Attributes:
-        variables: What a process needs to use it.
-    """
+    """A head that runs, and the variables by which a process finds it."""
 
     variables: dict[str, str]
 

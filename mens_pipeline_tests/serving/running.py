@@ -34,14 +34,7 @@ _STOP_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that runs.
-
-    Attributes:
-        url: Where.
-        served: What it serves.
-        lines: What it has said so far.
-        token: What it wants.
-    """
+    """A server that runs, with what it serves, and the lines that it has said so far."""
 
     url: str
     served: ServedModel
@@ -92,15 +85,8 @@ def running(  # noqa: PLR0913 - what a server is told
 ) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
-    Args:
-        folder: A merged model, a run, or what is to be served.
-        limits: What it does at most.
-        token: What it wants.
-        syntax: Whether the parser steers answers by default.
-        best_of: Answers of which one is chosen by default.
-        show_all: Whether pieces at a cursor are sent that the model is unsure of.
-        accepted: Table of accepted pieces.
-        access: Its rules, in place of the token and the local names.
+    `folder` is a merged model, a run, or what is to be served; `access` takes the place of the token and the local
+    names.
     """
     if isinstance(folder, ServedModel):
         served = folder

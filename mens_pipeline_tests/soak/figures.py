@@ -6,13 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row of the table.
-
-    Attributes:
-        what: What was done or counted.
-        value: The figure, in words.
-        wrong: What should not be, a line each; nothing where all is as it should be.
-    """
+    """A row of the table; `wrong` has a line for each thing that should not be."""
 
     what: str
     value: str
@@ -21,14 +15,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Budget:
-    """An end on the clock, and a number of tries that suffices.
-
-    Attributes:
-        seconds: How long to go on.
-        tries: How many tries at most.
-        begun: When it began, on the monotonic clock.
-        done: Tries so far.
-    """
+    """An end on the clock, and a number of tries that suffices."""
 
     seconds: float
     tries: int

@@ -120,10 +120,9 @@ def can_mount(place: Path) -> bool:
 
 
 def _point(command: Command, place: Path, before: Path, left: int | None, *, is_real: bool) -> dict[str, Any]:
-    """Run a command on a disk with so many bytes left; None for room.
+    """Run a command on a disk with so many bytes left, None for room.
 
-    Returns:
-        Its exit code, what it said, the files that stand there then, and by how many bytes all have grown.
+    Returns its exit code, what it said, the files that stand there then, and by how many bytes all have grown.
     """
     found = place.with_name("found.json")
     inner = [sys.executable, "-m", __name__, str(place), str(before), str(found), str(left), str(int(is_real))]

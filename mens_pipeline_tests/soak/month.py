@@ -50,13 +50,9 @@ _MAINTAIN: Final = "--maintain"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of a night.
+    """What came of a night: a line of the command, seconds of the clock and of CPU time, and what was wrong.
 
-    Attributes:
-        line: What the command said of it, in one line.
-        seconds: Of the clock, and of CPU time, of the run alone.
-        megabytes: Of the store, of the home of Dagster (databases and logs), and of the memory of its largest process.
-        wrong: What should not have been.
+    `megabytes` are of the store, of the home of Dagster (databases and logs), and of the memory of its largest process.
     """
 
     night: Night
@@ -76,11 +72,8 @@ class Row:
 def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week: int = 7) -> list[Row]:
     """Let a machine pass nights, and maintain it as its weekly schedule does.
 
-    Args:
-        folder: Of the machine, with a folder `disk`.
-        nights: In order.
-        is_mounted: Whether `disk` is a file system of its own, of `DISK_BYTES`.
-        week: Nights after which it is maintained.
+    If `is_mounted`, its folder `disk` is a file system of its own, of `DISK_BYTES`; `week` nights pass between two
+    maintenances.
     """
     machine, rows = Machine(folder, is_mounted), list[Row]()
     month_nights.lay_config(machine)

@@ -58,13 +58,7 @@ _CHANGED: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass
 class Machine:
-    """A machine that trains every night.
-
-    Attributes:
-        folder: All that it has.
-        is_mounted: Whether `disk` is a file system of its own.
-        dice: What chance decides.
-    """
+    """A machine that trains every night; if `is_mounted`, its `disk` is a file system of its own."""
 
     folder: Path
     is_mounted: bool
@@ -219,16 +213,10 @@ def _change_nothing(_machine: Machine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A night.
+    """A night: `change` does to the machine what `what` says before it; then the clock may `jump` by days.
 
-    Attributes:
-        what: Is done to the machine before it.
-        outcome: That is expected: promoted, unchanged, refused, failed or killed.
-        change: Does it.
-        jump: Days by which the clock jumps while it runs.
-        is_killed: Whether the run is killed while it trains.
-        is_warned: Whether the run must warn of a disk that is nearly full.
-        is_full: Whether the disk is.
+    The outcome is promoted, unchanged, refused, failed or killed. The run may be killed while it trains, may have to
+    warn of a disk that is nearly full, or meet a full one.
     """
 
     what: str

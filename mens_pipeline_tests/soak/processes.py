@@ -20,12 +20,7 @@ _LIMIT_SECONDS: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of `mens` that can be run again and again.
-
-    Attributes:
-        arguments: Behind `mens`.
-        environment: Beside that of this process.
-    """
+    """A command of `mens` that can be run again and again, with an environment beside that of this process."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
@@ -40,25 +35,15 @@ class Command:
         )
 
     def run(self) -> tuple[int, str]:
-        """Run it to its end.
-
-        Returns:
-            Exit code, and all that it said.
-        """
+        """Run it to its end; return the exit code, and all that it said."""
         process = self.start()
         said, _ = process.communicate(timeout=_LIMIT_SECONDS)
         return process.returncode, said
 
     def kill_after(self, seconds: float, *, with_children: bool) -> bool:
-        """Start it and kill it.
+        """Start it and kill it after some seconds; return whether it was still running then.
 
-        Args:
-            seconds: After how long.
-            with_children: Whether its children get the signal as well; else the kernel or they themselves must see to
-                it that they end.
-
-        Returns:
-            Whether it was still running then.
+        `with_children` sends them the signal as well; else the kernel or they themselves must see to it that they end.
         """
         process = self.start()
         try:

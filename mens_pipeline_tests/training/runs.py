@@ -74,11 +74,7 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
 
 
 def train_here(run: PreparedRun) -> dict[str, Any]:
-    """Train in this process.
-
-    Returns:
-        What it left.
-    """
+    """Train in this process, and return what it left."""
     from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
 
     assert train(run.job)

@@ -39,14 +39,8 @@ def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
 ) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder.
 
-    Args:
-        folder: Where it goes.
-        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
-        hidden: Width.
-        inner: Of the network behind the attention; None for twice the width.
-        layers: How many.
-        heads: Of the attention.
-        positions: At most.
+    The `tokenizer` knows the control tokens of ChatML; None for one of single bytes. `inner` is the width behind the
+    attention, None for twice `hidden`.
     """
     return write_random_base(
         folder,

@@ -33,11 +33,9 @@ BUDGET = Budget(max_requests=1000, max_tokens=10_000_000, max_minutes=60, max_ro
 class Scripted:
     """A generator whose replies a function makes.
 
-    Attributes:
-        log_line: Takes a request; gives the text, None for a reply that was cut.
-        asked: What it was asked, in order.
-        fail_after: How many replies it gives before it fails as an interrupted call does.
-        ledger: What it replied before; `run_evolution` sets it.
+    `log_line` takes a request and gives the text, None for a reply that was cut. `asked` are the requests, in order.
+    After `fail_after` replies it fails as an interrupted call does. `run_evolution` sets the `ledger`, what it replied
+    before.
     """
 
     log_line: Callable[[ModelRequest], str | None]

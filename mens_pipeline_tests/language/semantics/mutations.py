@@ -31,15 +31,7 @@ Edits = tuple[Edit, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A right program with one mistake.
-
-    Attributes:
-        kind: Which mistake.
-        name: Of the right program.
-        source: The wrong one.
-        module: Its syntax.
-        edits: What was changed.
-    """
+    """A right program with one mistake of a kind; `name` is that of the right program."""
 
     kind: str
     name: str

@@ -24,13 +24,9 @@ NOTE = "@table type Note { title: str, stars: int }\n"
 
 
 class Row(NamedTuple):
-    """A program and what must be found in it.
+    """A program and what must be found in it: codes, each with the text at its place, in source order.
 
-    Attributes:
-        source: The program.
-        found: A code, a blank, and the text at its place, one after the other in source order.
-        says: What the first message and its advice must contain.
-        mode: How to read the program.
+    `says` is what the first message and its advice must contain.
     """
 
     source: str
