@@ -44,7 +44,6 @@ def find_tier(keywords: Container[str]) -> str:
 
 
 def read_table(path: Path) -> dict[Key, Line]:
-    """Read a table; one that does not exist yet is empty."""
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]] if path.is_file() else []
     return {(file, tier): Line(int(seconds), int(slowest), test) for seconds, slowest, tier, file, test in rows}
 
@@ -63,7 +62,6 @@ def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict
 
 
 def write_table(path: Path, lines: dict[Key, Line]) -> None:
-    """Write a table, the slowest file first."""
     ordered = sorted(lines.items(), key=lambda found: (-found[1].seconds, found[0]))
     rows = [f"{line.seconds}\t{line.slowest}\t{tier}\t{file}\t{line.test}" for (file, tier), line in ordered]
     path.write_text("\n".join([_HEADER, *rows, ""]), encoding="utf-8")
@@ -109,7 +107,6 @@ def _line_of(tests: Iterable[tuple[str, float]]) -> Line:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run ask for the table."""
     parser.addoption("--durations-table", type=Path, help="write there how long test files take, if all tests pass")
 
 

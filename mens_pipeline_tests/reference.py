@@ -190,7 +190,6 @@ PAGES: Final = {
 
 
 def main() -> None:
-    """Write the pages and all schemas."""
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
     for name in DOCUMENTS:

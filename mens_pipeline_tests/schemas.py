@@ -41,7 +41,6 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
 
 
 def schema_of(name: str) -> str:
-    """Return the JSON Schema of a document."""
     schema = DOCUMENTS[name].model_json_schema(by_alias=True)
     content = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(content, indent=2, sort_keys=True) + "\n"

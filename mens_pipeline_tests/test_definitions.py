@@ -79,7 +79,6 @@ def test_side_branches_are_there_where_they_are_named() -> None:
 
 @pytest.fixture(scope="module")
 def location() -> dg.Definitions:
-    """The loaded code location."""
     return defs()
 
 

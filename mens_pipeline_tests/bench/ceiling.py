@@ -32,7 +32,6 @@ _HUMANEVAL_IN_PYTHON = 0.616
 
 
 def main() -> None:
-    """Print parse rate, resolve rate and hidden tests of one model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--model", choices=["base", "adapter"], default="adapter")

@@ -57,7 +57,6 @@ class Measured:
 
 
 def main() -> None:
-    """Measure all servers, and print their figures side by side."""
     options = _options()
     load_settings()  # which say where a base may lie that was recorded on another machine
     pauses = [*choose_pauses(options.file.read_text(encoding="utf-8"), options.lines)]

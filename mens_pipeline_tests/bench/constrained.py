@@ -68,7 +68,6 @@ class Drawing:
 
 
 def main() -> None:
-    """Draw, count, and say which are not accepted."""
     options = _options()
     import torch
     from transformers import AutoTokenizer
@@ -101,7 +100,6 @@ def read_requests(heldout: Path, benchmarks: Sequence[Path]) -> list[Task]:
 
 
 def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], drawing: Drawing) -> list[Completion]:
-    """Draw completions that the parser steers."""
     stop = stop_tokens(tokenizer, model)
     planned = list(islice(zip(cycle(asked), cycle(drawing.budgets), strict=False), drawing.num_samples))
     drawn: list[Completion] = []
@@ -144,7 +142,6 @@ def _completion(row: Slot, task: Task, budget: int, tokenizer: Any) -> Completio
 
 
 def build_table(drawn: Sequence[Completion], seconds: float) -> str:
-    """The counts as people read them."""
     lines = []
     for name in ("source", "budget"):
         every = Counter(getattr(completion, name) for completion in drawn)

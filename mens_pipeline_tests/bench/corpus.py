@@ -20,7 +20,6 @@ _LINES = 1_000_000
 
 
 def main() -> None:
-    """Measure and print; a corpus that depends on the number of workers ends the run."""
     parser = ArgumentParser(description="Measure the extraction of workspaces.")
     parser.add_argument("source", nargs="?", type=Path, help="another workspace to measure, such as a checkout of Vox")
     parser.add_argument("--lines", type=int, default=_LINES, help="of the generated workspace")

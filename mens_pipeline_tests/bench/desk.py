@@ -136,7 +136,6 @@ def _print_desk(url: str, heldout: Path, number: int) -> None:
 
 
 def main() -> None:
-    """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, action="append", default=[], help="a folder, to count answers in")
     parser.add_argument("--heldout", type=Path, help="`heldout.jsonl` of a run, to ask at its cursors")

@@ -24,7 +24,6 @@ _LONG = 200
 
 
 def main() -> None:
-    """Measure and print; a rejected program ends the run."""
     programs = [source for name, source in golden_programs().items() if mode_of(name) is Mode.SOURCE]
     python = [path.read_text(encoding="utf-8") for path in Path(mens_pipeline.__file__).parent.rglob("*.py")]
     yardstick = _megabytes(python) / _best(lambda: [ast.parse(source) for source in python])

@@ -108,7 +108,6 @@ def _percent(share: float) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
     other_gates = {"needs_test_gain": False, "min_fallback_parse_rate": 0.0}
     thresholds = policy.thresholds("ci").model_copy(update=other_gates)

@@ -68,7 +68,6 @@ class Outcome:
 
 
 def main() -> None:
-    """Measure each base both ways and print their ratio and their agreement."""
     options = _options()
     import torch
 

@@ -18,7 +18,6 @@ from mens_pipeline_tests.language.examples import golden_programs
 
 
 def main() -> None:
-    """Measure and print; a token that the grammar refuses ends its program."""
     base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     tokenizer = LLTokenizer((base.path / "tokenizer.json").read_text(encoding="utf-8"))
     before = perf_counter()

@@ -26,7 +26,6 @@ from mens_pipeline_tests.bench.machine import machine_name
 
 
 def main() -> None:
-    """Score all models and print their figures side by side."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run of `mens train`")
     parser.add_argument("--data", type=Path, default=Path("build"))
@@ -85,7 +84,6 @@ def _is_inside_word(score: InsertScore) -> bool:
 
 
 def complete_requests(model: str, adapter: Adapter, requests: Sequence[Any], decoding: Decoding) -> list[Completion]:
-    """Return the completions of a model to requests, in their order."""
     from mens_pipeline.inference.generate import generate  # noqa: PLC0415 - loads torch
 
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as folder:

@@ -46,7 +46,6 @@ _LOOP: Final = "@test fn t() { let mut k = 0 let mut sum = 0 while true { k += 1
 
 
 def main() -> None:
-    """Measure and print."""
     print(f"{machine_name()}, {_WORKERS} workers")
     _sandbox_row()
     _benchmark_row()

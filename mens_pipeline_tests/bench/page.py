@@ -23,7 +23,6 @@ _PART: Final = re.compile(r"^## ", re.MULTILINE)
 
 
 def main() -> None:
-    """Run a module, show what it prints, and keep it under a title."""
     title, *command = sys.argv[1:]
     done = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
     lines: list[str] = []

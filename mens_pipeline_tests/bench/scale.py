@@ -68,7 +68,6 @@ _EPOCH: Final = 1_700_000_000
 
 
 def main() -> None:
-    """Measure and print."""
     parser = ArgumentParser(description="Measure how the parts of the pipeline grow.")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--share", type=float, default=1.0, help="of the sizes that are measured, for a quicker look")

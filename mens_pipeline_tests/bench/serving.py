@@ -109,7 +109,6 @@ class Server:
 
 
 def main() -> None:
-    """Measure all servers and print their figures side by side."""
     options = _options()
     if options.serve:
         _serve(options.model, options.serve, Path(options.times), is_before=options.before)

@@ -264,7 +264,6 @@ def read_weights() -> dict[str, tuple[int, ...]]:
 
 
 def write_weights() -> None:
-    """Write the table as the code is."""
     modules = read_modules()
     weights = measure_folders(modules) | measure_reach() | measure_names(modules)
     rows = ["\t".join([name, *map(str, figures)]) for name, figures in weights.items()]
@@ -323,7 +322,6 @@ def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def main() -> None:
-    """Print the counts, or what one of them is made of."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", metavar="NAME", help="print what a count is made of")
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")

@@ -22,7 +22,6 @@ def tokens_per_second(base: Path, pairs: Sequence[TrainingPair]) -> tuple[int, f
 
 
 def main(base: Path, train: Path) -> None:
-    """Measure and print."""
     pairs = list(read_pairs(train))
     num_tokens, rate = tokens_per_second(base, pairs)
     print(machine_name())

@@ -63,7 +63,6 @@ _OPERATIONS_SHOWN: Final = 12
 
 
 def main() -> None:
-    """Run each variant in a process of its own and print one table."""
     options = _options()
     if options.variant:
         _child(options)

@@ -19,7 +19,6 @@ _SECONDS_A_ROW = 3.0
 
 
 def main() -> None:
-    """Measure and print."""
     from tokenizers import Tokenizer  # noqa: PLC0415 - of the library, without the deep learning stack
 
     texts = [text for text in golden_programs().values() if text.isascii()]

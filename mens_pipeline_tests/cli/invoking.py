@@ -15,12 +15,10 @@ from mens_pipeline.errors import MensError
 
 
 def invoke(*arguments: object) -> Result:
-    """Run a command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def refusal(result: Result) -> str:
-    """The message of a command that was refused."""
     assert isinstance(result.exception, MensError), result.output
     return str(result.exception)
 

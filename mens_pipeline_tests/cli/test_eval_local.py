@@ -33,7 +33,6 @@ def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An empty store."""
     _set_up(tmp_path, monkeypatch)
     return ArtifactStore(tmp_path / "store")
 
@@ -58,7 +57,6 @@ def first(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 @pytest.fixture
 def scored(first: tuple[Path, Result], store: ArtifactStore) -> Path:
-    """A run that was judged, beside the store."""
     shutil.copytree(first[0] / "store", store.root)
     return Path(shutil.copytree(first[0] / "run", store.root.parent / "run"))
 

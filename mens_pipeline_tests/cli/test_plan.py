@@ -22,7 +22,6 @@ from mens_pipeline_tests.cli.invoking import run_main
 
 @pytest.fixture
 def places(tmp_path: Path) -> dict[str, str]:
-    """A machine with nothing on it."""
     variables = {"MENS_STORE_ROOT": "store", "MENS_CACHE_ROOT": "cache", "DAGSTER_HOME": "home", "HF_HUB_CACHE": "hub"}
     source = tmp_path / "workspace"
     source.mkdir()

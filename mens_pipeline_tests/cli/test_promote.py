@@ -50,7 +50,6 @@ class _Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
-    """A run that was judged well."""
     for name, value in (("MENS_STORE_ROOT", str(tmp_path / "store")), ("VOX_BENCHMARK", "0")):
         monkeypatch.setenv(name, value)
     # Forty requests without hidden tests: enough for the first model of a workspace.

@@ -21,7 +21,6 @@ def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) 
 
 
 def run_script(path: Path, *statements: str) -> Path:
-    """Run statements on a database, which is made where it is missing."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
@@ -29,6 +28,5 @@ def run_script(path: Path, *statements: str) -> Path:
 
 
 def query_of(path: Path, **parts: object) -> TelemetryQuery:
-    """Return a query of an SQLite file."""
     url = sa.URL.create("sqlite", database=str(path)).render_as_string()
     return TelemetryQuery.model_validate({"url": url, **parts})

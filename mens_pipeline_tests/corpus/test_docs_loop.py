@@ -44,7 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _pairs(folder: Path) -> list[TrainingPair]:
-    """What the corpus commands make of the workspace now, without its program."""
     for words in (("extract", ".", "-o", "r.jsonl"), ("pairs", "r.jsonl", "-o", "p.jsonl", "--docs", "docs")):
         result = CliRunner().invoke(app, ["corpus", *words])
         assert result.exit_code == 0, result.output

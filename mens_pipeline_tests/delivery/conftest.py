@@ -11,7 +11,6 @@ from mens_pipeline_tests.delivery.hub_server import Hub, serving
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A Hub of our own."""
     with serving() as found:
         yield found
 

@@ -65,7 +65,6 @@ def push(
 
 @contextmanager
 def serving() -> Iterator[Hub]:
-    """A Hub that listens on this machine until the block ends."""
     hub = Hub()
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

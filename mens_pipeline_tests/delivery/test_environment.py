@@ -31,13 +31,11 @@ _JUDGE = shlex.join([sys.executable, "-m", "mens_pipeline.cli"])
 
 @pytest.fixture(scope="module")
 def benchmark() -> Benchmark:
-    """HumanEval-Vox."""
     return load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox")
 
 
 @pytest.fixture
 def judge(benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The scorer that was written, loaded from where it was written."""
     write_environment(benchmark, "inspect", tmp_path / "tasks")
     monkeypatch.setenv("VOX_JUDGE", _JUDGE)
     spec = importlib.util.spec_from_file_location("vox_judge", tmp_path / "tasks" / "vox_judge.py")

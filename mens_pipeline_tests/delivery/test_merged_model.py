@@ -73,7 +73,6 @@ _OPTIONAL = {"adapter_path", "openai_base_url", "notes"}
 
 @pytest.fixture(scope="module")
 def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Delivered:
-    """What `mens merge` makes of a champion: the folder, the store, what it said."""
     folder = tmp_path_factory.mktemp("delivered")
     _, store = promoted_run(trained, folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -23,14 +23,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server on the seed data."""
     with serving(tmp_path_factory.mktemp("server"), os.environ) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    """A page of a headless browser."""
     with firefox() as page:
         page.resize(1500, 1000)
         yield page

@@ -44,7 +44,6 @@ def write_config(
 def mens(
     folder: Path, base: Path, config: Path, *arguments: str, variables: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command on the seed data."""
     recipe = {**FAST, "model_name_or_path": base, "max_steps": 12, "max_length": 512}
     environment = {
         **own_environment(),

@@ -12,11 +12,9 @@ from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 
 @pytest.fixture(scope="session")
 def trainable_rows(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> list[TrainingPair]:
-    """All that may train."""
     return rows_that_may_train(shutil.copytree(seed_run / "store", tmp_path_factory.mktemp("trainable") / "store"))
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A trained run."""
     return trained(tmp_path / "run")

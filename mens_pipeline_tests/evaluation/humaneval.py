@@ -17,6 +17,5 @@ HUMANEVAL: Final = load_benchmark(SHIPPED / "humaneval_vox")
 
 
 def scored(task: BenchmarkTask, completion: str, limits: Limits = _PATIENT) -> ProgramReport:
-    """Run the hidden tests of a task on a completion."""
     assert task.tests is not None, f"{task.id} is judged by hidden tests"
     return run_with_tests(completion, task.tests, limits, features=FEATURES)

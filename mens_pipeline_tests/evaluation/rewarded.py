@@ -34,13 +34,11 @@ def pair(number: int = 0) -> TrainingPair:
 
 
 def task() -> Task:
-    """The task of the first row."""
     ((found, _),) = training_tasks([pair()]).values()
     return found
 
 
 def rewarded(text: str, *, stopped: bool = True, to: Task | None = None) -> Reward:
-    """Score a completion, and return its reward."""
     asked = to or task()
     completion = Completion(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
     (score,) = score_completions([asked], [completion])

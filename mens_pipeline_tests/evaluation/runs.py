@@ -91,7 +91,6 @@ def tasks() -> tuple[Task, ...]:
 
 
 def trained(folder: Path, weights: str = "weights") -> Path:
-    """The folder of a run, as training leaves it."""
     fill_trained(folder, weights)
     return folder
 
@@ -211,7 +210,6 @@ def scored(
     *,
     strict: bool = False,
 ) -> Artifact:
-    """The verdict on a run."""
     baseline = find_baseline(store, adapter_digest(run))
     params = GateParams(
         evaluation=evaluation,
@@ -236,7 +234,6 @@ def promote(  # noqa: PLR0913 - as what it calls
     now: int,
     override: Override | None = None,
 ) -> Promotion:
-    """Promote by a verdict on the newest evaluation."""
     newest = replace(present, results=gate.manifest["inputs"]["evaluation"])
     return promotion.promote(Verdict.open(gate, store), Adapter.open(run), store, newest, now=now, override=override)
 
@@ -261,7 +258,6 @@ def _completions(num_good: int) -> tuple[Completion, ...]:
 
 
 def champion_in(store: ArtifactStore) -> Artifact:
-    """The adapter that is in use."""
     champion = find_champion(store)
     assert champion is not None
     return champion

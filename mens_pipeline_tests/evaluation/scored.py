@@ -68,7 +68,6 @@ def heldout_files(*sizes: int) -> tuple[Task, ...]:
 
 
 def needs(construct: str, **keys: Any) -> Requirement:
-    """A requirement."""
     return Requirement.model_validate({"construct": construct, **keys})
 
 

@@ -46,7 +46,6 @@ class _Models:
 
 @pytest.fixture
 def run(tmp_path: Path, tiny_base: Path) -> Callable[[str], Path]:
-    """Runs on a base that is there."""
 
     def make(weights: str) -> Path:
         folder = trained(tmp_path / f"run-{weights}", weights)

@@ -36,7 +36,6 @@ _PLATFORMS: Final = ("manylinux_2_28_{0}", "manylinux_2_24_{0}", "manylinux_2_17
 
 
 def main() -> None:
-    """Gather all of it, and say how large it is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", type=Path, help="a train set [default: the newest one of the store]")
     parser.add_argument("--heldout", type=Path, help="held-out pairs [default: likewise]")

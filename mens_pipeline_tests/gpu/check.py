@@ -41,7 +41,6 @@ _GRACE_SECONDS: Final = 20
 
 
 def main() -> None:
-    """Run the parts, each until its time is over, and say where the page is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [default: all]")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])

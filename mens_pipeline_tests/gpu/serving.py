@@ -26,7 +26,6 @@ _READY: Final = re.compile(r"ready: .* at (http\S+)/v1")
 
 
 def main() -> None:
-    """Print how long each kind of request takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("heldout", type=Path)
     parser.add_argument("run", type=Path, help="a run of `mens train`")

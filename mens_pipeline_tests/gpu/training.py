@@ -22,7 +22,6 @@ _WARM_STEPS: Final = 2
 
 
 def main() -> None:
-    """Train with each preset, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a folder with train.jsonl")
     parser.add_argument("runs", type=Path, help="where runs go, each in a folder with the name of its preset")

@@ -12,7 +12,6 @@ __all__ = ["run"]
 
 @pytest.fixture(scope="session")
 def tokenizer(tiny_base: Path) -> Any:
-    """Of single bytes."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tiny_base)
@@ -20,7 +19,6 @@ def tokenizer(tiny_base: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def model(tiny_base: Path) -> Any:
-    """Random weights in full precision, which know nothing of Vox."""
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(tiny_base).eval()

@@ -12,7 +12,6 @@ from mens_pipeline_tests.training.runs import pairs
 
 @pytest.fixture
 def heldout(tmp_path: Path) -> Path:
-    """Three held-out pairs."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(3))
     return tmp_path / "heldout.jsonl"
 

@@ -29,7 +29,6 @@ def telling(_context: InitExecutorContext) -> InProcessExecutor:
 
 
 def whole_graph() -> dg.JobDefinition:
-    """The job, as a process of a run loads it."""
     return defs().resolve_job_def("whole_graph")
 
 

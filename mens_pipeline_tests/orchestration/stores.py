@@ -31,7 +31,6 @@ def build_resources(root: Path, **others: object) -> dict[str, Any]:
 
 
 def read_failure(result: dg.ExecuteInProcessResult, step: str | None = None) -> str:
-    """Why a step failed, the only one of the run if none is named."""
     (failure,) = [event for event in result.get_step_failure_events() if step in {None, event.step_key}]
     return str(failure.step_failure_data.error)
 
@@ -39,7 +38,6 @@ def read_failure(result: dg.ExecuteInProcessResult, step: str | None = None) -> 
 def artifact_in(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
 ) -> Artifact:
-    """A made-up artifact; `latest` names it."""
     store = ArtifactStore(root)
 
     def fill(folder: Path) -> dict[str, Any]:
@@ -50,7 +48,6 @@ def artifact_in(
 
 
 def latest_in(store: ArtifactStore, kind: str) -> Artifact:
-    """The artifact of a kind that was made last."""
     found = store.latest(kind)
     assert found is not None
     return found
@@ -62,6 +59,5 @@ def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Write the telemetry of a run."""
     steps = [{"ts_ms": 0, "event": "step", "payload": {"step": n, "loss": loss}} for n, loss in enumerate(losses)]
     (folder / TELEMETRY).write_text("".join(f"{json.dumps(step)}\n" for step in steps))

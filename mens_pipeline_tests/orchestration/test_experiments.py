@@ -65,7 +65,6 @@ def qlora_adapter(
 def eval_results(
     context: dg.AssetExecutionContext, qlora_adapter: Any, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Its evaluation."""
     run = store.artifact(qlora_adapter).path
     made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
     facts = identify(context, Adapter.open(run).manifest, adapter_digest(run))
@@ -91,7 +90,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def instance(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance there."""
     with open_instance(home) as found:
         yield found
 

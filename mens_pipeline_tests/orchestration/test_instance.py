@@ -23,7 +23,6 @@ _POSTGRES = PROJECT_ROOT / "config" / "dagster-postgres.yaml"
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> dg.DagsterInstance:
-    """An instance in a home of its own, as `mens run` opens it."""
     return open_instance(tmp_path_factory.mktemp("home"))
 
 

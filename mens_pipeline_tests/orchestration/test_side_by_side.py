@@ -87,7 +87,6 @@ def heldout_split(config: _Recipe, store: ArtifactStoreResource) -> dg.Materiali
 def qlora_adapter(
     config: _Recipe, heldout_split: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """The adapter of a recipe."""
     made, _ = store.open().build(
         Kind.QLORA_ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name)
     )
@@ -98,7 +97,6 @@ def qlora_adapter(
 def eval_results(
     config: _Recipe, qlora_adapter: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Its evaluation."""
     made = evaluated(store.artifact(qlora_adapter).path, store.open(), _GOOD[config.name])
     return dg.MaterializeResult(value=made.ref(qlora_adapter))
 

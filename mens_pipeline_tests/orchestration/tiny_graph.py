@@ -28,7 +28,6 @@ def location(seconds: float) -> dg.Definitions:
 
 
 def main() -> None:
-    """Run it."""
     home, seconds = Path(sys.argv[1]), float(sys.argv[2])
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger(PROGRESS_LOGGER).setLevel(logging.INFO)

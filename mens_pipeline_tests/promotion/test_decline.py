@@ -81,7 +81,6 @@ def _complete(job: GenerationJob) -> int:
 
 @pytest.fixture
 def line(tmp_path: Path, tiny_base: Path) -> _Line:
-    """None was promoted yet."""
     return _Line(tmp_path, tiny_base)
 
 

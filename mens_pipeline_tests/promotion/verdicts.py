@@ -75,7 +75,6 @@ def inputs(
 
 
 def outcome_of(name: GateName, inputs: GateInputs, thresholds: Thresholds = STRICT) -> GateOutcome:
-    """One gate of the verdict."""
     return next(outcome for outcome in decide(inputs, thresholds) if outcome.name is name)
 
 

@@ -118,7 +118,6 @@ def test_an_id_that_is_none_has_no_text(ids: list[int]) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """As transformers has it."""
     return transformers_tokenizer()
 
 

@@ -112,7 +112,6 @@ def test_a_tokenizer_with_code_of_its_own_runs_none(tiny_base: Path, tmp_path: P
 
 @pytest.fixture
 def checkpoint(tiny_base: Path, tmp_path: Path) -> PreparedRun:
-    """A run that is to go on from a checkpoint."""
     run = prepare_fast(tiny_base, tmp_path, max_steps=2)
     _train(run)
     newest = newest_checkpoint(run.job.run_dir)

@@ -50,7 +50,6 @@ _LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A workspace with one honest program."""
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "ok.vox").write_text(_PROGRAM)
     return tmp_path / "workspace"

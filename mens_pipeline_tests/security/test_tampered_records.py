@@ -24,7 +24,6 @@ from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An empty store, which commands use as well."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     return ArtifactStore(tmp_path / "store")
@@ -32,7 +31,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A trained run with the configuration of its adapter."""
     folder = trained(tmp_path / "run")
     (folder / ADAPTER / CONFIGURATION).write_text(json.dumps({"lora_alpha": 32, "target_modules": ["a", "b"]}))
     return folder

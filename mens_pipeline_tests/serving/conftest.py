@@ -26,7 +26,6 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def endless_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose answers outlast every test."""
     return write_endless(tmp_path_factory.mktemp("endless") / "endless")
 
 

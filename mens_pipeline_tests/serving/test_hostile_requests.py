@@ -143,7 +143,6 @@ def _assert_nothing_is_left(server: Running, num_held: int) -> None:
 
 
 def _statuses(server: Running, skip: int) -> Counter[str]:
-    """Statuses of the requests that the log tells of."""
     return Counter(line.split(" in ")[0].rsplit(" ", 1)[1] for line in server.lines[skip:] if " in " in line)
 
 

@@ -31,7 +31,6 @@ PARTS: Final[dict[str, tuple[Callable[[Budget, Path], list[Figure]], float, int]
 
 
 def main() -> int:
-    """Run the parts; return 1 if anything was not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--only", choices=PARTS, action="append", help="Run these parts alone; nothing is written.")

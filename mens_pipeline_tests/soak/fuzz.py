@@ -20,7 +20,6 @@ Judge = Callable[[bytes], None]
 
 
 def front_end(budget: Budget, _folder: Path) -> list[Figure]:
-    """Judge changed programs."""
     programs = [*golden_programs().values(), *(case.source for case in reference_examples())]
     whole = [source.encode() for source in programs if len(source) < _LONGEST]
     modes = tuple(Mode)
@@ -35,7 +34,6 @@ def front_end(budget: Budget, _folder: Path) -> list[Figure]:
 
 
 def files(budget: Budget, folder: Path) -> list[Figure]:
-    """Read changed files of every format."""
     found = readers(folder)
     kinds = [(f"{name}: ", _write_and_read(path, read), [path.read_bytes()]) for name, (path, read) in found.items()]
     return [_fuzz(f"changed files to {len(found)} readers", kinds, budget)]

@@ -35,7 +35,6 @@ Outcome = Mapping[str, str]
 
 
 def training(budget: Budget, folder: Path) -> list[Figure]:
-    """Kill trainings of a model of two layers."""
     base, data = write_tiny_base(folder / "base"), folder / "data"
     data.mkdir()
     write_jsonl(data / "train.jsonl", pairs(_ROWS))
@@ -57,7 +56,6 @@ def training(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def graph(budget: Budget, folder: Path) -> list[Figure]:
-    """Kill runs of the graph up to the train set."""
     workspace, config = small_workspace(folder / "workspace"), small_config(folder / "config")
 
     def command(place: Path) -> Command:
@@ -77,7 +75,6 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def merging(budget: Budget, folder: Path) -> list[Figure]:
-    """Kill merges of a champion with its base."""
     run, store = promoted_run(trained_run(folder / "trained"), folder)
     heldout = folder / "trained" / HELDOUT
 
@@ -101,7 +98,6 @@ def merging(budget: Budget, folder: Path) -> list[Figure]:
 
 
 def serving(budget: Budget, folder: Path) -> list[Figure]:
-    """Kill servers of a champion while they start, and while they write a completion."""
     _, store = promoted_run(trained_run(folder / "trained"), folder)
     where = {"MENS_STORE_ROOT": str(store.root), "MENS_CACHE_ROOT": str(folder / "cache")}
     command = Command(["serve", "--port", "0", "--device", "cpu"], where)
@@ -138,7 +134,6 @@ def _status(url: str) -> int:
 
 
 def small_workspace(folder: Path) -> Path:
-    """Copy a part of the seed data."""
     seed = PROJECT_ROOT / "data"
     shutil.copytree(seed / "docs", folder / "docs")
     shutil.copytree(seed / "golden" / "core", folder / "golden" / "core")
@@ -146,7 +141,6 @@ def small_workspace(folder: Path) -> Path:
 
 
 def small_config(folder: Path) -> Path:
-    """Copy the configuration, with fewer synthetic pairs."""
     shutil.copytree(PROJECT_ROOT / "config", folder)
     path = folder / "pipeline.yaml"
     path.write_text(_LIMIT.sub(r"\g<1>200", path.read_text(encoding="utf-8"), count=1), encoding="utf-8")

@@ -253,7 +253,6 @@ def show(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """Draw how nights ended, and what they came to hold, as SVG."""
     parts = []
     for place, name in enumerate(dict.fromkeys(row.outcome for row in rows)):
         x = _LEFT + 95 * place

@@ -78,5 +78,4 @@ def _about(words: bytes) -> list[str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return every file below a folder with its hash."""
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}

@@ -49,7 +49,6 @@ _KEY: Final = "a secret of maintainers"
 
 
 def readers(folder: Path) -> Readers:
-    """Return each kind of file with a whole one of it, and what reads it."""
     return {**_of_data(folder / "data"), **_of_models(folder / "models"), **_of_promotion(folder / "promotion")}
 
 

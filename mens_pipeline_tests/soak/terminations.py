@@ -50,7 +50,6 @@ _WHAT: Final = "runs terminated at random moments"
 
 
 def terminations(budget: Budget, folder: Path) -> list[Figure]:
-    """Terminate runs that would promote."""
     dice, wrong, usual = random.Random(1), list[str](), 0.0
     command = [sys.executable, "-m", "mens_pipeline_tests.soak.terminations", str(folder)]
     variables = {**own_environment(), **_ENVIRONMENT, "MENS_STORE_ROOT": str(folder)}

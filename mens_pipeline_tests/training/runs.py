@@ -27,7 +27,6 @@ FAST = {
 
 
 def pairs(number: int) -> list[TrainingPair]:
-    """Return different rows, each of another source file."""
     return [
         TrainingPair(
             prompt=f"Write a function f{row}.",
@@ -41,7 +40,6 @@ def pairs(number: int) -> list[TrainingPair]:
 
 
 def resolve_fast(base: Path, **fields: Any) -> ResolvedRecipe:
-    """A fast recipe on a base."""
     flags = {**FAST, "model_name_or_path": str(base), **fields}
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
@@ -56,7 +54,6 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
     is_trial: bool = False,
     **fields: Any,
 ) -> PreparedRun:
-    """A run on a base that may begin."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = resolve_fast(base, **fields)
@@ -89,7 +86,6 @@ def left_by(run: PreparedRun) -> dict[str, Any]:
 
 
 def weights_of(run: PreparedRun) -> bytes:
-    """The adapter of a run."""
     return (run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes()
 
 

@@ -152,14 +152,12 @@ def padded_batch() -> dict[str, torch.Tensor]:
 
 
 def plain_losses(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The losses of labelled positions by transformers and PEFT alone."""
     logits = model(**{**batch, "labels": None}).logits[:, :-1]
     wanted = batch["labels"][:, 1:]
     return cross_entropy(logits.float().transpose(1, 2), wanted, reduction="none")[wanted != IGNORED]
 
 
 def fast_losses(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Those of training."""
     labels = batch["labels"][:, 1:]
     return labelled_losses(model.get_base_model(), batch, labels != IGNORED, labels)
 

@@ -18,7 +18,6 @@ from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
 
 @pytest.fixture
 def run(tmp_path: Path) -> PreparedRun:
-    """A run that was prepared, and whose process left nothing yet."""
     return prepare_fast(write_folder(tmp_path / "base"), tmp_path, number=2)
 
 

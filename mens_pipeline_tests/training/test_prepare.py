@@ -19,7 +19,6 @@ from mens_pipeline_tests.training.small_folder import Encoder, described_base, w
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A base model that can be looked at."""
     return write_folder(tmp_path / "base")
 
 

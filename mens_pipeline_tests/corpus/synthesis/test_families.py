@@ -22,7 +22,6 @@ def _make(family: Family, seed: int) -> Sample:
 
 @pytest.fixture(params=[60, pytest.param(300, marks=pytest.mark.nightly)])
 def num_draws(request: pytest.FixtureRequest) -> int:
-    """How many samples of each family are looked at."""
     return int(request.param)
 
 

@@ -42,7 +42,6 @@ def _policy(limit: int, seed: int, shares: dict[str, float] = _SHARES) -> Synthe
 
 @pytest.fixture(scope="module")
 def records() -> list[ExtractedRecord]:
-    """The records of the golden programs."""
     outcomes = extract_workspace(PROJECT_ROOT / "data" / "golden")
     return [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
 

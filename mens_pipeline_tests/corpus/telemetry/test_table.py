@@ -29,7 +29,6 @@ _WORKFLOW = "workflow w() { }"
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Five rows with a key, a rating and a moment."""
     return write_database(
         tmp_path / "telemetry.db",
         "CREATE TABLE AgentTelemetry (id INTEGER PRIMARY KEY, query, optimal_response, rating, moment)",

@@ -36,12 +36,10 @@ class Row(NamedTuple):
 
 
 def diagnostics_of(source: str, mode: Mode = Mode.SOURCE) -> tuple[Diagnostic, ...]:
-    """Return the semantic diagnostics of a program that parses."""
     return semantic_diagnostics(parse(source, mode), source)
 
 
 def assert_row(row: Row) -> None:
-    """Compare what is found with what must be."""
     data = row.source.encode()
     found = diagnostics_of(row.source, row.mode)
     shown = tuple(f"{one.code} {data[one.start.offset : one.end.offset].decode()}" for one in found)

@@ -56,7 +56,6 @@ class _Chat(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
-    """A webhook that people listen to."""
     monkeypatch.setattr(_Chat, "details", [])
     with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -36,7 +36,6 @@ def champion(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Artifac
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance of its own."""
     with open_instance(tmp_path / "home") as found:
         yield found
 

@@ -62,7 +62,6 @@ def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> st
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An empty store; the benchmark has no say."""
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     return ArtifactStore(tmp_path / "store")
 

@@ -61,7 +61,6 @@ def test_the_plan_is_shown_and_done_only_where_that_is_asked_for(
 
 @dg.asset
 def _kept() -> dg.MaterializeResult[Any]:
-    """Made once, and not again."""
     return dg.MaterializeResult()
 
 
@@ -89,19 +88,16 @@ def _wiped() -> dg.MaterializeResult[Any]:
 
 @dg.op
 def _look(context: dg.OpExecutionContext) -> None:
-    """Look at what was looked at once."""
     context.log_event(dg.AssetObservation("looked_at"))
 
 
 @dg.job
 def _looking() -> None:
-    """The run that looks."""
     _look()
 
 
 @dg.asset
 def _failing() -> None:
-    """Never made."""
     raise ValueError
 
 

@@ -37,7 +37,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance of its own."""
     with open_instance(tmp_path / "home") as found:
         yield found
 

@@ -11,7 +11,6 @@ from mens_pipeline.definitions import defs
 
 @pytest.fixture(scope="module")
 def repository() -> dg.RepositoryDefinition:
-    """The code location."""
     return defs().get_repository_def()
 
 

@@ -32,7 +32,6 @@ _NUM_TASKS = 120
 
 @pytest.fixture(scope="module")
 def tasks() -> list[TrainingPair]:
-    """Some tasks that train."""
     return list(islice(draw_tasks(0), _NUM_TASKS))
 
 
