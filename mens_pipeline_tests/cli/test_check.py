@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app, main
+from mens_pipeline.cli.main import app
 
 _GOOD = "fn f() { }\n"
 _BAD = "fn f() {\n    let x = 1;\n    if a && b { }\n}\n"
@@ -122,37 +122,6 @@ def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
     before = shown[: shown.index(")")]
 
     assert marks.index("^") == sum(width.get(character, 1) for character in before)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        ([], "nothing to check. Name files or folders"),
-        (["missing.vox"], "missing.vox: no such file or folder. Name an existing one."),
-        (["--jsonl", "-", "x.vox"], "--jsonl takes no files"),
-        (["--jsonl", "missing.jsonl"], "missing.jsonl: No such file or directory. Name a readable file."),
-        (["--mode", "vue", "-"], "'vue'"),
-    ],
-)
-def test_misuse_exits_2_with_advice(arguments: list[str], advice: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A mistake in the command is told apart from a mistake in a program, and shows no traceback."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["mens", "check", *arguments])
-        with pytest.raises(SystemExit) as exit_info:
-            main()
-    captured = capsys.readouterr()
-
-    assert exit_info.value.code == 2
-    assert advice in captured.err
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
-
-
-def test_a_folder_without_programs_is_misuse(tmp_path: Path) -> None:
-    result = _check(tmp_path)
-
-    assert result.exit_code == 2
-    assert f"no .vox files below {tmp_path}" in result.stderr
 
 
 def test_lines_are_answered_in_order() -> None:

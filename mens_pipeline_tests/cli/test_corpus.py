@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.main import main
-from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import invoke
 
@@ -147,30 +146,6 @@ def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
     assert isinstance(result.exception, RefusedError)
     assert f"{rows}:2: no extracted record (" in str(result.exception)
     assert "mens corpus validate" in str(result.exception)
-
-
-@pytest.mark.parametrize("command", ["validate", "pairs"])
-def test_a_missing_input_is_misuse(tmp_path: Path, command: str) -> None:
-    """Exit code 2 through the entry point."""
-    result = invoke("corpus", command, tmp_path / "missing.jsonl", "-o", tmp_path / "o.jsonl")
-
-    assert isinstance(result.exception, SourceNotFoundError)
-    assert "Name a readable file of JSON lines" in str(result.exception)
-
-
-def test_a_refusal_exits_1_and_misuse_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "rows.jsonl").write_text("{}\n")
-    codes = []
-    for name in ("rows.jsonl", "missing.jsonl"):
-        monkeypatch.setattr("sys.argv", ["mens", "corpus", "pairs", str(tmp_path / name), "-o", str(tmp_path / "o")])
-        with pytest.raises(SystemExit) as exit_info:
-            main()
-        codes.append(exit_info.value.code)
-
-    assert codes == [1, 2]
-    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.seed_row(8)

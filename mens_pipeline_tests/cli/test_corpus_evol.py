@@ -3,20 +3,18 @@
 import json
 import re
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
-from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.evolution.operators import REWRITER, ModelRequest
 from mens_pipeline.corpus.schema.records import SourceKind, parsed_code, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline_tests.cli.invoking import invoke
+from mens_pipeline_tests.cli.invoking import invoke, run_main
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
@@ -47,26 +45,17 @@ def _as_request(content: dict[str, Any]) -> ModelRequest:
 @pytest.mark.seed_row(11, 33)
 @pytest.mark.parametrize("value", [None, "0"])
 def test_the_gate_is_closed_without_the_variable(
-    folder: Path, value: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 1, one message that says how to open it, nothing written."""
     monkeypatch.delenv("EVOL_GATE")
     if value is not None:
         monkeypatch.setenv("EVOL_GATE", value)
-    out = folder / "out.jsonl"
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["mens", "corpus", "evol", str(folder / "pairs.jsonl"), "-o", str(out), "--endpoint", "http://x/v1"],
-    )
-    with pytest.raises(SystemExit) as exit_info:
-        main()
-    printed = capsys.readouterr()
+    done = run_main("corpus", "evol", "pairs.jsonl", "-o", "out.jsonl", "--endpoint", "http://x/v1", folder=folder)
 
-    assert exit_info.value.code == 1
-    assert printed.out == ""
-    assert printed.err.startswith("mens: EVOL_GATE: not set")
-    assert "Set EVOL_GATE=1" in printed.err
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("mens: EVOL_GATE: not set")
+    assert "Set EVOL_GATE=1" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["pairs.jsonl"]
 
 

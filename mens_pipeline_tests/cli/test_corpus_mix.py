@@ -1,19 +1,17 @@
 """`mens corpus mix` and `mens corpus stats`."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
-from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.schema.records import Lane, read_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline_tests.cli.invoking import invoke
+from mens_pipeline_tests.cli.invoking import invoke, run_main
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split
@@ -32,13 +30,6 @@ sources:
 include_lanes: [vox_codegen]
 output: out/train.jsonl
 """
-
-
-def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> object:
-    monkeypatch.setattr(sys, "argv", ["mens", "corpus", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exit_info:
-        main()
-    return exit_info.value.code
 
 
 @pytest.fixture
@@ -146,16 +137,14 @@ def test_the_mix_of_the_project_is_used_when_none_is_named(folder: Path) -> None
     assert (folder / "train.jsonl").is_file()
 
 
-def test_mix_refuses_a_source_that_is_missing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mix_refuses_a_source_that_is_missing(folder: Path) -> None:
     """Exit code 1, one message, and no file."""
     (folder / "pairs.jsonl").unlink()
+    done = run_main("corpus", "mix", "--config", "mix.yaml", folder=folder)
 
-    assert _main(monkeypatch, "mix", "--config", folder / "mix.yaml", "--data-dir", folder) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("mens: pairs.jsonl: the file is missing. ")
-    assert error.count("\n") == 1
+    assert done.returncode == 1
+    assert done.stderr.startswith("mens: pairs.jsonl: the file is missing. ")
+    assert done.stderr.count("\n") == 1
     assert not (folder / "out").exists()
 
 
@@ -166,25 +155,14 @@ def test_mix_refuses_a_source_that_is_missing(
         ("sources: 3\n", "sources: Input should be"),
         ("sources: [{path: a, weigth: 2}]\n", "sources.0.weigth: Extra inputs"),
         ("sources: [{path: .}]\n", "Name a readable file of JSON lines"),
-        (None, "No such file or directory"),
     ],
 )
-def test_a_mix_that_does_not_hold_together_is_misuse(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    content: str | None,
-    problem: str,
-) -> None:
-    """Exit code 2 and one message."""
-    (folder / "mix.yaml").unlink()
-    if content is not None:
-        (folder / "mix.yaml").write_text(content)
+def test_a_mix_that_does_not_hold_together_is_misuse(folder: Path, content: str, problem: str) -> None:
+    (folder / "mix.yaml").write_text(content)
+    done = run_main("corpus", "mix", "--config", "mix.yaml", folder=folder)
 
-    assert _main(monkeypatch, "mix", "--config", folder / "mix.yaml", "--data-dir", folder) == 2
-    error = capsys.readouterr().err
-    assert problem in error
-    assert "Traceback" not in error
+    assert done.returncode == 2
+    assert problem in done.stderr
 
 
 def test_stats_print_what_is_in_a_file(folder: Path) -> None:
@@ -211,11 +189,3 @@ def test_stats_of_an_empty_file_are_no_error(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == "rows 0, distinct 0/0"
-
-
-def test_stats_of_a_missing_file_are_misuse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2 and one message."""
-    assert _main(monkeypatch, "stats", tmp_path / "missing.jsonl") == 2
-    assert capsys.readouterr().err.endswith("Name a readable file of JSON lines.\n")

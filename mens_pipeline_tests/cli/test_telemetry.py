@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mens_pipeline.cli.main import main
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline_tests.cli.invoking import invoke
+from mens_pipeline_tests.cli.invoking import invoke, run_main
 
 _ROWS = [
     ("Write f", "fn f() { }", 5),
@@ -104,17 +103,12 @@ def test_options_are_checked(url: str, tmp_path: Path) -> None:
     assert "telemetry: table: String should have at least 1 character" in str(unnamed.exception)
 
 
-def test_an_error_exits_2_with_one_line_and_no_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MENS_TELEMETRY_URL", "postgresql://mens:hunter2@127.0.0.1:1/x")
-    monkeypatch.setattr("sys.argv", ["mens", "telemetry", "import", "-o", str(tmp_path / "pairs.jsonl")])
-    with pytest.raises(SystemExit) as exit_info:
-        main()
-    message = capsys.readouterr().err
+def test_an_error_exits_2_with_one_line_and_no_password(tmp_path: Path) -> None:
+    url = {"MENS_TELEMETRY_URL": "postgresql://mens:hunter2@127.0.0.1:1/x"}
+    done = run_main("telemetry", "import", "-o", "pairs.jsonl", folder=tmp_path, variables=url)
 
-    assert exit_info.value.code == 2
-    assert message.startswith("mens: postgresql://mens:***@127.0.0.1:1/x: ")
-    assert message.count("\n") == 1
-    assert "hunter2" not in message
+    assert done.returncode == 2
+    assert done.stderr.startswith("mens: postgresql://mens:***@127.0.0.1:1/x: ")
+    assert done.stderr.count("\n") == 1
+    assert "hunter2" not in done.stderr
     assert not (tmp_path / "pairs.jsonl").exists()

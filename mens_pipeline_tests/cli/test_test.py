@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mens_pipeline.cli.main import main
 from mens_pipeline.language.interpreter import Sandbox
 from mens_pipeline_tests.cli.invoking import invoke
 
@@ -124,30 +123,6 @@ def test_scripts_are_read_in_the_given_mode(tmp_path: Path) -> None:
     path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
 
     assert (_test(path, "--mode", "script").exit_code, _test(path).exit_code) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("argument", "advice"),
-    [
-        ("missing.vox", "missing.vox: no such file or folder. Name an existing one."),
-        (".", "no .vox files below ."),
-        ("/proc/self/mem", "/proc/self/mem: Input/output error. Name a readable file."),
-    ],
-)
-def test_misuse_exits_2_with_advice(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    argument: str,
-    advice: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["mens", "test", argument])
-    with pytest.raises(SystemExit) as exit_info:
-        main()
-
-    assert exit_info.value.code == 2
-    assert advice in capsys.readouterr().err
 
 
 def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,13 +47,6 @@ def test_merge_is_not_offered_and_mix_is_named() -> None:
     assert re.search(r"^ +merge\b", invoke("corpus", "--help").stdout, re.MULTILINE) is None
 
 
-def test_a_word_of_nobody_is_no_command() -> None:
-    result = invoke("corpus", "nonsense")
-
-    assert result.exit_code == 2
-    assert "No such command 'nonsense'" in result.stderr
-
-
 def test_advice_names_commands_that_are_there() -> None:
     """Every `mens ...` in it can be asked for help."""
     for _, _, text in _ADVICE:

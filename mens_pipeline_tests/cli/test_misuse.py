@@ -1,0 +1,39 @@
+"""Mistakes in commands: exit code 2, or 1 for a refusal, one message with advice, nothing on stdout, no traceback."""
+
+from pathlib import Path
+
+from mens_pipeline_tests.cli.invoking import run_main
+from mens_pipeline_tests.every import every
+
+_ROWS = "Name a readable file of JSON lines."
+_CASES = [
+    ("check", 2, "nothing to check. Name files or folders"),
+    ("check missing.vox", 2, "missing.vox: no such file or folder. Name an existing one."),
+    ("check empty", 2, "no .vox files below empty."),
+    ("check --jsonl - x.vox", 2, "--jsonl takes no files"),
+    ("check --jsonl missing.jsonl", 2, "missing.jsonl: No such file or directory. Name a readable file."),
+    ("check --mode vue -", 2, "'vue'"),
+    ("test missing.vox", 2, "missing.vox: no such file or folder. Name an existing one."),
+    ("test empty", 2, "no .vox files below empty."),
+    ("test /proc/self/mem", 2, "/proc/self/mem: Input/output error. Name a readable file."),
+    ("corpus nonsense", 2, "No such command 'nonsense'"),
+    ("corpus stats missing.jsonl", 2, _ROWS),
+    ("corpus validate missing.jsonl -o o.jsonl", 2, _ROWS),
+    ("corpus pairs missing.jsonl -o o.jsonl", 2, _ROWS),
+    ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:1: no extracted record ("),
+    ("corpus mix --config missing.yaml", 2, "No such file or directory"),
+    ("grammar --format bnf", 2, "'lark', 'gbnf'"),
+    ("grammar -o rows.jsonl/vox.lark", 2, "Name a file in a folder you may write."),
+]
+
+
+@every("case", _CASES, ids=lambda case: case[0])
+def test_a_mistake_is_told_with_advice(tmp_path: Path, case: tuple[str, int, str]) -> None:
+    words, code, message = case
+    (tmp_path / "empty").mkdir(exist_ok=True)
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    done = run_main(*words.split(), folder=tmp_path)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
