@@ -100,12 +100,6 @@ def test_the_local_report_is_about_the_benchmark() -> None:
     assert (report.placeholder_event_rate, report.trivial_placeholder_event_rate) == (0.5, 0.0)
     assert report.construct_richness_mean == pytest.approx((1 / 2 + 1) / 2)
     assert report.model == "tiny with adapter adadadadadad"
-
-
-def test_the_local_report_counts_by_category() -> None:
-    report = local_report(_sample(), "bench")
-
-    assert report is not None
     assert [(c.category, c.total, c.passed_at_1, c.passed_at_k) for c in report.category_stats] == [
         ("function", 1, 0, 1),
         ("type", 1, 0, 0),

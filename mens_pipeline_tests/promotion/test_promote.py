@@ -291,14 +291,18 @@ def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
         roll_back(store, now=NOW, reason="")
 
 
-def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: ArtifactStore) -> None:
+@pytest.mark.threat("M22")
+def test_a_signed_record_takes_the_place_of_a_passing_verdict_once(run: Path, store: ArtifactStore) -> None:
     gate = verdict_of(run, store, num_good=20)
-    promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
+    record = _override(run, gate)
+    promotion = promote(gate, run, store, PRESENT, now=NOW, override=record)
 
     assert (promotion.champion.path / "gate_override.json").is_file()
     assert [(event.action, event.reason) for event in read_history(store)] == [
         ("override", "The held-out set was wrong today.")
     ]
+    with pytest.raises(RefusedError, match="The override was used already; sign another one"):
+        promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 
 @pytest.mark.threat("M16")
@@ -346,16 +350,6 @@ def test_a_signed_record_from_before_a_rollback_opens_nothing(
         promote(gate, run, store, PRESENT, now=NOW + 61, override=record)
     signed_since = _override(run, gate).model_copy(update={"timestamp_unix": NOW + 60})
     assert promote(gate, run, store, PRESENT, now=NOW + 61, override=signed_since).changed
-
-
-@pytest.mark.threat("M22")
-def test_a_signed_record_is_used_once(run: Path, store: ArtifactStore) -> None:
-    gate = verdict_of(run, store, num_good=20)
-    record = _override(run, gate)
-    promote(gate, run, store, PRESENT, now=NOW, override=record)
-
-    with pytest.raises(RefusedError, match="The override was used already; sign another one"):
-        promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 
 def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:

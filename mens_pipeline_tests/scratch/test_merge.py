@@ -120,13 +120,6 @@ def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    model = _model(tmp_path / "a", 1)
-
-    with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
-        merge_scratch([model], model)
-
-
 @pytest.mark.threat("M7")
 def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
     model = _model(tmp_path / "a", 1)
@@ -188,10 +181,12 @@ def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path)
     assert scratch_sources([best], 1) == (best,)
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
     model = _model(tmp_path / "a", 1)
     (tmp_path / "file").write_text("x")
 
+    with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
+        merge_scratch([model], model)
     for output in (tmp_path / "file", tmp_path / "file" / "out"):
         with pytest.raises(RefusedError, match=r"(File exists|Not a directory)\. Name a folder that is not there yet"):
             merge_scratch([model], output)
