@@ -316,10 +316,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licence: str | None) -> None:
-    """Write a merged model that `refuse_unsupported` accepts as GGUF, with norms in float32.
-
-    `RefusedError` if GGUF has no name for a tensor.
-    """
+    """Write a merged model that `refuse_unsupported` accepts as GGUF, with norms in float32."""
     from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType  # noqa: PLC0415 - of an extra
     from gguf.quants import quantize  # noqa: PLC0415 - likewise
 

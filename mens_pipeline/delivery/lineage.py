@@ -51,10 +51,7 @@ class AdapterLineage:
 
 
 def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
-    """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
-
-    `RefusedError` unless there is exactly one such adapter with an undamaged train set.
-    """
+    """Trace the lineage of `champion`, or of the one adapter whose key begins with `name`; else `RefusedError`."""
     items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
     start = _find_adapter(store, items, name)
     parents = {ref: item.parents for ref, item in items.items()}

@@ -332,10 +332,7 @@ class PreparedMerge:
 def prepare_merge(
     source: MergeSource, prompts: HeldoutPrompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
 ) -> PreparedMerge:
-    """Prepare a merge in an emptied folder; the default dtype is that of the evaluation.
-
-    `RefusedError` if the run is incomplete, or its base is gone or another one.
-    """
+    """Prepare a merge in an emptied folder; the default dtype is that of the evaluation."""
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
@@ -396,10 +393,7 @@ STAGE: Final = Stage(Kind.MERGED_MODEL, _ENTRIES, write_merged_model)
 def build_merged_model(
     prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
 ) -> tuple[Artifact, bool]:
-    """Build a merged model with its report, and return it with whether the store had it.
-
-    A `RefusedError` says why the process failed.
-    """
+    """Build a merged model with its report, and return it with whether the store had it."""
     # The run is an origin, not part of the key: it also holds times, and the same adapter must not be merged twice.
     origins = store.holding(prepared.source.adapter.path)
     merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))

@@ -29,10 +29,7 @@ _READABLE = 0o644
 
 
 def merge(job: MergeJob) -> None:
-    """Merge and save, then complete the same prompts with the evaluated model and with the saved folder.
-
-    `RefusedError` if the adapter does not fit the base.
-    """
+    """Merge and save, then complete the same prompts with the evaluated model and with the saved folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

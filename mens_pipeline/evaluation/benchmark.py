@@ -341,10 +341,7 @@ def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
 
 
 def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
-    """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs to keep out of training.
-
-    `ConfigurationError` if one of them has mistakes.
-    """
+    """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs to keep out of training."""
     own = load_benchmark(folder)
     folders = [path.parent for path in sorted(folder.rglob(MANIFEST))]
     benchmarks = (own if below == folder else load_benchmark(below) for below in folders)

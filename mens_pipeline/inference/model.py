@@ -22,10 +22,7 @@ _HEAD: Final = "lm_head"
 
 
 def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrainedModel":
-    """Load base and adapter as one model in evaluation mode; `place` is the number of a GPU where there are several.
-
-    `RefusedError` if the adapter does not fit the base.
-    """
+    """Load base and adapter as one model in evaluation mode; `place` is the number of a GPU among several."""
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)
     import torch

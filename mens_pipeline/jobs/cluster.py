@@ -110,10 +110,7 @@ class ClusterWorker(WorkerProcess):
         self._actor: Any = ray.remote(**options)(_Host).remote(command[1:], limits)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the answer, like `WorkerProcess`.
-
-        `RefusedError` if its node was lost, and so were its replacements.
-        """
+        """Send a request and return the answer, like `WorkerProcess`; `RefusedError` once replacements were lost."""
         import ray
 
         try:

@@ -30,10 +30,7 @@ _PASSED: Final = (
 
 
 def run_workers(job: Any, job_path: Path) -> ExitCode:
-    """Train on the cluster at `RAY_ADDRESS`, or on a new one on this machine.
-
-    A `RefusedError` has the reason of the worker that was refused.
-    """
+    """Train on the cluster at `RAY_ADDRESS`, or on a new one here; refuse with the reason of a worker."""
     for name in (FAILURE, STOP):
         (job.run_dir / name).unlink(missing_ok=True)
     # Dagster's client warns of a job that reports nothing.

@@ -154,10 +154,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 
 
 def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
-    """Read a JSON object that anybody may have written.
-
-    If it is too large or not a JSON object, a `RefusedError` ends with the advice.
-    """
+    """Read a JSON object that anybody may have written; a `RefusedError` ends with the advice."""
     try:
         document = json.loads(read_regular(path, most_bytes))
     except (OSError, ValueError, RecursionError) as error:

@@ -58,10 +58,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     overrides: Mapping[str, Any],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
-    """Read everything that decides how a run trains and evaluates; without preset or domain, the recipe's apply.
-
-    `ConfigurationError` if a name is unknown, or values do not hold together.
-    """
+    """Read everything that decides how a run trains and evaluates; without preset or domain, the recipe's apply."""
     chosen = look_up(load_recipes(RECIPES), recipe, "recipe")
     resolved = resolve_recipe(
         load_named(PRESETS),

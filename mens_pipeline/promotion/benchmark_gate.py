@@ -85,10 +85,7 @@ STAGE: Final = Stage(Kind.BENCHMARK_GATE, (__name__,), write_benchmark_gate, sig
 
 
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Return the verdict on an evaluation, and whether an earlier one was reused.
-
-    `RefusedError` if the evaluation was changed since it was written, or is not signed.
-    """
+    """Return the verdict on an unchanged, signed evaluation, and whether an earlier one was reused."""
     evaluation, champion = params.evaluation, params.champion_key
     changed = evaluation.find_changed()
     if changed:

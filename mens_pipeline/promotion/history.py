@@ -136,10 +136,7 @@ def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
 
 
 def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
-    """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one.
-
-    `RefusedError` if the history does not contain the champion.
-    """
+    """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one."""
     event = find_promotion(store, present.key)
     passed_over = {*find_withdrawn(store), event.adapter_sha256}
     promotions = [entry for entry in read_history(store) if entry.action != "rollback"]

@@ -26,10 +26,7 @@ from mens_pipeline.serving.served_model import ServedModel
 
 
 def load(served: ServedModel, max_concurrent: int) -> Loaded:
-    """Load a model as for its evaluation, to generate `max_concurrent` completions at once.
-
-    `RefusedError` if its files do not make a model.
-    """
+    """Load a model (`RefusedError`) as for its evaluation, to generate `max_concurrent` completions at once."""
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer

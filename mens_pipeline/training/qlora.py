@@ -91,10 +91,7 @@ def begin_evaluation(model: "torch.nn.Module") -> None:
 
 
 def take_over(model: "PeftModel", before: Continued) -> None:
-    """Copy the adapter of an earlier run into a new one; the optimizer starts again.
-
-    `RefusedError` if the adapter changed since that run, or does not fit.
-    """
+    """Copy the unchanged, fitting adapter of an earlier run into a new one; the optimizer starts again."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 

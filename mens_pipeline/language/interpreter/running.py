@@ -397,10 +397,7 @@ def run_with_tests(
 
 
 def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Features) -> tuple[Program, Program]:
-    """Return hidden tests as a program on top of the candidate, and the candidate on top of the given code.
-
-    `ConfigurationError` if the tests are rejected, or there are none.
-    """
+    """Return hidden tests as a program on top of the candidate, and the candidate on top of the given code."""
     given = given_module(tests)
     lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
     own = tuple(d for d in candidate.declarations if isinstance(d, ast.Test | ast.Forall))

@@ -132,10 +132,7 @@ class _Section:
 
 @cache
 def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
-    """Read, check and compile all families of a folder, in the order of its files; their names are unique.
-
-    A `ConfigurationError` names the place of a mistake.
-    """
+    """Read and compile all families of a folder, in order; a `ConfigurationError` names the place of a mistake."""
     environment = _environment(load_banks(folder))
     sections: dict[str, _Section] = {}
     for section in (section for path in sorted(folder.glob(_FILES)) for section in _sections(path)):
