@@ -99,7 +99,6 @@ def test_an_edit_changes_what_rests_on_it_and_nothing_else(
 
 
 def test_a_version_is_of_all_that_is_reached(tmp_path: Path) -> None:
-    """It differs exactly when something that is reached does."""
     copy = _copy(tmp_path)
     entry = _STAGES["mix"][0]
     same = code_version(entry, root=copy)
@@ -185,14 +184,12 @@ def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entry", ["mens_pipeline.nothing", "json", "mens_pipeline.storage.store:nothing"])
 def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
-    """A module that is renamed must not drop out unnoticed."""
     with pytest.raises(LookupError, match=f"{entry}: no such module or definition"):
         code_version(entry)
 
 
 @pytest.mark.parametrize("spoilt", ["not JSON", "[]", '{"package": "of before", "asked": "1"}'])
 def test_versions_are_kept_for_the_package_as_it_is(tmp_path: Path, spoilt: str) -> None:
-    """The next process reads them; an edit, and a file that is none, make them again."""
     root = _write(tmp_path, {"entry.py": "def entry(): ...\n"})
     asked = "mens_pipeline.entry"
     first = code_version(asked, root=root)
@@ -212,7 +209,6 @@ def test_versions_are_kept_for_the_package_as_it_is(tmp_path: Path, spoilt: str)
 
 
 def test_versions_that_cannot_be_kept_are_computed(tmp_path: Path) -> None:
-    """As in an installation that belongs to somebody else."""
     root = _write(tmp_path, {"entry.py": "def entry(): ...\n", "__pycache__": "a file"})
 
     assert code_version("mens_pipeline.entry", root=root) == code_version("mens_pipeline.entry", root=root)

@@ -20,7 +20,6 @@ from mens_pipeline_tests.corpus.full_disk import full_after
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
-    """One byte more is one too many."""
     (tmp_path / "a").write_bytes(b"12345")
 
     assert read_regular(tmp_path / "a", 5) == b"12345"
@@ -49,7 +48,6 @@ def test_nothing_else_is_opened(tmp_path: Path) -> None:
 
 
 def test_what_is_gone_is_not_out_of_place(tmp_path: Path) -> None:
-    """Whoever reads it says that it is gone."""
     assert not is_out_of_place(tmp_path / "none")
     assert not is_out_of_place(tmp_path)
     assert is_out_of_place(Path("/dev/null"))
@@ -74,7 +72,6 @@ def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_copy_of_a_folder_says_why_it_failed(tmp_path: Path) -> None:
-    """With number and file; links stay links, and what is there already stays."""
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "a").write_text("a" * 2000)
@@ -92,7 +89,6 @@ def test_a_copy_of_a_folder_says_why_it_failed(tmp_path: Path) -> None:
 
 
 def test_what_stands_in_the_way_is_no_full_disk(tmp_path: Path) -> None:
-    """A mistake of the user stays one; a disk that can only be read is none."""
     read_only = OSError(errno.EROFS, "Read-only file system", "a")
 
     assert type(disk_error(OSError(errno.EACCES, "Permission denied", "a"), tmp_path, "Do.")) is ConfigurationError

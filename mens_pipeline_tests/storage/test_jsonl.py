@@ -32,7 +32,6 @@ class _Row(Strict):
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """Pairs and records; blank lines are passed over."""
     pairs = [pair_at("a.vox", "p\n\u2028", "ä"), pair_at(None, "q", "r")]
     records = records_of("fn f() { }\n\nfn g() { f() }\n")
 
@@ -46,7 +45,6 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_row_is_found_at_its_place(tmp_path: Path) -> None:
-    """Places count bytes, not characters."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes("ä\n\nb".encode())
     with open_placed_rows(path) as lines:
@@ -57,7 +55,6 @@ def test_a_row_is_found_at_its_place(tmp_path: Path) -> None:
 
 
 def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
-    """What is not as it was written says where, and what to do."""
     path = tmp_path / "rows.jsonl"
     write_jsonl(path, [pair_at("a.vox", "p", "r")])
     path.write_text(f"\n{path.read_text()}")
@@ -69,7 +66,6 @@ def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
 
 
 def test_rows_of_newer_code_are_not_to_be_deleted(tmp_path: Path) -> None:
-    """They are right but for what is not known here."""
     path = tmp_path / "rows.jsonl"
     path.write_text('{"name": "a", "mood": 1}\n')
 
@@ -90,7 +86,6 @@ def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(4)
 def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
-    """A failure leaves the old file and no rest."""
     path = tmp_path / "out" / "rows.jsonl"
     write_lines(path, ["old"])
 
@@ -105,7 +100,6 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    """It says so; the old file stays, and no rest."""
     path = tmp_path / "rows.jsonl"
     write_lines(path, ["old"])
 
@@ -120,7 +114,6 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_what_is_read_stays_what_it_is(tmp_path: Path) -> None:
-    """It is no matter of the file that is written."""
     lines = (path.read_text() for path in (tmp_path / "nowhere",))
 
     with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -128,7 +121,6 @@ def test_a_failure_of_what_is_read_stays_what_it_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """The message says what to do."""
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file in a folder you may write"):
@@ -136,7 +128,6 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    """Nothing is left beside it."""
     (tmp_path / "out.jsonl").mkdir()
 
     with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file that may be replaced"):
@@ -146,14 +137,12 @@ def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
-    """Missing, or a folder."""
     with pytest.raises(SourceNotFoundError, match="Name a readable file of JSON lines"):
         list(read_pairs(tmp_path / name))
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[1]", b"nope", b'{"prompt": "\\ud800", "response": "r"}'])
 def test_a_line_of_another_kind_is_refused_with_its_place(tmp_path: Path, line: bytes) -> None:
-    """Pairs and records alike."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n" + line + b"\n")
 
@@ -241,7 +230,6 @@ def test_parts_hold_each_line_once(tmp_path: Path, size: int) -> None:
 
 
 def test_a_part_within_one_long_line_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line is read in pieces until its end is found."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"x" * 50 + b"\ny\n")
     monkeypatch.setattr("mens_pipeline.storage.jsonl.MAX_LINE_BYTES", 8)

@@ -46,7 +46,6 @@ def _rows(artifact: Artifact | None) -> str:
 
 
 def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """And the pointers with it; made once, it is made nowhere else."""
     first, second = machines
     assert second.get("corpus", _KEY) is None
     assert second.read_pointer("corpus", "latest") is None
@@ -97,7 +96,6 @@ def _url(store: ArtifactStore) -> str:
 
 
 def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """By kind and key in it; what names none is left as it is."""
     first, second = machines
     path = _build(first)[0].path / "deep" / "rows.txt"
     assert first.locate(path) == path
@@ -156,7 +154,6 @@ def test_a_half_written_artifact_is_never_seen(
 def test_a_tampered_object_makes_the_artifact_absent(
     machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str, content: bytes | None
 ) -> None:
-    """Changed or gone: it is made again, and then all have it."""
     first, second = machines
     _build(first)
     place = f"corpus/{_KEY}/{_digest('hello')}"
@@ -174,7 +171,6 @@ def test_a_tampered_object_makes_the_artifact_absent(
 
 
 def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """The folder is a cache: nothing is made again for it."""
     first, second = machines
     _build(first)
     taken = second.get("corpus", _KEY)
@@ -267,7 +263,6 @@ class _NoBucket(BaseHTTPRequestHandler):
 
 
 def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was made is not lost."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket) as server:
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -283,7 +278,6 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
 
 
 def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is made, and without the secret."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as details:
         _build(_machine(tmp_path, store_url))
@@ -292,7 +286,6 @@ def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, m
 
 
 def test_a_url_of_no_bucket_is_refused() -> None:
-    """With the words of the library."""
     with pytest.raises(ConfigurationError, match=r"az://account/x: .*Account must be specified"):
         Remote("az://account/x")
 
@@ -311,7 +304,6 @@ def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, Artifac
 
 
 def test_what_is_deleted_is_absent_for_all(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
-    """Whoever needs it makes it again."""
     first, second = machines
     _build(first)
     remote = Remote(store_url)
@@ -325,7 +317,6 @@ def test_what_is_deleted_is_absent_for_all(machines: tuple[ArtifactStore, Artifa
 def test_what_is_taken_up_is_young_again(
     machines: tuple[ArtifactStore, ArtifactStore], store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For all machines, once an hour at most: what is old is deleted."""
     _build(machines[0])
     remote = Remote(store_url)
     before = remote.list_artifacts()[0].modified

@@ -52,7 +52,6 @@ def test_a_stale_version_is_not_written(store_url: str) -> None:
 
 
 def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
-    """And a request that was answered although its answer was lost is not done twice."""
     store, remote = ArtifactStore(tmp_path, Remote(store_url)), Remote(store_url)
 
     def outrun(found: bytes) -> bytes:
@@ -71,7 +70,6 @@ def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> N
 
 
 def test_a_document_that_is_too_large_is_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of ours is, so it is not read."""
     monkeypatch.setattr("mens_pipeline.storage.remote._MOST_BYTES", 3)
     obstore.put(from_url(store_url), "k/latest", b"four")
 

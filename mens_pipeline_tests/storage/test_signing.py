@@ -47,7 +47,6 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
 
 
 def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
-    """The key of the artifact is that of its inputs alone."""
     store = ArtifactStore(tmp_path)
     made = _make_artifact(store)
 
@@ -58,7 +57,6 @@ def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_document_is_what_was_signed() -> None:
-    """Kind and content; a signature that is no number is one of something else."""
     signing = _keys(_PRIVATE)
     signature = signing.signature_of("event", key="a")
 
@@ -69,7 +67,6 @@ def test_a_document_is_what_was_signed() -> None:
 
 
 def test_keys_that_do_not_belong_together_are_refused() -> None:
-    """As is signing with the public half alone."""
     own = _keys(_PRIVATE).public_key
 
     assert _keys(_PRIVATE, own).public_key == own
@@ -80,7 +77,6 @@ def test_keys_that_do_not_belong_together_are_refused() -> None:
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes with an extra."""
     signing = _keys(_PRIVATE)
     signature = signing.signature_of("event")
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)

@@ -57,7 +57,6 @@ class _Counts(Details):
 
 
 def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
-    """A manifest that lacks it is named, with what to do."""
     made, _ = store.build("pairs", {"of": 1}, lambda _folder: {"num_rows": 3, "more": True})
     other, _ = store.build("pairs", {"of": 2}, lambda _folder: {})
 
@@ -67,7 +66,6 @@ def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
 
 
 def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None:
-    """Changed or gone; and a manifest of something else makes no artifact."""
     _fill(store)
     found = store.find("corpus", _INPUTS)
     assert found is not None
@@ -80,8 +78,6 @@ def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None
 
 
 def test_a_failure_leaves_nothing(store: ArtifactStore) -> None:
-    """A block that raises makes no artifact and leaves no draft."""
-
     def fail_half_way() -> None:
         with store.writing("corpus", _INPUTS) as draft:
             (draft.path / "rows.txt").write_text("half")
@@ -94,7 +90,6 @@ def test_a_failure_leaves_nothing(store: ArtifactStore) -> None:
 
 
 def test_a_folder_without_a_manifest_is_replaced(store: ArtifactStore) -> None:
-    """What an interrupted process left is as good as absent."""
     left = store.root / "corpus" / key_of(_INPUTS)
     left.mkdir(parents=True)
     (left / "rows.txt").write_text("half")
@@ -107,7 +102,6 @@ def test_a_folder_without_a_manifest_is_replaced(store: ArtifactStore) -> None:
 
 
 def test_the_same_inputs_give_the_same_manifest(tmp_path: Path) -> None:
-    """No time, no machine, no path is in it."""
     first, second = ArtifactStore(tmp_path / "a"), ArtifactStore(tmp_path / "b")
     _fill(first)
     _fill(second)
@@ -132,7 +126,6 @@ def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    """The message names the variable to set."""
     (tmp_path / "file").touch()
 
     with (
@@ -187,7 +180,6 @@ def test_other_failures_of_a_block_stay_what_they_are(store: ArtifactStore, tmp_
 
 
 def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) -> None:
-    """Nothing is left beside it."""
     (store.root / "corpus" / "latest").mkdir(parents=True)
 
     with pytest.raises(ConfigurationError, match=r"latest: Is a directory\. Set MENS_STORE_ROOT"):
@@ -196,14 +188,12 @@ def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) ->
 
 
 def test_the_store_is_tagged_as_a_cache(store: ArtifactStore) -> None:
-    """Extraction and backup tools pass it by."""
     _fill(store)
 
     assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
 def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> None:
-    """The second time it is found; the pointer follows whatever was asked for last."""
     written = []
 
     def write(folder: Path) -> dict[str, int]:
@@ -224,7 +214,6 @@ def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> 
 
 
 def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> None:
-    """Written although it is known, and not told as known."""
     texts = iter(("old\n", "new\n"))
 
     def write(folder: Path) -> dict[str, int]:
@@ -240,7 +229,6 @@ def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> Non
 
 
 def test_what_is_forced_and_gives_the_same_stays_where_it_is(store: ArtifactStore) -> None:
-    """Whoever reads it meanwhile is not disturbed."""
     _fill(store)
     before = (store.root / "corpus" / key_of(_INPUTS)).stat().st_ino
     _fill(store)
@@ -286,7 +274,6 @@ def test_an_artifact_of_newer_code_asks_for_an_upgrade(store: ArtifactStore) -> 
 
 
 def test_a_manifest_names_parents(store: ArtifactStore) -> None:
-    """Those that files lie in, each once; nothing else has a parent."""
     _fill(store)
     (parent,) = store.holding(store.root / "corpus" / key_of(_INPUTS) / "rows.txt", store.root / "corpus", store.root)
     child, _ = store.build("pairs", {}, lambda _folder: {}, [parent])
@@ -298,7 +285,6 @@ def test_a_manifest_names_parents(store: ArtifactStore) -> None:
 
 
 def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
-    """The nearest of a kind, and as JSON."""
     far, near = ArtifactRef("corpus", "far"), ArtifactRef("corpus", "near")
     pairs = ArtifactRef("pairs", "p", (ArtifactRef("synthetic", "s", (far,)), near))
 
@@ -314,7 +300,6 @@ def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
 
 
 def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
-    """Retention goes by the last use."""
     made, _ = store.build("corpus", _INPUTS, lambda _folder: {})
     os.utime(made.path / MANIFEST, (0, 0))
     store.build("corpus", _INPUTS, lambda _folder: {})
@@ -367,7 +352,6 @@ def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("outputs", [None, [], {"rows.txt": 1}, {"rows.txt": {}}, {"rows.txt": {"sha256": 1}}])
 def test_a_manifest_without_digests_makes_no_artifact(tmp_path: Path, outputs: object) -> None:
-    """It would say that nothing was changed."""
     store = ArtifactStore(tmp_path)
     with store.writing("corpus", _INPUTS) as draft:
         (draft.path / "rows.txt").write_text("whole")

@@ -21,7 +21,6 @@ class _Third(Versioned):
     ("content", "version"), [("{}", 1), ('{"format_version": 2}', 2), ('{"format_version": 3}', 3)]
 )
 def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
-    """What is made now has the newest one."""
     assert _Third.model_validate_json(content).format_version == version
     assert _Third().format_version == 3
 
@@ -49,7 +48,6 @@ def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
     ],
 )
 def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None:
-    """What newer code wrote asks for an upgrade, and says nothing else."""
     with pytest.raises(ValidationError) as refused:
         _Third.model_validate_json(content)
     assert problem_in(refused.value, "thing", "Delete it.").startswith(problem)
@@ -65,7 +63,6 @@ def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None
     ids=["missing", "damaged", "newer"],
 )
 def test_a_document_that_cannot_be_read_says_why(tmp_path: Path, content: str | None, problem: str) -> None:
-    """With its path, and with advice unless newer code wrote it."""
     path = tmp_path / "thing.json"
     if content is not None:
         path.write_text(content)

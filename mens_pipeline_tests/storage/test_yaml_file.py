@@ -22,7 +22,6 @@ from mens_pipeline.storage.yaml_file import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES
     ids=["empty", "plain", "aliases", "largest", "beyond", "deepest", "most"],
 )
 def test_honest_documents_are_read(text: str, value: Any) -> None:
-    """Numbers that nothing else could hold stay text."""
     read = parse_yaml(text, allow_aliases=True)
 
     assert value is None or read == value
@@ -38,7 +37,6 @@ def test_honest_documents_are_read(text: str, value: Any) -> None:
     ],
 )
 def test_dishonest_documents_are_refused(text: str, problem: str) -> None:
-    """By their length, depth or number of values."""
     with pytest.raises(YamlLimitError, match=problem):
         parse_yaml(text, allow_aliases=True)
 
@@ -55,7 +53,6 @@ def test_aliases_count_as_what_they_stand_for() -> None:
 
 
 def test_headers_have_no_aliases() -> None:
-    """Where they have no use, there is none."""
     with pytest.raises(YamlLimitError, match="aliases"):
         parse_yaml("a: &a x\nb: *a", allow_aliases=False)
 
@@ -64,6 +61,5 @@ def test_headers_have_no_aliases() -> None:
     "text", ["a: !!bool maybe", "a: !!python/name:os.system", "a: [", "a: *b", "a: !!timestamp soon", 'a: !!int ""']
 )
 def test_what_is_no_plain_value_is_no_yaml(text: str) -> None:
-    """One exception, whatever the library stumbles over."""
     with pytest.raises((yaml.YAMLError, YamlLimitError)):
         parse_yaml(text, allow_aliases=True)
