@@ -6,7 +6,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import pytest
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.servers import free_ports
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 pytest.MonkeyPatch().setenv(
@@ -185,7 +185,7 @@ def postgres_url() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="mens-postgres-"))
     (folder / "password").write_text(_PASSWORD)
     as_user = _as_unprivileged(folder)
-    data, port = folder / "data", _free_port()
+    data, (port,) = folder / "data", free_ports(1)
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
     stop = [*as_user, pg_ctl, "stop", "-D", str(data), "-m", "immediate"]
     try:
@@ -221,9 +221,3 @@ def _as_unprivileged(folder: Path) -> list[str]:
     for path in (folder, *folder.iterdir()):
         os.chown(path, user.pw_uid, user.pw_gid)
     return [runuser, "-u", user.pw_name, "--"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

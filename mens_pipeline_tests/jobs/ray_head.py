@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Final
 import pytest
 
 from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline_tests.servers import free_ports, wait_for_port
 
 _WORKER: Final = b"ray::RayTrainWorker"
 _STARTED: Final = "Ray runtime started."
@@ -64,7 +64,7 @@ def ray_head(num_others: int = 0) -> Iterator[RayHead]:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="mens-ray-"))  # short: sockets lie in it
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        port, dashboard = _free_port(), _free_port()
+        port, dashboard, of_agent, of_grpc, *of_nodes = free_ports(4 + num_others)
         environment = {
             **own_environment(),
             "RAY_AUTH_MODE": "token",
@@ -78,16 +78,16 @@ def ray_head(num_others: int = 0) -> Iterator[RayHead]:
         start += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
         command = [*start, "--head", f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
         # What takes jobs listens as well: on one port by default, which a head beside this one may have.
-        command += [f"--dashboard-agent-listen-port={_free_port()}", f"--dashboard-agent-grpc-port={_free_port()}"]
+        command += [f"--dashboard-agent-listen-port={of_agent}", f"--dashboard-agent-grpc-port={of_grpc}"]
         command += [f"--temp-dir={folder}"]
         log = stack.enter_context((folder / "head.log").open("wb"))
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         nodes = [head]
         stack.callback(_end, nodes)
         for number in (port, dashboard):
-            _wait_for(number, head, folder / "head.log")
-        for _ in range(num_others):
-            join = [*start, f"--address=127.0.0.1:{port}", f"--dashboard-agent-listen-port={_free_port()}"]
+            wait_for_port(number, head, folder / "head.log", _PATIENCE_SECONDS)
+        for number in of_nodes:
+            join = [*start, f"--address=127.0.0.1:{port}", f"--dashboard-agent-listen-port={number}"]
             nodes.append(subprocess.Popen(join, env=environment, stdout=log, stderr=log))
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while (folder / "head.log").read_text().count(_STARTED) < len(nodes):
@@ -115,22 +115,3 @@ def _end(nodes: "list[subprocess.Popen[bytes]]") -> None:
         time.sleep(0.1)
     for node in nodes:
         node.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_for(port: int, head: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert head.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.1)
-        else:
-            return
