@@ -134,7 +134,7 @@ def test_a_gain_over_the_base_asks_for_more() -> None:
 
 _POLICY: Final = {
     '    THROUGHPUT = "throughput"\n': '    THROUGHPUT = "throughput"\n    LENGTH = "length"\n',
-    "    max_truncation: float": "    max_length: float = 9\n    max_truncation: float",
+    "    max_truncation: Share": "    max_length: float = 9\n    max_truncation: Share",
 }
 _GATE: Final = {
     "GATES: Final": """def _length(inputs: GateInputs, thresholds: Thresholds) -> Measured:
