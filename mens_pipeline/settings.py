@@ -190,7 +190,10 @@ def read_secret(variable: str) -> SecretStr:
 
 
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
-    """Open the store that the settings name, with its keys (`ConfigurationError`); `root` replaces its folder."""
+    """Open the store that the settings name, with its keys; `root` replaces its folder.
+
+    `ConfigurationError` if the object storage or the keys cannot be used.
+    """
     from mens_pipeline.storage.signing import Signing  # noqa: PLC0415 - most commands open no store
     from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
 

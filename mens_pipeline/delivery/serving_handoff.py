@@ -152,7 +152,10 @@ STAGE: Final = Stage(Kind.SERVING_HANDOFF, (__name__,), write_serving_handoff)
 
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Build the hand-off of a merged model; refuse one that differs from the evaluated model."""
+    """Build the hand-off of a merged model, and return it with whether the store had it.
+
+    `RefusedError` if the model differs from the evaluated one.
+    """
     refuse_difference(delivery.merged.path)
     promoted = delivery.source.promoted
     return STAGE.build(store, delivery.model_copy(update={"origins": (promoted,) if promoted is not None else ()}))

@@ -26,7 +26,7 @@ from mens_pipeline.serving.served_model import ServedModel
 
 
 def load(served: ServedModel, max_concurrent: int) -> Loaded:
-    """Load a model (`RefusedError`) as for its evaluation, to generate `max_concurrent` completions at once."""
+    """Load a model as for its evaluation, for `max_concurrent` completions at once; `RefusedError` if it is none."""
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer
@@ -120,7 +120,7 @@ class ModelServer:
         log_line: Callable[[str], None],
         accepted: AcceptedPieces | None = None,
     ) -> None:
-        """Bind the address (`ConfigurationError`); accepted pieces become rows of a table `accepted`, if any."""
+        """Bind the address, or raise `ConfigurationError`; accepted pieces become rows of `accepted`, if given."""
         self._served = served
         self._defaults = defaults
         self._log_line = log_line

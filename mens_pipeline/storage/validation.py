@@ -56,7 +56,7 @@ Found = TypeVar("Found", bound=BaseModel)
 
 
 def read_document(path: Path, model: type[Found], what: str, advice: str) -> Found:
-    """Read a document that this project wrote (`RefusedError`); `what` names it in messages."""
+    """Read a document that this project wrote, or raise `RefusedError`; `what` names it in messages."""
     try:
         return model.model_validate_json(path.read_bytes())
     except OSError as error:

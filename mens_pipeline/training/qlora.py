@@ -91,7 +91,10 @@ def begin_evaluation(model: "torch.nn.Module") -> None:
 
 
 def take_over(model: "PeftModel", before: Continued) -> None:
-    """Copy the unchanged, fitting adapter of an earlier run into a new one; the optimizer starts again."""
+    """Copy the adapter of an earlier run into a new one; the optimizer starts again.
+
+    `RefusedError` if it changed since that run, or does not fit.
+    """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
