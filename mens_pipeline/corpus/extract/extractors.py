@@ -12,10 +12,10 @@ from mens_pipeline.corpus.extract.metadata import (
     comment_header,
     find_reason,
     has_skip_marker,
-    is_directive,
     jsonable,
     read_weight,
     strip_metadata,
+    task_sentence,
     training_prompt,
 )
 from mens_pipeline.corpus.extract.page import (
@@ -119,7 +119,7 @@ def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
             weight=weight,
             metadata=metadata,
             prompt=stated,
-            context=(about or behaviour_sentence(spans[0]) or "")[:MAX_CONTEXT] or None,
+            context=(about or task_sentence(spans[0].doc) or "")[:MAX_CONTEXT] or None,
         )
     room = MAX_FILE_RECORDS
     for index, span in enumerate(spans):
@@ -136,15 +136,10 @@ def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
             file.source(SourceKind.VOX_DECLARATION, text, (span.start, span.end)),
             weight=weight,
             metadata=metadata,
-            context=(behaviour_sentence(span) or "")[:MAX_CONTEXT] or None,
+            context=(task_sentence(span.doc) or "")[:MAX_CONTEXT] or None,
             name=span.name,
             category=span.construct.name,
         )
-
-
-def behaviour_sentence(span: DeclarationSpan) -> str | None:
-    """Join the comment lines directly above a declaration, without directives; None if there are none."""
-    return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
 
 
 def _text(value: object) -> str | None:

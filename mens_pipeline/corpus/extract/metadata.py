@@ -1,6 +1,7 @@
 """Metadata in the header and comments of a source, and the rule that decides whether the source may train."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
@@ -158,6 +159,50 @@ def strip_metadata(source: str) -> str:
 def is_directive(comment: str) -> bool:
     """Return whether a comment addresses the pipeline."""
     return _DIRECTIVE.match(comment) is not None
+
+
+_ASIDE: Final = re.compile(
+    r"\W*$|[-=*#~_+<>/\\|]{3}|.*[-=*#~_+/]{3}$|!/"  # separators, titles in one, a shebang
+    r"|.*-\*-|.{0,20}\b(?:vim?:|ex: ?se|kate:|coding[:=] ?(?:utf|latin|ascii|iso|cp))|(?:local variables|end):$"
+    r"|#?endregion\b|#region\b|(?:es|ts|py|no)[-_]?lint\b|(?:eslint|prettier|cspell|istanbul|biome)[-:]|noqa\b"
+    r"|@(?:ts-|formatter|generated|licen[cs]e|preserve|copyright|file\b|author|version|since|date)|spdx-[\w-]+:"
+    r"|(?:copyright|\(c\)|©).*(?:\d{4}|\(c\)|©|authors|reserved)|authors?:|file(?:name)?: ?\S+\.\w+$"
+    r"|(?:the )?(?:mit|bsd|isc|apache|gnu|mozilla)\b.{0,60}(?-i:Licen[cs]e)\b.{0,20}$"
+    r"|(?:version|date|created|(?:last )?modified):? ?v?\d|(?:todo|fixme|xxx|hack)\b[:( ]",
+    re.IGNORECASE,
+)
+"""Starts a line of a comment that says nothing about the declaration below it."""
+
+_NOTICE: Final = re.compile(
+    r"\blicen[cs]ed (?:under|to you)\b|\ball rights reserved\b|\bcopyright (?:\(c\)|©|\d{4}|notice|laws)"
+    r"|\b(?:of|under|with|see) (?:the|this|an?) (?:[\w.,-]+ ){0,4}(?-i:Licen[cs]e)\b|\bpermission is hereby\b"
+    r"|\bwithout (?:any )?warrant|\bwarrant(?:y|ies) of\b|\bredistribut(?:e it|ions? (?:and|of|in))\b"
+    r"|\b(?:free|unencumbered) software\b|\b(?:copy of|terms of) the (?:mpl|gnu)\b|\bneither the names? of\b"
+    r"|\b(?:do not|don't|never) (?:edit|modify|change)(?: this file| by hand| manually|\W*$)|\bchanges to this file\b"
+    r"|^(?:this (?:file|code|module) (?:is|was|has been) )?(?:(?:auto|machine|code)[- ]?|automatically )?generated "
+    r"(?:automatically|by|from|with|on|using|code|file)\b|(?-i:^[^a-z]{60,}$)|^\S+://\S+$",
+    re.IGNORECASE,
+)
+"""In a sentence of a licence or a generator."""
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?;:]) +(?=[A-Z\"*-])|\n")
+
+
+def task_sentence(comment: Sequence[str]) -> str | None:
+    """Join the lines of a comment that say something about the declaration below; None if there are none.
+
+    Licences, notices of generators, marks for editors and tools, separators and directives do not.
+    """
+    lines = (
+        "\n"
+        if _ASIDE.match(line) or is_directive(f"// {line}")
+        else f"{line}\n"
+        if "://" in line.split(" ")[-1]
+        else line
+        for line in comment
+    )
+    sentences = _SENTENCE_END.split(" ".join(lines))
+    return " ".join(found for text in sentences if (found := text.strip()) and not _NOTICE.search(found)) or None
 
 
 def training_prompt(source: str) -> str | None:

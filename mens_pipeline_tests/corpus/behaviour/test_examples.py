@@ -11,7 +11,7 @@ from mens_pipeline.corpus.behaviour.examples import (
     shown_code,
     stated_examples,
 )
-from mens_pipeline.corpus.extract.extractors import behaviour_sentence
+from mens_pipeline.corpus.extract.metadata import task_sentence
 from mens_pipeline.language import analyze, declaration_spans
 
 
@@ -30,8 +30,8 @@ def test_the_comment_above_is_the_behaviour_sentence() -> None:
     assert module is not None
     first, second = declaration_spans(source, module)
 
-    assert behaviour_sentence(first) == "Adds two numbers. Never fails."
-    assert behaviour_sentence(second) is None
+    assert task_sentence(first.doc) == "Adds two numbers. Never fails."
+    assert task_sentence(second.doc) is None
 
 
 def test_what_is_written_is_read_again() -> None:
