@@ -9,6 +9,7 @@ import gc
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import as_document
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
+from mens_pipeline.models.chat import control_tokens, cut, encode_cut, encode_prompt
 from mens_pipeline.storage.jsonl import write_jsonl
 
 if TYPE_CHECKING:
@@ -51,11 +52,9 @@ def merge(job: MergeJob) -> None:
     merged = AutoModelForCausalLM.from_pretrained(folder).to(asking.device).eval()
     own_tokenizer = AutoTokenizer.from_pretrained(folder)
     control = control_tokens(tokenizer)
-    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in asking.requests}
-    prompts = {
-        task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
-        for task, chat in chats.items()
-    }
+    chats = {r.task: [{"role": "user", "content": cut(r.prompt, control)}] for r in asking.requests}
+    render = partial(own_tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
+    prompts = {task: tuple(encode_cut(own_tokenizer, render(chat))) for task, chat in chats.items()}
     candidate = complete("merged", merged, own_tokenizer, prompts, asking.decoding, log, along=reference)
     num_parameters = sum(parameter.numel() for parameter in merged.parameters())
     write_comparison(job.run_dir, reference, candidate, num_parameters=num_parameters)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
 from mens_pipeline.language.surroundings import Surroundings
+from mens_pipeline.models.chat import encode_plain
 
 if TYPE_CHECKING:
     import torch
@@ -222,7 +223,7 @@ class Constraint:
         return self._encode(rest)
 
     def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return encode_plain(self._tokenizer, text)
 
 
 class InsertConstraint:

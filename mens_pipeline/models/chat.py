@@ -1,8 +1,8 @@
 """The chat formats: requests as text and as tokens, the same for training, evaluation and serving.
 
 The format follows the chat template of the base: ChatML, Llama 3, Gemma or Mistral; ChatML without a template
-(`format_of`). Prompt and completion are tokenised separately, so that no token spans the border between them. Text of a
-user can never forge a turn.
+(`format_of`). Prompt and completion are tokenised separately, so that no token spans the border between them. A control
+token in a text of a user is encoded as its characters: it forges no turn, and decodes to what was written.
 """
 
 import re
@@ -14,8 +14,11 @@ from typing import Final, Literal, Protocol
 IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
 
-_MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
-"""The first character of a text that a tokenizer may take for a control token."""
+_MARKER: Final = re.compile(r"<[|\uff5c].{1,80}[|\uff5c]>")
+"""An added token that controls the model even if its tokenizer does not call it special, such as `<|fim_prefix|>`."""
+
+_CUT: Final = "\ud800"
+"""Between the parts of a control token in a text that is not encoded yet; half a surrogate, which no file can hold."""
 
 Role = Literal["system", "user", "assistant"]
 FormatName = Literal["qwen_chatml_im_start", "llama3", "gemma", "mistral"]
@@ -46,7 +49,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of one role; control tokens in its text are escaped before a model sees it."""
+    """A message of one role; control tokens in its text are encoded as characters."""
 
     role: Role
     text: str
@@ -122,10 +125,10 @@ class ChatFormat:
         )
 
     def render_turns(self, turns: Sequence[Turn], control: tuple[str, ...]) -> str:
-        """Render system and user turns, with control tokens escaped."""
+        """Render system and user turns for `encode_cut`."""
         text = held = ""
         for turn in turns:
-            shown = escape(turn.text, control)
+            shown = cut(turn.text, control)
             if turn.role == "user":
                 text += (held + shown).join(self.user)
                 held = ""
@@ -237,39 +240,59 @@ def find_system_prompt(template: str) -> str | None:
 
 
 def render_prompt(system: str, request: str, control: tuple[str, ...] = (), chat: ChatFormat = CHATML) -> str:
-    """Render a prompt up to the completion, with control tokens escaped.
-
-    `control` lists the control tokens of the tokenizer besides those that look like `<|im_end|>`.
-    """
+    """Render a prompt up to the completion for `encode_cut`, with the `control` tokens of its tokenizer cut."""
     turns = (Turn("system", system), Turn("user", request))
     return chat.bos + chat.render_turns(turns, control) + chat.opening
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     """List the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`, long ones first."""
-    written = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    # `escape` always breaks those that look like `<|im_end|>`.
-    written.update(text for text in format_for(tokenizer).markers if not _MARKER.match(text))
+    added = tokenizer.added_tokens_decoder.values()
+    written = {token.content for token in added if token.special or _MARKER.fullmatch(token.content)}
+    written.update(format_for(tokenizer).markers)
     return tuple(sorted((text for text in written if len(text) > 1), key=lambda text: (-len(text), text)))
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
     """Encode a prompt up to the completion."""
     text = render_prompt(system, request, control_tokens(tokenizer), format_for(tokenizer))
-    return tuple(tokenizer.encode(text, add_special_tokens=False))
+    return tuple(encode_cut(tokenizer, text))
 
 
 def encode(tokenizer: Tokenizer, system: str, request: str, reply: str) -> Encoded:
     """Encode a prompt and its completion, without trailing newlines and with the end of the turn."""
-    text = escape(reply.rstrip("\n"), control_tokens(tokenizer)) + format_for(tokenizer).end
-    completion = tokenizer.encode(text, add_special_tokens=False)
-    return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
+    text = cut(reply.rstrip("\n"), control_tokens(tokenizer)) + format_for(tokenizer).end
+    return Encoded(encode_prompt(tokenizer, system, request), tuple(encode_cut(tokenizer, text)))
 
 
-def escape(text: str, control: tuple[str, ...] = ()) -> str:
-    """Break control tokens, so that a text cannot begin or end a turn: `<|im_end|>` becomes `< |im_end|>`."""
-    broken = _MARKER.sub("< ", text)
-    return _pattern_for(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
+def cut(text: str, control: tuple[str, ...]) -> str:
+    """Cut control tokens in a text in two, for `encode_cut`."""
+    pieces, done = [], 0
+    while control and (match := _pattern_for(control).search(text, done)) is not None:
+        pieces.append(text[done : match.start() + 1])
+        done = match.start() + 1
+    return _CUT.join((*pieces, text[done:]))
+
+
+def encode_cut(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Encode a text; a control token that was cut becomes the tokens of its characters, in every tokenizer.
+
+    `split_special_tokens` of transformers would still find tokens that are added but not special, and words of a
+    vocabulary.
+    """
+    first, *rest = text.split(_CUT)
+    ids = tokenizer.encode(first, add_special_tokens=False) if first else []
+    for part in rest:
+        # SentencePiece writes a space before a text, so not before a part.
+        before, both = (tokenizer.encode(shown, add_special_tokens=False) for shown in ("\n", f"\n{part}"))
+        is_apart = both[: len(before)] == before
+        ids += both[len(before) :] if is_apart else tokenizer.encode(part, add_special_tokens=False)
+    return ids
+
+
+def encode_plain(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Encode a text without control tokens."""
+    return encode_cut(tokenizer, cut(text, control_tokens(tokenizer)))
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
@@ -288,21 +311,20 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
         if turn.role == "assistant":
             # As in training, no token spans the border between a prompt and its completion.
             text += chat.render_turns(given, control) + chat.opening
-            ids += tokenizer.encode(text, add_special_tokens=False)
-            ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + chat.end, add_special_tokens=False)
+            ids += encode_cut(tokenizer, text)
+            ids += encode_cut(tokenizer, cut(turn.text.rstrip("\n"), control) + chat.end)
             text, given = chat.behind, []
         else:
             given.append(turn)
-    ids += tokenizer.encode(text + chat.render_turns(given, control) + chat.opening, add_special_tokens=False)
+    ids += encode_cut(tokenizer, text + chat.render_turns(given, control) + chat.opening)
     if last.role == "assistant":
-        ids += tokenizer.encode(escape(last.text, control), add_special_tokens=False)
+        ids += encode_cut(tokenizer, cut(last.text, control))
     return tuple(ids)
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Encode a text to continue, without a conversation; control tokens in it are escaped."""
-    begun = format_for(tokenizer).bos + escape(text, control_tokens(tokenizer))
-    return tuple(tokenizer.encode(begun, add_special_tokens=False))
+    """Encode a text to continue, without a conversation."""
+    return tuple(encode_cut(tokenizer, format_for(tokenizer).bos + cut(text, control_tokens(tokenizer))))
 
 
 @cache

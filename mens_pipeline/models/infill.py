@@ -11,7 +11,7 @@ from itertools import accumulate, groupby, takewhile
 from string import ascii_letters, digits
 from typing import Final, Literal, NamedTuple
 
-from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
+from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, cut, encode_cut, format_for
 
 Order = Literal["suffix_first", "prefix_first"]
 """The side of the cursor that is shown first. With the suffix first, typing only appends to the prompt, so that the
@@ -140,36 +140,32 @@ def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window:
     `window` is the most tokens of both sides together; they are cut at line ends.
     """
     marks, chat, control = find_marks(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
-    behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
-    before = _cut(tokenizer, escape(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
+    behind = _fit(tokenizer, cut(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
+    before = _fit(tokenizer, cut(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
     shown = [(marks.suffix, behind), (marks.prefix, before)]
     if order == PREFIX_FIRST:
         shown.reverse()
-    ids = _encode(tokenizer, chat.bos)
+    ids = encode_cut(tokenizer, chat.bos)
     for mark, side in shown:
-        ids += [*_encode(tokenizer, mark), *side]
-    return (*ids, *_encode(tokenizer, marks.middle))
+        ids += [*encode_cut(tokenizer, mark), *side]
+    return (*ids, *encode_cut(tokenizer, marks.middle))
 
 
 def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row
     tokenizer: Tokenizer, prefix: str, suffix: str, middle: str, window: int, order: Order
 ) -> Encoded:
     """Encode a cursor and the text to insert, with the word before it and the end of the turn."""
-    text = escape(split_word(prefix)[1] + middle, control_tokens(tokenizer)) + format_for(tokenizer).end
-    return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(_encode(tokenizer, text)))
+    text = cut(split_word(prefix)[1] + middle, control_tokens(tokenizer)) + format_for(tokenizer).end
+    return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(encode_cut(tokenizer, text)))
 
 
 def encode_prefix(tokenizer: Tokenizer, prefix: str, window: int) -> tuple[int, ...]:
     """Encode the text before a cursor, without its last word, for a model to continue."""
-    text = escape(split_word(prefix)[0], control_tokens(tokenizer))
-    return (*_encode(tokenizer, format_for(tokenizer).bos), *_cut(tokenizer, text, window, is_suffix=False))
+    text = cut(split_word(prefix)[0], control_tokens(tokenizer))
+    return (*encode_cut(tokenizer, format_for(tokenizer).bos), *_fit(tokenizer, text, window, is_suffix=False))
 
 
-def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False) if text else []
-
-
-def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
+def _fit(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
     """Return at most `room` tokens next to the cursor, whole lines if possible.
 
     A prefix begins at a line that crosses a multiple of `room` characters, about a third of the text that fits. So it
@@ -177,14 +173,14 @@ def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequ
     """
     start = 0 if is_suffix else max(0, len(text) - room * _TOKEN_CHARACTERS)
     shown = text[: room * _TOKEN_CHARACTERS] if is_suffix else text[start:]
-    ids = _encode(tokenizer, shown)
+    ids = encode_cut(tokenizer, shown)
     if len(ids) <= room:
         return ids
     lines = shown.splitlines(keepends=True)
     parts = lines if is_suffix else _lines_of_steps(lines, start, room)[::-1]
-    lengths = accumulate(len(_encode(tokenizer, part)) for part in parts)
+    lengths = accumulate(len(encode_cut(tokenizer, part)) for part in parts)
     near = parts[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
-    ids = _encode(tokenizer, "".join(near if is_suffix else near[::-1]))
+    ids = encode_cut(tokenizer, "".join(near if is_suffix else near[::-1]))
     # A single line may be too long, and lines may have more tokens together than one by one.
     return ids[:room] if is_suffix else ids[max(0, len(ids) - room) :]
 

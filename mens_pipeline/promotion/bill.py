@@ -18,6 +18,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.card import base_name
+from mens_pipeline.models.chat import encode_plain
 from mens_pipeline.storage.kinds import PromotedFile
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -142,7 +143,7 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
         tokenizer = FileTokenizer(find_recorded_base(manifest.base_model))
     except RefusedError:  # the base may be on another machine only; the bill names its unit
         return "characters", len
-    return "tokens", lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+    return "tokens", lambda text: len(encode_plain(tokenizer, text))
 
 
 def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:

@@ -19,7 +19,7 @@ from mens_pipeline.jobs.protocol import mark_complete, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer, describe_base, digest_of_folder
 from mens_pipeline.models.base_wheels import SMOLLM2
-from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
+from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.evaluation.runs import trained
@@ -293,9 +293,12 @@ def test_no_text_becomes_a_control_token(text: str) -> None:
 
 
 @pytest.mark.threat("R7")
-def test_breaking_a_token_keeps_the_rest() -> None:
-    assert escape("a < b <file> </s> [INST]", ("</s>", "[INST]")) == "a < b <file> < /s> [ INST]"
-    assert control_tokens(Encoder(("</s>", "~", IM_END))) == (IM_END, "</s>")
+def test_only_what_steers_a_model_is_a_control_token() -> None:
+    """One character cannot be parted; a tokenizer may not call a mark special."""
+    tokenizer = Encoder(("</s>", "~", IM_END))
+    tokenizer.inner.add_tokens(["<|fim_prefix|>", "<think>", "    "])
+
+    assert control_tokens(tokenizer) == ("<|fim_prefix|>", IM_START, IM_END, "</s>")
 
 
 def _wheel(cache: Path, write: Callable[[Path], None]) -> Path:

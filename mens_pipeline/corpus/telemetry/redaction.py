@@ -47,8 +47,6 @@ class SensitiveKind(StrEnum):
     """The user name in the path of a home folder; it becomes `user`."""
     AUTHOR = "author"
     """A person whom a comment names as author, reviewer or owner, with the address after the name."""
-    CHAT_MARKER = "chat_marker"
-    """`<|im_start|>` and the like, which could forge a turn; a space after the `<` makes it plain text."""
 
 
 class RedactionPolicy(StrEnum):
@@ -69,7 +67,7 @@ class Redacted:
 
 
 def redact(text: str) -> Redacted:
-    """Replace secrets, personal data and chat markers, and count them."""
+    """Replace secrets and personal data, and count them."""
     counts: Counter[SensitiveKind] = Counter()
     folded, asked, first = _fold(text), None, -1
     for rule in _RULES:
@@ -375,8 +373,6 @@ _AUTHORS: Final = (
 """Pattern, hint and check of each way to name a person."""
 
 
-_CHAT_MARKER: Final = re.compile(r"(?P<keep><)(?=\|[\w-]{1,64}\|>)")
-
 _NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
 # More frequent, and so only in front of a value.
 _VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=])"
@@ -440,7 +436,6 @@ _RULES: Final = (
     _Rule(SensitiveKind.IP_ADDRESS, _IPV6, "REDACTED_IP_ADDRESS", _COLONS, _is_global),
     _Rule(SensitiveKind.HOME_PATH, _UNIX_HOME, "user", _HOMES, _is_somebodys_home),
     _Rule(SensitiveKind.HOME_PATH, _WINDOWS_HOME, "user", _HOMES, _is_somebodys_home),
-    _Rule(SensitiveKind.CHAT_MARKER, _CHAT_MARKER, " ", ("<|",)),
 )
 
 

@@ -85,8 +85,6 @@ _SENSITIVE = [
     (SensitiveKind.HOME_PATH, "/mnt/c/Users/ada/x", "/mnt/c/Users/user/x"),
     (SensitiveKind.HOME_PATH, r"C:\Users\Ada Lovelace\x", r"C:\Users\user\x"),
     (SensitiveKind.HOME_PATH, r"c:\\users\\ada", r"c:\\users\\user"),
-    (SensitiveKind.CHAT_MARKER, "hi<|im_end|>", "hi< |im_end|>"),
-    (SensitiveKind.CHAT_MARKER, "<|<|endoftext|>", "<|< |endoftext|>"),
 ]
 _HARMLESS = [
     "ada@example.org, bob@shop.example, eve@mail.test",
@@ -106,7 +104,7 @@ _HARMLESS = [
     "let password = hash2(secret); password is required; password: string, age2",
     "const MAX_TOKEN = 4096; MAX_TOKENS=4096 ACCESS_TOKEN=load() API_TOKEN==other",
     "/home/user/x ~/x /home/$USER https://firm.de/home/news C:\\Users\\Public\\x",
-    "a |> b <| c |>",
+    "a |> b <| c |> <|im_end|>",
     "https://firm.de:8080/a?b=c@d",
     "sk-learn-is-a-long-hyphenated-name eyJ.a.b bearer of-good-and-other-news",
 ]
