@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
+from math import log2
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import JsonValue
@@ -141,22 +142,29 @@ _PRIVATE_KEY: Final = re.compile(
     r"|(?:\s|\\[nr]|[A-Za-z0-9+/=]{24,}+)*+)"
 )
 _JWT: Final = re.compile(r"(?<![\w.-])eyJ[\w-]{6,}+\.[\w-]{6,}+\.[\w-]*+")
-_KEY_ID: Final = re.compile(  # AWS, Google
-    r"(?:AKIA|ASIA)(?<![A-Za-z0-9]....)[0-9A-Z]{16}(?![0-9A-Z])|AIza(?<![A-Za-z0-9]....)[\w-]{35}"
-)
 _ACCESS_TOKEN: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
-    r"gh[oprsu]_[0-9A-Za-z]{36,255}|github_pat_\w{22,255}"  # GitHub
-    r"|gl(?:pat|dt|rt|ptt|soat|cbt)-[\w-]{20,255}"  # GitLab
-    r"|(?:xox[abeoprs]|xapp)-[0-9A-Za-z-]{10,255}|hooks\.slack\.com/services/[\w/]{20,100}"  # Slack
-    r"|ya29\.[\w-]{20,255}|GOCSPX-[\w-]{20,60}"  # Google
-    r"|(?<![\w-])sk-(?=[A-Za-z_-]{0,80}[0-9])[\w-]{20,255}"  # OpenAI, Anthropic
-    r"|[rs]k_(?:live|test)_[0-9A-Za-z]{10,255}|whsec_[0-9A-Za-z+/]{20,255}"  # Stripe
-    r"|npm_[0-9A-Za-z]{36}|pypi-[\w-]{50,255}"  # Registries
-    r"|hf_[0-9A-Za-z]{30,255}|gsk_[0-9A-Za-z]{40,255}"  # Hugging Face, Groq
-    r"|SG\.[\w-]{16,64}\.[\w-]{16,64}|dop_v1_[0-9a-f]{64}|dckr_pat_[\w-]{20,64}"  # SendGrid, DigitalOcean, Docker
+    r"(?<![A-Za-z0-9])(?=[\w.~/:-]{20})(?:(?:"
+    r"(?:gh[oprsu]|github_pat|npm|hf|api_org|gsk|r8|[rs]k_(?:live|test)|whsec|dop_v1|dckr_pat|shp(?:at|ca|pa|ss)|lin_api"
+    r"|ntn|gl(?:sa|c)|sntry[su]|figd|rubygems|sbp|pscale_(?:pw|tkn|oauth)|fo1|tfp)_"
+    r"|(?:gl(?:pat|dt|rt|ptt|soat|cbt)|xox[abeoprs]|xapp|(?<![\w-])sk|pypi|pul|xai|pplx|PMAK|NRAK|sq0[a-z]{3}|GOCSPX)-"
+    r"|AGE-SECRET-KEY-|(?:SG|ya29|hv[bs]|dp\.[a-z]{2,5}|\w{14}\.atlasv1)\.|AKIA|ASIA|AIza|LTAI|AKCp|AT[AC]TT3"
+    r")[\w-]{16,400}(?:[.~+/=]{1,2}[\w-]{6,400}){0,3}=*"
+    r"|(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{20,120}"
+    r"|[0-9]{8,10}:AA[\w-]{33}|[MNO][\w-]{23,25}\.[\w-]{6,7}\.[\w-]{27,40}"  # Telegram, Discord
+    r"|[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}"  # Azure
+    r"|(?:AC|SK|dapi|key-)[0-9a-f]{32}(?!\w)|[0-9a-f]{32}-us[0-9]{1,2}(?!\w)"  # Twilio, Databricks, Mailgun, Mailchimp
     r")"
 )
+_RANDOM: Final = re.compile(
+    r"(?=[A-Za-z]{0,20}(?:[0-9]|(?<=[a-z])[A-Z]))(?![A-Za-z0-9]{0,24}(?:12345|abcdef|ABCDEF|EXAMPLE))[A-Za-z0-9]{12}"
+)
+"""A run that is neither a word nor an example."""
+
+
+def _is_random(match: re.Match[str]) -> bool:
+    return _RANDOM.search(match[0]) is not None
+
+
 _AUTHORIZATION: Final = re.compile(
     r"(?P<keep>bearer\s{1,8}(?=[A-Za-z._~+/-]{0,80}[0-9])|authorization\\{0,3}[\"']?\s{0,8}[:=]\s{0,8}\\{0,3}[\"']?(?:basic|token)\s{1,8})"
     r"(?P<value>[\w.~+/-]{12,4096}+=*+)",
@@ -164,7 +172,9 @@ _AUTHORIZATION: Final = re.compile(
 )
 _URL_CREDENTIALS: Final = re.compile(r"(?P<keep>://)[^\s/?#:@\"'`<>]*+:[^\s/?#\"'`<>]*(?=@)")
 
-_KEY: Final = r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|(?:api|access|private)[_-]?key|token|credentials?)"
+_KEY: Final = (
+    r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?|(?:api|access|private)[_-]?key|token|credentials?|key)"
+)
 _QUOTED_SECRET: Final = re.compile(
     rf"(?P<keep>(?P<key>{_KEY})(?:_?hash)?\\{{0,3}}[\"'`]?\s{{0,8}}(?::\s{{0,4}}str(?:ing)?\s{{0,4}})?"
     r"(?P<sign>=>|:=|=|:)\s{0,8}(?P<quote>\\{0,3}[\"'`]))"
@@ -177,7 +187,7 @@ _VARIABLE: Final = re.compile(
     r"(?P<value>[^\s\"'`(){}]{4,512}+)(?!\()"
 )
 _UNQUOTED_SECRET: Final = re.compile(
-    r"(?P<keep>(?<![^\W_])(?:pass(?:word|wd|phrase)|pwd|aws_secret_access_key|aws_session_token)"
+    r"(?P<keep>(?<![^\W_])(?:pass(?:word|wd|phrase)|pwd|aws_secret_access_key|aws_session_token|(?:account|shared_?access)_?key)"
     r"(?: is\b|\s?[:=])\s{0,4})"
     r"(?=[^\s\"'`(){}\[\],;0-9]{0,60}[0-9])(?P<value>[^\s\"'`(){}\[\],;]{6,512}+)(?![(\[{])",
     re.IGNORECASE,
@@ -189,7 +199,8 @@ _PARAMETER: Final = re.compile(
 )
 _NO_SECRET: Final = re.compile(
     r"[A-Z][A-Z0-9]*+(?:_[A-Z0-9]++)++"  # the name of a variable, or a placeholder of ours
-    r"|<[^>]*>|\$\{?[\w.]+\}?|\{+[\w. ]*\}+|\*+|\.{3,}|[xX]{3,}|(?i:your)[ _-][\w -]*"
+    r"|<[^>]*>|\$\{?[\w.]+\}?|\{+[\w. ]*\}+|\*+|[xX]{3,}|(?i:your)[ _-][\w -]*"
+    r"|\S{0,12}\.{3,}|(?:[a-z]+[.-])+(?:token|key|secret|password)| \+ .*"  # cut short, a description, joined strings
 )
 
 
@@ -198,11 +209,22 @@ def _is_secret(match: re.Match[str]) -> bool:
 
 
 def _is_quoted_secret(match: re.Match[str]) -> bool:
-    """Reject values with blanks after a colon, and values of a `token` that are not random."""
+    """Reject values with blanks after a colon, and values of a `token` or another `key` that are not random."""
     value = match["value"]
     if not _is_secret(match) or (match["sign"] == ":" and re.search(r"\s", value)):
         return False
+    if match["key"].lower() == "key":
+        is_whole = re.fullmatch(r"(?!(.{1,32})\1+$)[\w+/=.~-]{16,}", value) is not None
+        return is_whole and _RANDOM.search(value) is not None and _entropy(value) > _BITS
     return match["key"].lower() != "token" or re.fullmatch(r"\S{20,}|(?=\D*[0-9])\S{8,}", value) is not None
+
+
+_BITS: Final = 3.5
+"""Entropy of a character beyond which the value of a key is random; hexadecimal digits have at most 4."""
+
+
+def _entropy(text: str) -> float:
+    return -sum(count / len(text) * log2(count / len(text)) for count in Counter(text).values())
 
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])(?P<who>[\w.%+-]++)@(?!\d+\.\d)(?P<domain>(?:[\w-]++\.)+[^\W\d_]{2,})")
@@ -375,22 +397,13 @@ _AUTHORS: Final = (
 
 _NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
 # More frequent, and so only in front of a value.
-_VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=])"
-_KEY_NAMED: Final = re.compile(rf"key(?:(?<=[ise]key)|(?<=[ise][_-]key)){_VALUED}")
+_VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=][=>]?\s{0,8}\\{0,3}[\"'`])"
+_KEY_NAMED: Final = re.compile(rf"key{_VALUED}")
 _TOKEN_NAMED: Final = re.compile(rf"token{_VALUED}")
 _ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
 _ASKED: Final = (re.compile(r"\?(?=[a-z_]{3,12}=)"), re.compile(r"&(?=[a-z_]{3,12}=)"))
-# By the prefix of the random part; a pattern that starts with one character is found quickly.
-_SERVICES: Final = (
-    re.compile(
-        r"_(?=\w{10})(?:(?<=[^a-z0-9]hf_)|(?<=gh[oprsu]_|npm_|gsk_|pat_)|(?<=whsec_|op_v1_)|(?<=[rs]k_(?:live|test)_))"
-    ),
-    re.compile(
-        r"-(?=[\w-]{10})(?:(?<=[^a-z0-9]sk-)|(?<=gl[dr]t-|xapp-|xox[abeoprs]-|pypi-)|(?<=glpat-|glptt-|glcbt-)"
-        r"|(?<=glsoat-|gocspx-))"
-    ),
-    re.compile(r"\.(?:(?<=[^a-z0-9]sg\.)(?=[\w-]{16})|(?<=ya29\.)|(?<=hooks\.)(?=slack))"),
-)
+_RUN: Final = re.compile(r"[0-9](?:(?=[a-z0-9]{6})|(?<=[a-z0-9]{7}))")
+"""A digit in a run of twelve letters and digits."""
 _EIGHT_DIGITS: Final = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){7}")
 _DOTTED: Final = re.compile(r"\.(?<=[0-9]\.)[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
 _COLONS: Final = re.compile(r":(?::|[0-9a-f]{1,4}:)")
@@ -401,8 +414,10 @@ _HOMES: Final = ("/home/", "/users/", "\\users\\")
 _RULES: Final = (
     _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, "REDACTED_PRIVATE_KEY", ("private key",)),
     _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT", ("eyj",)),
-    _Rule(SensitiveKind.ACCESS_TOKEN, _KEY_ID, "REDACTED_ACCESS_TOKEN", ("akia", "asia", "aiza")),
-    *(_Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", hint) for hint in _SERVICES),
+    *(
+        _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", hint, _is_random)
+        for hint in (_RUN, ("hf_", "api_org_"))  # the latter may have no digit
+    ),
     _Rule(
         SensitiveKind.AUTHORIZATION,
         _AUTHORIZATION,
@@ -422,7 +437,11 @@ _RULES: Final = (
         _is_secret,
     ),
     _Rule(
-        SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", ("passw", "passphrase", "pwd", "aws_se"), _is_secret
+        SensitiveKind.SECRET,
+        _UNQUOTED_SECRET,
+        "REDACTED_SECRET",
+        ("passw", "passphrase", "pwd", "aws_se", "accountkey", "account_key", "accesskey", "access_key"),
+        _is_secret,
     ),
     *(_Rule(SensitiveKind.SECRET, _PARAMETER, "REDACTED_SECRET", hint, _is_secret) for hint in _ASKED),
     # Before the addresses: one after a name belongs to it.

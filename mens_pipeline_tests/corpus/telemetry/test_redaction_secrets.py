@@ -1,0 +1,149 @@
+"""Known forms of secrets, masked wherever they stand. The values are made up, and put together here."""
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from string import ascii_letters, ascii_uppercase, digits
+from typing import Final
+
+import pytest
+
+from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs
+from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, TrainingPair
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, redact, redact_row
+from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryRow, telemetry_pairs
+from mens_pipeline_tests.corpus.rows import records_of
+from mens_pipeline_tests.every import every
+
+_ANY: Final = ascii_letters + digits
+_BIG: Final = ascii_uppercase + digits
+_HEX: Final = "0123456789abcdef"
+
+
+def _drawn(length: int, alphabet: str = _ANY) -> str:
+    """As random as a key, and always the same."""
+    blocks = (hashlib.sha512(bytes([length, number])).digest() for number in range(1 + length // 64))
+    return "".join(alphabet[byte % len(alphabet)] for byte in b"".join(blocks))[:length]
+
+
+_FORMS: Final = {
+    "AWS id": "AKIA" + _drawn(16, _BIG),
+    "AWS secret": "aws_secret_access_key = " + _drawn(40),
+    "Azure storage": f"AccountName=acme;AccountKey={_drawn(86)}==;EndpointSuffix=core.windows.net",
+    "Azure bus": f"Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKey={_drawn(43)}=",
+    "Azure signature": f"https://acme.blob.core.windows.net/c?sv=2022-11-02&sig={_drawn(43)}%3D",
+    "Azure client": _drawn(3) + "8Q~" + _drawn(34),
+    "Azure SQL": f"Server=tcp:db.firm.de;User ID=ada;Password={_drawn(16)};",
+    "Google key": "AIza" + _drawn(35),
+    "Google access": "ya29." + _drawn(60),
+    "Google client": "GOCSPX-" + _drawn(28),
+    "Slack": "xoxb-" + f"{_drawn(12, digits)}-{_drawn(13, digits)}-{_drawn(24)}",
+    "Slack app": "xapp-" + f"1-{_drawn(11, _BIG)}-{_drawn(13, digits)}-{_drawn(64, _HEX)}",
+    "Slack hook": f"https://hooks.slack.com/services/T{_drawn(10, _BIG)}/B{_drawn(9, _BIG)}/{_drawn(24)}",
+    "Stripe": "sk_" + "live_" + _drawn(24),
+    "Stripe restricted": "rk_" + "live_" + _drawn(24),
+    "Stripe hook": "whsec_" + _drawn(32),
+    "GitHub": "ghp_" + _drawn(36),
+    "GitHub fine-grained": "github_pat_" + f"{_drawn(22)}_{_drawn(59)}",
+    "GitLab": "glpat-" + _drawn(20),
+    "npm": "npm_" + _drawn(36),
+    "PyPI": "pypi-" + "AgEIcHlwaS5vcmc" + _drawn(80),
+    "OpenAI": "sk-" + f"{_drawn(20)}T3BlbkFJ{_drawn(20)}",
+    "OpenAI project": "sk-proj-" + _drawn(74),
+    "Anthropic": "sk-ant-" + "api03-" + _drawn(93),
+    "Hugging Face": "hf_" + _drawn(34, ascii_letters),
+    "Groq": "gsk_" + _drawn(52),
+    "xAI": "xai-" + _drawn(80),
+    "Perplexity": "pplx-" + _drawn(48),
+    "Replicate": "r8_" + _drawn(37),
+    "JWT": "eyJhbGciOiJIUzI1NiJ9." + b64encode(b'{"sub": 1234567890}').decode().rstrip("=") + "." + _drawn(43),
+    "private key": f"-----BEGIN RSA PRIVATE KEY-----\\n{_drawn(64)}\\n-----END RSA PRIVATE KEY-----",
+    "PostgreSQL": f"postgres://ada:{_drawn(12)}@db.firm.de:5432/x",
+    "MongoDB": f"mongodb+srv://ada:{_drawn(12)}@cluster.firm.de",
+    "URL": f"https://ada:{_drawn(12)}@firm.de/x",
+    "basic": "Authorization: Basic " + b64encode(_drawn(21).encode()).decode(),
+    "bearer": "Authorization: Bearer " + _drawn(32),
+    "Twilio": "SK" + _drawn(32, _HEX),
+    "SendGrid": "SG." + f"{_drawn(22)}.{_drawn(43)}",
+    "Mailgun": "key-" + _drawn(32, _HEX),
+    "Mailchimp": _drawn(32, _HEX) + "-us12",
+    "Telegram": "123456789:AA" + _drawn(33),
+    "Discord": "M" + f"{_drawn(23)}.{_drawn(6)}.{_drawn(27)}",
+    "Discord hook": f"https://discord.com/api/webhooks/{_drawn(18, digits)}/{_drawn(68)}",
+    "DigitalOcean": "dop_v1_" + _drawn(64, _HEX),
+    "Docker": "dckr_pat_" + _drawn(27),
+    "Shopify": "shpat_" + _drawn(32, _HEX),
+    "Square": "sq0atp-" + _drawn(22),
+    "Databricks": "dapi" + _drawn(32, _HEX),
+    "Linear": "lin_api_" + _drawn(40),
+    "Notion": "ntn_" + _drawn(46),
+    "Grafana": "glsa_" + f"{_drawn(32)}_{_drawn(8, _HEX)}",
+    "Vault": "hvs." + _drawn(95),
+    "Atlassian": "ATATT3" + _drawn(180) + "=" + _drawn(8, _HEX),
+    "Postman": "PMAK-" + f"{_drawn(24, _HEX)}-{_drawn(34, _HEX)}",
+    "Terraform": f"{_drawn(14)}.atlasv1.{_drawn(64)}",
+    "Pulumi": "pul-" + _drawn(40, _HEX),
+    "age": "AGE-SECRET-KEY-1" + _drawn(58, _BIG),
+    "New Relic": "NRAK-" + _drawn(27, _BIG),
+    "Sentry": "sntrys_" + "eyJpYXQiO" + _drawn(60),
+    "Figma": "figd_" + _drawn(40),
+    "RubyGems": "rubygems_" + _drawn(48, _HEX),
+    "Supabase": "sbp_" + _drawn(40, _HEX),
+    "Doppler": "dp.pt." + _drawn(43),
+    "PlanetScale": "pscale_pw_" + _drawn(43),
+    "Fly": "fo1_" + _drawn(43),
+    "Artifactory": "AKCp8" + _drawn(68),
+    "Alibaba": "LTAI" + _drawn(20),
+    "a token": f"token = '{_drawn(24)}'",
+    "a key": f"encryption_key = '{_drawn(32)}'",
+    "a key of JSON": f"{{'signing-key': '{_drawn(32, _HEX)}'}}",
+    "a secret": f"client_secret: '{_drawn(32)}'",
+    "a password": "password = 'hunter2hunter'",
+}
+
+
+def _rows(form: str) -> Iterator[ExtractedRecord | TrainingPair | None]:
+    """A string and a comment of a program, a block and a section of a page, and both sides of telemetry."""
+    program = f'// Calls {form} once.\nfn f() to str {{\n    return "{form}"\n}}\n'
+    prose = f"Whoever wants to call the service of this page has to send it {form} with each of the requests. " * 2
+    page = f"---\ntraining_eligible: true\n---\n\n# Keys\n\n## How\n\n{prose}\n\n```vox\n{program}```\n"
+    found = extract_docs(SourceFile("page.md", page.encode(), None), Path())
+    assert isinstance(found, PageExtraction)
+    for record in (*records_of(program), *found.records):
+        yield redact_row(record, RedactionPolicy.MASK).row
+    yield from telemetry_pairs([TelemetryRow(f"Call {form}.", program)], TelemetryAccount(), "AgentTelemetry")
+
+
+@pytest.mark.threat("R6")
+@every("name", _FORMS)
+def test_a_known_form_is_masked_everywhere(name: str) -> None:
+    """In every row; no row is lost."""
+    form = _FORMS[name]
+    secret = max(re.findall(r"\w{8,}", form.replace("\\n", " ")), key=len)
+    rows = list(_rows(form))
+
+    assert len(rows) == 4
+    for row in rows:
+        assert row is not None
+        assert secret not in row.model_dump_json()
+        assert "REDACTED_" in row.model_dump_json()
+
+
+@every(
+    "text",
+    [
+        f'let id = "{_drawn(64, _HEX)}"',
+        f"commit {_drawn(40, _HEX)}, image@sha256:{_drawn(64, _HEX)}",
+        'let key = "user:12345:profile"; let key = "ArrowUp2ArrowDown4"; { "key": "first_name_of_the_2nd_user" }',
+        "let key = 'aabbccddeeff00112233445566778899aabbccddeeff00112233445566778899'; cache_key = \"\"",
+        "npm_config_registry_of_the_2nd_kind(), hf_load_the_model_from_the_hub, gsk_is_a_function_with_a_name",
+        "OPENAI_API_KEY=sk-... VAULT_TOKEN=hvs.short-lived-token MESH_TOKEN=a3f7c2...",
+        "AKIA" + "IOSFODNN7EXAMPLE and sk-" + "shortishbutnotenough12345",
+        'run("-Pstore.password=" + pass + " now")',
+    ],
+)
+def test_what_looks_random_may_be_harmless(text: str) -> None:
+    """Digests, names, examples of manuals, and values that were cut short."""
+    assert redact(text).text == text
