@@ -132,7 +132,8 @@ class Reuse:
     differs: bool = False
 
 
-_READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
+READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
+"""Ends of the names of the files that decide the corpus of a workspace."""
 
 
 class WorkspaceParams(Params):
@@ -149,7 +150,7 @@ class WorkspaceParams(Params):
     def pin(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
         """Hash a workspace and a telemetry table; `others` are fields of a subclass."""
         return cls(
-            sources=tree_fingerprint(root, (*files_below(root, _READ), *licence_files_above(root))),
+            sources=tree_fingerprint(root, (*files_below(root, READ), *licence_files_above(root))),
             roots=find_source_roots(root).fingerprint(),
             commit=find_newest_commit(root),
             telemetry=None if query is None else telemetry_fingerprint(query),

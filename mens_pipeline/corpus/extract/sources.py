@@ -99,7 +99,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WatchedState:
-    """A tree at one moment: the SHA-256 over path, size and modification time of every file, hexadecimal.
+    """A tree at one moment: the SHA-256 over path, size, and times of every file, hexadecimal.
+
+    The times are those of the content and of the inode. The latter cannot be set, so it also changes with a file that
+    was replaced by one of the same size and modification time.
 
     `touched` is the latest inode change, in seconds since 1970; 0 without files.
     """
@@ -138,8 +141,7 @@ def sight(
         except OSError as error:  # gone since it was listed
             digest.update(f"unreadable: {error.errno}\0".encode())
             continue
-        digest.update(f"{status.st_size} {status.st_mtime_ns}\0".encode())
-        # ctime: unlike mtime, unpacking and renaming do not set it back.
+        digest.update(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}\0".encode())
         touched = max(touched, status.st_ctime)
     return WatchedState(digest.hexdigest(), num_files, touched)
 

@@ -7,8 +7,8 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.extract.extracted_corpus import CorpusDetails
-from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, ROOTS_FILE, VOX_SUFFIXES, sight
+from mens_pipeline.corpus.extract.extracted_corpus import READ, CorpusDetails
+from mens_pipeline.corpus.extract.sources import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
@@ -67,7 +67,6 @@ promote_best = dg.define_asset_job(
 
 _EVERY_SECONDS: Final = 60
 _SOURCES: Final = "sources_changed"
-_SUFFIXES: Final = (*VOX_SUFFIXES, ROOTS_FILE, *PAGE_SUFFIXES)
 _GRAMMAR: Final = "grammar_changed"
 
 
@@ -139,7 +138,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     ) -> dg.SensorResult | dg.SkipReason:
         counts = load_pipeline_config(PIPELINE_CONFIG).watch.counts
         try:
-            seen = sight(workspace.folder(), _SUFFIXES, source_watch.most_files, counts)
+            seen = sight(workspace.folder(), READ, source_watch.most_files, counts)
         except RefusedError as error:
             advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")

@@ -142,7 +142,7 @@ def test_which_paths_count(root: Path, path: str, *, programs: bool, pages: bool
     ids=["removed", "renamed", "another time"],
 )
 def test_what_is_a_change(root: Path, change: Callable[[Path], object]) -> None:
-    """Names and times, and it is undone by undoing it."""
+    """Names and times."""
     before = sight(root, VOX_SUFFIXES, 100)
     change(root)
 

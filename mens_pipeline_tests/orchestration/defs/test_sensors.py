@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -132,21 +133,58 @@ def test_half_a_checkout_starts_nothing(root: Path, ticks: Ticks, *, is_first: b
     assert isinstance(ticks.tick(), str) is is_first
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda root: (root / "a.vox").unlink(),
-        lambda root: (root / "examples.ssot.v1.yaml").touch(),
-        lambda root: (root / "p.md").write_text("# Another\n"),
-    ],
-    ids=["a program is gone", "other roots", "another page"],
-)
-def test_what_counts_as_a_change(root: Path, ticks: Ticks, change: Callable[[Path], object]) -> None:
-    """Whatever changes the corpus."""
-    ticks.tick()
-    change(root)
+def _replace_unnoticed(path: Path, *, move: bool) -> None:
+    """Give a file another content of the same size and modification time, in place or by moving a file onto it."""
+    then = path.stat()
+    written = path.with_name("new") if move else path
+    written.write_bytes(path.read_bytes().swapcase())
+    os.utime(written, ns=(then.st_atime_ns, then.st_mtime_ns))
+    if move:
+        written.replace(path)
 
-    _run(ticks.tick())
+
+def _git(root: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
+
+
+_WAYS: dict[str, Callable[[Path], object]] = {
+    "edited in place": lambda root: (root / "a.vox").write_text("fn abc() { }\n"),
+    "a page edited": lambda root: (root / "p.md").write_text("# Another\n"),
+    "written in place, with the same size and time": lambda root: _replace_unnoticed(root / "a.vox", move=False),
+    "moved over, with the same size and time": lambda root: _replace_unnoticed(root / "a.vox", move=True),
+    "a page moved over, with the same size and time": lambda root: _replace_unnoticed(root / "p.md", move=True),
+    "copied with its times": lambda root: shutil.copy2(root / "a.vox", root / "copy.vox"),
+    "a folder copied with its times": lambda root: shutil.copytree(root / "kept", root / "copied"),
+    "moved": lambda root: (root / "copy.vox").rename(root / "moved.vox"),
+    "a folder moved": lambda root: (root / "copied").rename(root / "elsewhere"),
+    "checked out": lambda root: _git(root, "checkout", "--quiet", "first"),
+    "checked out again": lambda root: _git(root, "checkout", "--quiet", "--detach", "second"),
+    "a commit reverted": lambda root: _git(root, "revert", "--no-edit", "HEAD"),
+    "deleted": lambda root: (root / "moved.vox").unlink(),
+    "a folder deleted": lambda root: shutil.rmtree(root / "elsewhere"),
+    "other roots": lambda root: (root / "examples.ssot.v1.yaml").touch(),
+    "another licence": lambda root: (root / "LICENSE").write_text("SPDX-License-Identifier: MIT\n"),
+}
+
+
+def test_a_change_starts_one_run_however_it_was_made(root: Path, ticks: Ticks) -> None:
+    """Each way in which people change a workspace, one after the other; looking again starts nothing."""
+    (root / "kept").mkdir()
+    (root / "kept" / "b.vox").write_text("fn b() { }\n")
+    _git(root, "init", "--quiet")
+    for tag in ("first", "second"):
+        (root / "c.vox").write_text(f"fn {tag}() {{ }}\n")
+        _git(root, "add", "c.vox")
+        _git(root, "commit", "--quiet", "--message", tag)
+        _git(root, "tag", tag)
+    ticks.tick()
+    runs = {}
+    for way, change in _WAYS.items():
+        change(root)
+        runs[way] = sum(isinstance(ticks.tick(), dg.RunRequest) for _ in range(2))
+
+    assert runs == dict.fromkeys(_WAYS, 1)
 
 
 def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> None:
