@@ -17,6 +17,11 @@ _NAMES = {
     },
     "dagster._core.storage.tags": {"CODE_LOCATION_TAG", "REPOSITORY_LABEL_TAG"},
     "dagster._core.types.loadable_target_origin": {"LoadableTargetOrigin"},
+    "dagster._utils.schedules": {
+        "get_latest_completed_cron_tick",
+        "get_smallest_cron_interval",
+        "is_valid_cron_string",
+    },
     "dagster._utils.interrupts": {"capture_interrupts"},
     "dagster_shared.error": {"SerializableErrorInfo"},
     "dagster_shared.utils.warnings": {"disable_dagster_warnings"},

@@ -3,8 +3,9 @@
 from fnmatch import fnmatchcase
 from math import isclose
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mens_pipeline.corpus.extract.licences import LicencePolicy
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
@@ -86,6 +87,26 @@ class WatchPolicy(Strict):
         return any(fnmatchcase(path, pattern) for pattern in self.paths)
 
 
+class NightlyPolicy(Strict):
+    """When the nightly run starts, and when an alert reports that none since then promoted an adapter.
+
+    `orchestration` checks the cron expressions with the parser of Dagster.
+    """
+
+    schedule: str = Field(default="0 4 * * *", description="Start of the nightly run: a cron expression.")
+    alert: str = Field(default="0 8 * * *", description="Time of the alert `adapter_stale`: a cron expression.")
+    timezone: str = Field(default="UTC", description="Time zone of both, such as `Europe/Berlin`.")
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, timezone: str) -> str:
+        try:
+            ZoneInfo(timezone)
+        except (OSError, ValueError, LookupError) as error:
+            raise ValueError(f"{timezone!r} is not a time zone. Write one such as UTC or Europe/Berlin") from error
+        return timezone
+
+
 class PipelineConfig(Strict):
     """Settings of all corpus stages."""
 
@@ -94,6 +115,7 @@ class PipelineConfig(Strict):
     telemetry: TelemetryPolicy = Field(description="Rows to read when `MENS_TELEMETRY_URL` names a database.")
     split: SplitPolicy = Field(description="Held-out rows, which evaluate the model.")
     watch: WatchPolicy = Field(description="Files whose change starts a run.")
+    nightly: NightlyPolicy = Field(default_factory=NightlyPolicy, description="Times of the nightly run and its alert.")
     redaction: RedactionPolicy = Field(
         default=RedactionPolicy.MASK, description="Treatment of rows that contain a secret or name a person."
     )

@@ -16,11 +16,8 @@ from mens_pipeline.orchestration.asset import read_reasons
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.automation import whole_graph
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
+from mens_pipeline.orchestration.nightly import find_deadline, load_nightly
 from mens_pipeline.settings import load_settings
-
-_BEGIN_HOUR: Final = 4
-_DEADLINE_HOUR: Final = 8
-"""Hours (UTC) of the freshness policy of `promoted_adapter`."""
 
 _TIMEOUT_SECONDS: Final = 10.0
 
@@ -75,26 +72,28 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
 
 
 def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
+    nightly = load_nightly()
+    when = f"nightly.alert ({nightly.alert}, {nightly.timezone})"
+
     @dg.sensor(
         name="adapter_stale",
         minimum_interval_seconds=600,
         default_status=status,
-        description="Reports once a day, from 08:00 UTC, that no run since 04:00 promoted or confirmed an adapter.",
+        description=f"Reports at {when} that no run since the nightly start promoted or confirmed an adapter.",
     )
     def stale(context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.SensorResult:
-        now = _now()
-        today = now.date().isoformat()
-        if now.hour < _DEADLINE_HOUR or context.cursor == today:
-            return dg.SkipReason("not before 08:00 UTC, and once a day")
+        last = find_deadline(nightly, _now())
+        if context.cursor == last.end.isoformat():
+            return dg.SkipReason(f"reported at {last.end:%H:%M}; next at {when}")
         latest = context.instance.get_latest_materialization_event(promoted_adapter.key)
         if latest is None:
             return dg.SkipReason("no adapter was promoted yet")
-        since = datetime.fromtimestamp(latest.timestamp, UTC)
-        if since >= now.replace(hour=_BEGIN_HOUR, minute=0, second=0, microsecond=0):
-            return dg.SkipReason(f"promoted or confirmed at {since:%H:%M} UTC")
-        line = f"the adapter in use was last promoted or confirmed on {since:%Y-%m-%d at %H:%M} UTC"
+        since = datetime.fromtimestamp(latest.timestamp, last.end.tzinfo)
+        if since >= last.begin:
+            return dg.SkipReason(f"promoted or confirmed on {since:%Y-%m-%d at %H:%M}; next at {when}")
+        line = f"the adapter in use was last promoted or confirmed on {since:%Y-%m-%d at %H:%M} {nightly.timezone}"
         _report(context.log, logging.WARNING, "adapter_stale", line, {"since": since.isoformat()})
-        return dg.SensorResult(skip_reason=dg.SkipReason(line), cursor=today)
+        return dg.SensorResult(skip_reason=dg.SkipReason(line), cursor=last.end.isoformat())
 
     return stale
 

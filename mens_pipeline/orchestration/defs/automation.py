@@ -12,6 +12,7 @@ from mens_pipeline.corpus.extract.sources import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
+from mens_pipeline.orchestration.nightly import load_nightly
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace, find_executor
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PIPELINE_CONFIG, RECIPES, load_settings
@@ -105,11 +106,12 @@ def read_cursor(text: str | None) -> SensorCursor | None:
 def automation() -> dg.Definitions:
     """Define jobs, schedule and sensors; all but the champion sensor start running in production."""
     is_production = load_settings().environment == "prod"
+    times = load_nightly()
     nightly = dg.ScheduleDefinition(
         name="nightly",
         job=whole_graph,
-        cron_schedule="0 4 * * *",
-        execution_timezone="UTC",
+        cron_schedule=times.schedule,
+        execution_timezone=times.timezone,
         run_config=dg.RunConfig(ops={"extracted_corpus": ExtractionConfig(full=True)}),
         tags={"mens/job": "nightly"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import dagster as dg
@@ -16,6 +16,7 @@ from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.asset import OWNERS, declare_asset, plainly, stop_if_canceled, version_with_config
 from mens_pipeline.orchestration.choices import required_thresholds
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
+from mens_pipeline.orchestration.nightly import build_freshness, load_nightly
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
@@ -34,11 +35,6 @@ _GATE: Final = dg.AssetKey("benchmark_gate")
 
 NOT_PROMOTED: Final = "not_promoted"
 """The metadata of an observation that says why the adapter in use was not replaced."""
-
-FRESHNESS: Final = dg.FreshnessPolicy.cron(
-    deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
-)
-"""By 08:00 UTC the run of 04:00 has promoted an adapter, or confirmed the one in use; else the UI shows it as stale."""
 
 
 class GateConfig(dg.Config):
@@ -171,7 +167,7 @@ def gate_checks(
     owners=OWNERS,
     code_version=code_version("mens_pipeline.promotion.promote:promote"),
     output_required=False,
-    freshness_policy=FRESHNESS,
+    freshness_policy=build_freshness(load_nightly(), datetime.now(UTC)),
 )
 def promoted_adapter(
     context: dg.AssetExecutionContext,

@@ -211,9 +211,9 @@ def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("now", "promoted", "said", "is_told"),
     [
-        ("2026-01-02T07:59", "2026-01-01T05:00", "not before 08:00", False),
-        ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed at 04:30", False),
-        ("2026-01-02T08:00", "2026-01-01T05:00", "last promoted or confirmed on 2026-01-01 at 05:00", True),
+        ("2026-01-02T07:59", "2026-01-01T05:00", "promoted or confirmed on 2026-01-01 at 05:00; next at", False),
+        ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed on 2026-01-02 at 04:30; next at", False),
+        ("2026-01-02T08:00", "2026-01-01T05:00", "last promoted or confirmed on 2026-01-01 at 05:00 UTC", True),
         ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fix
 
     assert said in found[0]
     assert [one["event"] for one in chat.details] == ["adapter_stale"] * is_told
-    assert not is_told or "once a day" in found[1]
+    assert not is_told or found[1] == "reported at 08:00; next at nightly.alert (0 8 * * *, UTC)"
 
 
 def test_a_reason_is_one_line() -> None:
