@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
+from mens_pipeline.corpus.extract.forgotten import Forgotten
 from mens_pipeline.delivery.retention import RetentionPolicy
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
@@ -68,6 +69,7 @@ _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
     "config/recipes.yaml": (_NAMED, NamedRecipe),
     "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
+    "config/forgotten.yaml": ("A list of entries; `mens store forget` adds them.", Forgotten),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
     "config/evaluation.yaml": ("How models answer, and what is asked beside the eval suite.", EvaluationConfig),
     "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),

@@ -28,7 +28,7 @@ _HEAVY = {
 
 
 _DECIDED_BY: Final = {
-    "extracted_corpus": {"pipeline.yaml"},
+    "extracted_corpus": {"pipeline.yaml", "forgotten.yaml"},
     "synthetic_corpus": {"pipeline.yaml"},
     "validated_pairs": {"pipeline.yaml"},
     "heldout_split": {"pipeline.yaml"},

@@ -50,7 +50,7 @@ def extract(
 
     Exit code 0: the records are written. 1: the output file holds other rows. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
     from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.extract.sources import find_newest_commit, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
@@ -63,13 +63,13 @@ def extract(
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     redacted: Counter[SensitiveKind] = Counter()
-    policy = load_pipeline_config(PIPELINE_CONFIG)
+    policy, sources = load_pipeline_config(PIPELINE_CONFIG), load_source_policy(PIPELINE_CONFIG)
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     pool = Pool(load_settings().num_workers)
     carried = CarriedRecords()
     if roots.workspace:
-        carried = carried_records(output, folder, workspace, roots, policy.licences)
+        carried = carried_records(output, folder, workspace, roots, sources)
 
     def lines() -> Iterator[str]:
         yield from carried.lines
@@ -79,7 +79,7 @@ def extract(
             pool=pool,
             workspace=workspace,
             redaction=policy.redaction,
-            policy=policy.licences,
+            policy=sources,
         )
         for outcome in outcomes:
             outcome.count(accounts)
@@ -189,15 +189,15 @@ def pairs(
     Exit code 0: the pairs are written. 1: IN is empty or holds other rows than records. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
     from mens_pipeline.corpus.curate.validated_pairs import behaviour_report, make_pairs
     from mens_pipeline.corpus.extract.workspace import page_records
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
-    policy = load_pipeline_config(PIPELINE_CONFIG)
-    extracted += page_records(docs or [], known, policy.redaction, policy.licences)
+    redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
+    extracted += page_records(docs or [], known, redaction, load_source_policy(PIPELINE_CONFIG))
     if not extracted:
         raise RefusedError(f"{records}: there is no record. Extract some first; {output} is unchanged.")
     account = Account[NoBehaviour]()

@@ -9,7 +9,7 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, SplitReport, family_pairs, split_pairs
 from mens_pipeline.corpus.curate.mix import MixConfig, MixReport, MixSource, load_mix_config, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import REPORT_SUFFIX, add_infill_rows, read_sources, write_mix
-from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import Lane
@@ -46,6 +46,7 @@ def find_train_set(data_dir: Path, settings: Settings) -> Path:
         "benchmark": digest_of_benchmark(settings.benchmark_dir),
         "mix": wanted.model_dump(mode="json"),
         "policy": load_pipeline_config(PIPELINE_CONFIG).model_dump(mode="json"),
+        "sources": load_source_policy(PIPELINE_CONFIG).model_dump(mode="json"),
     }
     if not (is_split and mixed.is_file() and key_of(decides) == made_from):
         log_line(f"{pairs}: source files are held out first; --fast-corpus trains on all of it")
@@ -61,7 +62,7 @@ def write_train_set(wanted: MixConfig, data_dir: Path, about: dict[str, Any]) ->
     Returns the report, its lines for people, and why the eval suite is smaller than asked for, if it is.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG)
-    sources = read_sources(wanted, data_dir, policy.redaction)
+    sources = read_sources(wanted, data_dir, policy.redaction, load_source_policy(PIPELINE_CONFIG))
     used = [source.path for source in wanted.sources if source.weight > 0]  # the others must not shadow their rows
     present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
     protected = protected_pairs(load_settings().benchmark_dir)

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validate import Repetition, ValidationReport, validate_rows
+from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, load_forgotten
 from mens_pipeline.corpus.extract.sources import ROOTS_FILE, find_source_roots
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
@@ -64,6 +65,7 @@ def _of_data(folder: Path) -> Readers:
     connection.close()
     bench = Path(shutil.copytree(PROJECT_ROOT / "data" / "heldout_bench", folder / "bench"))
     configured = {
+        FORGOTTEN: (PIPELINE_CONFIG.with_name(FORGOTTEN), load_forgotten),
         "gates.yaml": (GATE_POLICY, load_gate_policy),
         "mix.yaml": (MIX_CONFIG, load_mix_config),
         "pipeline.yaml": (PIPELINE_CONFIG, load_pipeline_config),

@@ -99,12 +99,13 @@ def load_mix_config(path: Path) -> MixConfig:
 class SourceRows:
     """The rows of one source; without the file, `pairs` and `sha256` are None.
 
-    `unreadable` and `sensitive` count dropped rows, `moved` those that became infill rows.
+    `unreadable`, `sensitive` and `forgotten` count dropped rows, `moved` those that became infill rows.
     """
 
     pairs: list[TrainingPair] | None
     unreadable: int = 0
     sensitive: int = 0
+    forgotten: int = 0
     moved: int = 0
     sha256: str | None = None
 
@@ -257,8 +258,9 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
     if rows.pairs is None or source.weight == 0:
         mixed.skipped_reason = SkippedReason.MISSING_FILE_OPTIONAL if rows.pairs is None else SkippedReason.WEIGHT_ZERO
         return mixed
-    mixed.seen = len(rows.pairs) + rows.unreadable + rows.sensitive
-    mixed.dropped.update({MixDrop.UNREADABLE: rows.unreadable, MixDrop.SENSITIVE: rows.sensitive})
+    mixed.seen = len(rows.pairs) + rows.unreadable + rows.sensitive + rows.forgotten
+    dropped = {MixDrop.UNREADABLE: rows.unreadable, MixDrop.SENSITIVE: rows.sensitive}
+    mixed.dropped.update({**dropped, MixDrop.FORGOTTEN: rows.forgotten})
     random, lanes = _random(config, f"sample {source.path}"), config.lanes
     for pair in rows.pairs:
         key = pair.digest

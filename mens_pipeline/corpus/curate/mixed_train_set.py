@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
 from mens_pipeline.corpus.schema.records import InfillContext, Lane, Lineage, TrainingPair, read_pairs
 from mens_pipeline.corpus.schema.upstream_rows import without_nulls
@@ -123,22 +124,26 @@ REPORT_SUFFIX: Final = ".mix_report.json"
 
 
 def read_sources(
-    config: MixConfig, folder: Path, redaction: RedactionPolicy = RedactionPolicy.MASK
+    config: MixConfig,
+    folder: Path,
+    redaction: RedactionPolicy = RedactionPolicy.MASK,
+    policy: SourcePolicy | None = None,
 ) -> dict[str, SourceRows]:
     """Read the rows of all sources of a mix, by their paths.
 
-    `redaction` decides whether rows with secrets are masked or dropped.
+    `redaction` decides whether rows with secrets are masked or dropped. Rows of files that `policy` forgets are
+    dropped: files of pairs may be older than it.
     """
-    return {source.path: _read(source, folder, redaction) for source in config.sources}
+    return {source.path: _read(source, folder, redaction, policy or SourcePolicy()) for source in config.sources}
 
 
-def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> SourceRows:
+def _read(source: MixSource, folder: Path, redaction: RedactionPolicy, policy: SourcePolicy) -> SourceRows:
     path = folder / source.path
     if not path.exists():
         return SourceRows(None)
     read = pair_reader(source.record_format)
     pairs: list[TrainingPair] = []
-    unreadable = sensitive = 0
+    unreadable = sensitive = forgotten = 0
     with open_rows(path) as lines:
         for line in lines:
             if not line.strip():
@@ -149,9 +154,12 @@ def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> Source
                 unreadable += 1
                 continue
             sensitive += pair is None
-            if pair is not None:
-                pairs.append(pair)
-    return SourceRows(pairs, unreadable, sensitive, sha256=digest_of(path))
+            if pair is None:
+                continue
+            is_kept = pair.source is None or not policy.forgets(pair.source.path, pair.source.blob)
+            forgotten += not is_kept
+            pairs += [pair] if is_kept else []
+    return SourceRows(pairs, unreadable, sensitive, forgotten, sha256=digest_of(path))
 
 
 def add_infill_rows(

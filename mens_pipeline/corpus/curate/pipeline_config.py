@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator, model_validator
 
+from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, SourcePolicy, load_forgotten
 from mens_pipeline.corpus.extract.licences import LicencePolicy
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.validation import Strict
@@ -125,3 +126,8 @@ class PipelineConfig(Strict):
 def load_pipeline_config(path: Path) -> PipelineConfig:
     """Read and check the configuration; the message of a ConfigurationError names all mistakes."""
     return load_model(path, PipelineConfig)
+
+
+def load_source_policy(path: Path) -> SourcePolicy:
+    """Read which files may not train: `licences` of the configuration, and the list `forgotten.yaml` next to it."""
+    return SourcePolicy.of(load_forgotten(path.with_name(FORGOTTEN)), load_pipeline_config(path).licences.deny)

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Final, Self
 from pydantic import BaseModel, Field, TypeAdapter
 
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool
-from mens_pipeline.corpus.extract.licences import LICENCE_FILES, LicencePolicy, licence_files_above
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
+from mens_pipeline.corpus.extract.licences import LICENCE_FILES, licence_files_above
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
@@ -171,11 +172,11 @@ class WorkspaceParams(Params):
 class ExtractionParams(WorkspaceParams):
     """A workspace, and how to extract it; `previous` saves work and does not affect the result.
 
-    A policy that denies nothing is left out of the key.
+    A policy that keeps nothing out is left out of the key.
     """
 
     redaction: RedactionPolicy = RedactionPolicy.MASK
-    licences: LicencePolicy = Field(default_factory=LicencePolicy, exclude_if=lambda policy: not policy.deny)
+    licences: SourcePolicy = Field(default_factory=SourcePolicy, exclude_if=lambda policy: policy == SourcePolicy())
     previous: Helper[PreviousExtraction | None] = None
     pool: Helper[Pool] = ONE_PROCESS
 
@@ -206,7 +207,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     *,
     full: bool = False,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
-    licences: LicencePolicy | None = None,
+    licences: SourcePolicy | None = None,
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store; return the corpus, and how much of it was known.
@@ -218,7 +219,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
         SourceNotFoundError: `root` is not a folder.
         RefusedError: The workspace or the telemetry has changed since it was pinned.
     """
-    how = {"pool": pool, "redaction": redaction, "licences": licences or LicencePolicy()}
+    how = {"pool": pool, "redaction": redaction, "licences": licences or SourcePolicy()}
     if pinned is None:
         params = ExtractionParams.pin(root, telemetry, **how)
     else:

@@ -4,7 +4,7 @@ A file has the licence of its own SPDX line, or else that of the nearest licence
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field, field_validator
 
-from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import UNKNOWN_LICENCE as UNKNOWN
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.storage.files import read_regular
@@ -70,10 +69,7 @@ class LicencePolicy(Strict):
     @field_validator("deny")
     @classmethod
     def _are_known(cls, deny: tuple[str, ...]) -> tuple[str, ...]:
-        for name in deny:
-            if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
-                advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`"
-                raise ValueError(f"{name!r} is not an SPDX id. {advice}")
+        refuse_unknown_ids(deny)
         return deny
 
     def denies(self, licence: str) -> bool:
@@ -90,20 +86,27 @@ class LicencePolicy(Strict):
         return any(fnmatchcase(_without_version(licence), _without_version(name)) for name in self.deny)
 
 
+def refuse_unknown_ids(names: Iterable[str]) -> None:
+    """Raise ValueError for a name that is neither an SPDX id, nor a pattern, nor `unknown`."""
+    for name in names:
+        if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
+            advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`"
+            raise ValueError(f"{name!r} is not an SPDX id. {advice}")
+
+
 def _without_version(licence: str) -> str:
     return _VERSIONS.sub("", licence).casefold()
 
 
 @dataclass
 class Licences:
-    """The licences of the files of a workspace, and which of them may not train.
+    """The licences of the files of a workspace.
 
     Licence files are looked up from a file's folder up to the git checkout around `root`. Folders are cached; make a
     new object if files may have changed.
     """
 
     root: Path
-    policy: LicencePolicy = field(default_factory=LicencePolicy)
     _seen: dict[Path, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,10 +124,6 @@ class Licences:
             if found is not None or folder == self._top:
                 return found or UNKNOWN
         return UNKNOWN
-
-    def find_reason(self, licence: str) -> tuple[DropReason, str] | None:
-        """Return why a file with this licence may not train; None when it may."""
-        return (DropReason.LICENCE, f"licence {licence}") if self.policy.denies(licence) else None
 
 
 def find_checkout(root: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,8 @@ from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
-from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
+from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, SourcePolicy
+from mens_pipeline.corpus.extract.licences import Licences
 from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
@@ -106,13 +108,13 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     pool: Pool = ONE_PROCESS,
     workspace: Path | None = None,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
-    policy: LicencePolicy | None = None,
+    policy: SourcePolicy | None = None,
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
     `known` returns the earlier outcome of a file if it is known to be the same; outcomes do not depend on the pool.
     Paths are relative to `workspace`, inside which includes are resolved; None means `root` itself. `redaction` decides
-    whether rows with secrets or personal data are masked or dropped; `policy` denies licences.
+    whether rows with secrets or personal data are masked or dropped; `policy` keeps files out.
 
     Raises:
         SourceNotFoundError: `root` is not a folder.
@@ -121,8 +123,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
     place = workspace.resolve() if workspace is not None else root
-    licences = Licences(place, policy or LicencePolicy())
-    reader = _Reader(place, find_source_roots(root), commit, redaction, licences)
+    reader = _Reader(place, find_source_roots(root), commit, redaction, policy or SourcePolicy(), Licences(place))
 
     def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
         for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
@@ -145,6 +146,7 @@ class _Reader:
     roots: SourceRoots
     commit: str | None
     redaction: RedactionPolicy
+    policy: SourcePolicy
     licences: Licences
 
     def read(self, path: Path, unit: Unit) -> SourceFile | Drop:
@@ -165,14 +167,15 @@ class _Reader:
         if b"\0" in data:
             return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
         licence = self.licences.find_licence(path, data)
-        if (refusal := self.licences.find_reason(licence)) is not None:
+        if (refusal := _find_refusal(self.policy, name, data, licence)) is not None:
             return Drop(unit, name, 1, *refusal)
         return SourceFile(name, data, self.commit, self.roots.is_golden(path), licence)
 
     def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-        reason = self.licences.find_reason(self.licences.find_licence(path, data))
+        name = os.path.relpath(path, self.workspace)
+        reason = _find_refusal(self.policy, name, data, self.licences.find_licence(path, data))
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
     def extract_batch(self, files: list[tuple[Unit, SourceFile]]) -> list[FileOutcome]:
@@ -200,6 +203,12 @@ class _Reader:
         return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
 
 
+def _find_refusal(policy: SourcePolicy, name: str, data: bytes, licence: str) -> tuple[DropReason, str] | None:
+    if policy.forgets(name, hashlib.sha256(data).hexdigest()):
+        return DropReason.FORGOTTEN, f"config/{FORGOTTEN} lists it"
+    return (DropReason.LICENCE, f"licence {licence}") if policy.denies(licence) else None
+
+
 def redact_records(
     records: Iterable[ExtractedRecord], policy: RedactionPolicy
 ) -> tuple[tuple[ExtractedRecord, ...], tuple[Drop, ...], Counter[SensitiveKind]]:
@@ -222,7 +231,7 @@ def page_records(
     folders: Iterable[Path],
     known_blobs: Iterable[str],
     redaction: RedactionPolicy = RedactionPolicy.MASK,
-    policy: LicencePolicy | None = None,
+    policy: SourcePolicy | None = None,
 ) -> list[ExtractedRecord]:
     """Extract the records of all eligible pages below folders; each page counts once, `known_blobs` not at all.
 
@@ -239,8 +248,8 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        licences = Licences(workspace, policy or LicencePolicy())
-        reader = _Reader(workspace, roots, find_newest_commit(workspace), redaction, licences)
+        commit, licences = find_newest_commit(workspace), Licences(workspace)
+        reader = _Reader(workspace, roots, commit, redaction, policy or SourcePolicy(), licences)
         for path in files_below(folder.resolve(), PAGE_SUFFIXES):
             page = reader.read(path, Unit.PAGE)
             if isinstance(page, Drop) or page.blob in seen:
@@ -264,9 +273,9 @@ class CarriedRecords(Account[LeaveReason]):
 
 
 def carried_records(
-    records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: LicencePolicy | None = None
+    records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: SourcePolicy | None = None
 ) -> CarriedRecords:
-    """Read earlier records of other folders; drop those of files that are gone, changed or denied.
+    """Read earlier records of other folders; drop those of files that are gone, changed or refused.
 
     `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
 
@@ -274,7 +283,7 @@ def carried_records(
         RefusedError: A line is not a record, and would be lost.
     """
     folder, workspace = folder.resolve(), workspace.resolve()
-    licences = Licences(workspace, policy or LicencePolicy())
+    licences = Licences(workspace)
 
     @cache
     def find_blob(name: str) -> str | LeaveReason:
@@ -284,8 +293,8 @@ def carried_records(
         if not path.is_file():
             return LeaveReason.GONE
         data = path.read_bytes()
-        is_denied = licences.find_reason(licences.find_licence(path, data)) is not None
-        return LeaveReason.LICENCE if is_denied else hashlib.sha256(data).hexdigest()
+        refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))
+        return hashlib.sha256(data).hexdigest() if refusal is None else LeaveReason(refusal[0])
 
     carried = CarriedRecords()
     if not records.exists():

@@ -11,6 +11,8 @@ class DropReason(StrEnum):
     """Why an extraction drops a file, or a part of it."""
 
     NEGATIVE_ROOT = "negative_root"
+    FORGOTTEN = "forgotten"
+    """It was taken back: config/forgotten.yaml lists it."""
     LICENCE = "licence_denied"
     """`licences` of config/pipeline.yaml denies its licence."""
     NOT_OPTED_IN = "not_opted_in"
@@ -43,6 +45,7 @@ class LeaveReason(StrEnum):
     """Its file has changed."""
     GONE = "gone"
     NEGATIVE_ROOT = "negative_root"
+    FORGOTTEN = "forgotten"
     LICENCE = "licence_denied"
     GOLDEN_ROOT = "golden_root"
     """It was golden and no longer is, or the other way round."""
@@ -204,6 +207,8 @@ class MixDrop(StrEnum):
     """The same pair came before, perhaps from another source."""
     SENSITIVE = "sensitive"
     """As in `DropReason`."""
+    FORGOTTEN = "forgotten"
+    """Likewise."""
 
 
 class SkippedReason(StrEnum):

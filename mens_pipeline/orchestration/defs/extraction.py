@@ -8,7 +8,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
 from mens_pipeline.corpus.extract.extracted_corpus import (
     RECORDS,
     REPORT,
@@ -21,6 +21,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     build_extracted_corpus,
     source_report_in,
 )
+from mens_pipeline.corpus.extract.forgotten import FORGOTTEN
 from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
@@ -43,6 +44,7 @@ from mens_pipeline.storage.files import find_little_room
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 _MOST_ROWS: Final = 50
+_CONFIGURATION: Final = (PIPELINE_CONFIG, PIPELINE_CONFIG.with_name(FORGOTTEN))
 _TRAINED: Final = dg.AssetKey("qlora_adapter")
 
 
@@ -116,7 +118,7 @@ class ExtractionConfig(dg.Config):
     full: bool = Field(default=False, description="Extract every file again, even unchanged ones.")
 
 
-@declare_asset("corpus", "json", version=version_with_config(STAGE, PIPELINE_CONFIG), rows=ExtractedRecord)
+@declare_asset("corpus", "json", version=version_with_config(STAGE, *_CONFIGURATION), rows=ExtractedRecord)
 def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,
@@ -133,15 +135,14 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     snapshot = store.artifact(workspace_snapshot)
     if not is_accepted(source_report_in(snapshot)):  # if it is materialised alone after a refusal
         raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Correct the programs.")
-    policy = load_pipeline_config(PIPELINE_CONFIG)
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
         store.open(),
         find_pools().batches,
         telemetry.query(),
         full=config.full,
-        redaction=policy.redaction,
-        licences=policy.licences,
+        redaction=load_pipeline_config(PIPELINE_CONFIG).redaction,
+        licences=load_source_policy(PIPELINE_CONFIG),
         pinned=snapshot.inputs,
     )
     if reused.differs:

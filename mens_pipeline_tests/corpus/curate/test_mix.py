@@ -245,7 +245,14 @@ def test_a_pair_of_several_sources_comes_from_the_first() -> None:
     first, second = mix.report().model_dump()["sources"]
 
     assert (first["input_lines"], first["distinct_lines"], second["distinct_lines"]) == (9, 4, 2)
-    assert first["dropped"] == {"unreadable": 3, "lane": 0, "sampled_out": 0, "duplicate": 2, "sensitive": 0}
+    assert first["dropped"] == {
+        "unreadable": 3,
+        "lane": 0,
+        "sampled_out": 0,
+        "duplicate": 2,
+        "sensitive": 0,
+        "forgotten": 0,
+    }
     assert second["dropped"]["duplicate"] == 4
     for source in mix.sources:
         source.check()

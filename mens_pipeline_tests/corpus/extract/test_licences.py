@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, licence_files_above
 from mens_pipeline.corpus.extract.sources import SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
@@ -164,7 +165,7 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-_NO_GPL = LicencePolicy(deny=("GPL-*",))
+_NO_GPL = SourcePolicy(deny=("GPL-*",))
 
 
 def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
