@@ -21,7 +21,7 @@ from mens_pipeline.cli.terminal import (
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
-from mens_pipeline.settings import Settings, load_settings, open_store
+from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -56,6 +56,7 @@ def merge(
 
     Exit code 0: merged. 1: refused, or the result differs. 2: the command was misused. 130: interrupted.
     """
+    from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
     from mens_pipeline.delivery.gguf import build_gguf_model, refuse_unsupported
     from mens_pipeline.delivery.merge import build_merged_model, merge_source, refuse_difference
     from mens_pipeline.delivery.serving_handoff import (
@@ -70,7 +71,7 @@ def merge(
     store = open_store(settings)
     if output is not None:
         refuse_foreign(output)
-    source = merge_source(run_dir, store)
+    source = merge_source(run_dir, store, load_source_policy(PIPELINE_CONFIG))
     prepared = _prepare(source, store, settings, device, dtype, heldout, prompts)
     if gguf is not None:
         refuse_unsupported(prepared.job.reference.base_path)  # check this before a merge, which takes minutes
@@ -172,13 +173,14 @@ def push(
 
 
 def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Settings, staging: Path) -> "PushPlan":
+    from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
     from mens_pipeline.delivery import hub
     from mens_pipeline.delivery.merge import merge_source
 
     if what == "benchmark":
         return hub.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)
     store = open_store(settings)
-    source = merge_source(run_dir, store)
+    source = merge_source(run_dir, store, load_source_policy(PIPELINE_CONFIG))
     if what == "train-set":
         return hub.plan_train_set(source, store, target, settings.data_licence, staging)
     return hub.plan_push(source, target, settings.data_licence, staging)

@@ -191,6 +191,8 @@ def plan_train_set(
     if source.promoted is None:
         advice = "Only the train set of a promoted adapter goes to the Hub."
         raise RefusedError(f"{source.adapter.path}: not promoted. {advice}")
+    if source.notice:
+        raise RefusedError(f"{source.adapter.path}: its train set is not sent. {source.notice}")
     manifest = source.adapter.manifest
     path = store.locate(manifest.train_file)
     if not path.is_file() or digest_of(path) != manifest.train_sha256:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.agreement import (
     COMPARISONS,
@@ -34,9 +35,9 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, read_object, shapes_in, template_in
-from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, model_card
+from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, mark_card, model_card
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.promotion.bill import copy_bill
+from mens_pipeline.promotion.bill import copy_bill, format_refused_files
 from mens_pipeline.promotion.history import find_champion, find_withdrawn, read_history
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, receipt_in
 from mens_pipeline.storage.files import copy_folder
@@ -103,17 +104,18 @@ class MergeSource:
     """An adapter that can be merged, with the verdict on it.
 
     `promoted` is None if it was not promoted, or was rolled back since. `verdict_sha256` is that of the file,
-    hexadecimal.
+    hexadecimal. `notice` names its files that may no longer train; empty if there are none.
     """
 
     adapter: Adapter
     promoted: Artifact | None
     receipt: Receipt | None
     verdict_sha256: str | None
+    notice: str = ""
 
 
-def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
-    """Find the adapter of a run, or the champion when no run is named.
+def merge_source(run: Path | None, store: ArtifactStore, policy: SourcePolicy | None = None) -> MergeSource:
+    """Find the adapter of a run, or the champion when no run is named; `policy` says which files may train now.
 
     Raises:
         RefusedError: There is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
@@ -136,7 +138,8 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     where = promoted.path if promoted is not None else folder
     receipt = _read_verdict(adapter.digest, where)
     verdict_sha256 = digest_of(where / RECEIPT) if receipt is not None else None
-    return MergeSource(adapter=adapter, promoted=promoted, receipt=receipt, verdict_sha256=verdict_sha256)
+    notice = format_refused_files(promoted, policy or SourcePolicy())
+    return MergeSource(adapter, promoted, receipt, verdict_sha256, notice)
 
 
 def read_lane(folder: Path) -> str | None:
@@ -211,7 +214,7 @@ _METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
 
 def card_of_source(source: MergeSource, form: Form, data_licence: str | None) -> str:
     """Format the model card of an adapter, or of its merged model."""
-    return model_card(
+    card = model_card(
         source.adapter.manifest,
         form,
         sources=data_sources(source.adapter.manifest),
@@ -219,6 +222,7 @@ def card_of_source(source: MergeSource, form: Form, data_licence: str | None) ->
         data_licence=data_licence,
         tokenizer_in=source.adapter.folder,
     )
+    return mark_card(card, source.notice)
 
 
 def _find_standing(source: MergeSource) -> Standing | None:

@@ -4,13 +4,16 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.errors import ConfigurationError, MensError
+from mens_pipeline.promotion.bill import format_refused_files
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
@@ -40,12 +43,19 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, at: socket.socket, store: ArtifactStore, parent: int | None = None) -> None:
+    def __init__(
+        self,
+        at: socket.socket,
+        store: ArtifactStore,
+        parent: int | None = None,
+        policy: Callable[[], SourcePolicy] = SourcePolicy,
+    ) -> None:
+        """Serve a store; `policy` reads which files may train now, and pages of models that saw others say so."""
         super().__init__(at.getsockname(), _PageRequest, bind_and_activate=False)
         self.socket.close()
         self.socket = at
         self.server_name, self.server_port = at.getsockname()
-        self.store = store
+        self.store, self.policy = store, policy
         self._parent = parent
 
     def service_actions(self) -> None:
@@ -69,13 +79,16 @@ class _PageRequest(BaseHTTPRequestHandler):
                 self._send("\n".join(_list_pages(self.server.store.root, wanted[1])).encode())
                 return
             artifact = self.server.store.get(*found.groups()) if found is not None else None
+            notice = format_refused_files(artifact, self.server.policy())
         except (MensError, OSError) as error:
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return
         if artifact is None or not artifact.file(PAGE).is_file():
             self.send_error(HTTPStatus.NOT_FOUND, "There is no such page. All pages are listed at /")
             return
-        self._send(artifact.file(PAGE).read_bytes())
+        content = artifact.file(PAGE).read_text(encoding="utf-8")
+        shown = f"</h1>\n<p><strong>{escape(notice)}</strong></p>" if notice else "</h1>"
+        self._send(content.replace("</h1>", shown, 1).encode())
 
     def _send(self, content: bytes) -> None:
         self.send_response(HTTPStatus.OK)

@@ -129,12 +129,15 @@ _NOTES: Final = (
 )
 
 
+def _decide(source: MergeSource) -> tuple[str | None, ...]:
+    notice = (source.notice,) if source.notice else ()  # so that others keep their keys
+    return (source.verdict_sha256, source.promoted and source.promoted.key, *notice)
+
+
 class Delivery(Params):
     """A model to hand on, with its adapter."""
 
-    source: Annotated[
-        MergeSource, DecidedBy(lambda source: (source.verdict_sha256, source.promoted and source.promoted.key))
-    ]
+    source: Annotated[MergeSource, DecidedBy(_decide)]
     merged: Parent
     gguf: Parent | None
     data_licence: str | None

@@ -124,6 +124,12 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     )
 
 
+def mark_card(card: str, notice: str) -> str:
+    """Put a notice, if there is one, above the first section of a model card."""
+    before, heading, rest = card.partition("\n## ")
+    return f"{before}\n> {plain(notice)}\n{heading}{rest}" if notice else card
+
+
 def data_sources(manifest: TrainingManifest) -> tuple[DataSource, ...]:
     """Return the sources of the train set of an adapter; empty without a report for exactly this set."""
     train_file = manifest.train_file

@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
@@ -22,7 +22,9 @@ from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
+from mens_pipeline.models.card import mark_card
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
+from mens_pipeline.promotion.bill import format_refused_files
 from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import PAGE
@@ -136,12 +138,14 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
     """Return metadata of the champion: card, report and history."""
     champion = promotion.champion
+    notice = format_refused_files(champion, load_source_policy(PIPELINE_CONFIG))
+    card = (champion.file(ADAPTER) / CARD).read_text(encoding="utf-8")
     metadata = {
         **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
-        "card": dg.MetadataValue.md((champion.file(ADAPTER) / CARD).read_text(encoding="utf-8")),
+        "card": dg.MetadataValue.md(mark_card(card, notice)),
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
@@ -152,7 +156,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
             for event in reversed(read_history(store))
         ),
     }
-    return fold_paths(metadata)
+    return fold_paths({**metadata, **({"forgotten": notice} if notice else {})})
 
 
 class Telemetry(dg.ConfigurableResource[None]):

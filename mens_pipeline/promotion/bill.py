@@ -4,15 +4,16 @@ import json
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BILL: Final = PromotedFile.BILL
 
 _NOT_ON_RECORD: Final = "not on record"
+_SHOWN: Final = 5
 
 
 class Origin(StrEnum):
@@ -106,6 +108,41 @@ def copy_bill(promoted: Artifact, folder: Path) -> None:
     shutil.copy2(promoted.file(BILL), folder / BILL)
 
 
+class SeenFile(NamedTuple):
+    """A file whose rows are in a train set: path, SHA-256, and licence; None if none was recorded."""
+
+    path: str
+    sha256: str
+    licence: str | None
+
+
+def files_in_bill(promoted: Artifact) -> Iterator[SeenFile]:
+    """Yield the source files of a promoted adapter, as its bill lists them.
+
+    Raises:
+        RefusedError: The bill is damaged.
+    """
+    path = promoted.file(BILL)
+    try:
+        parts = json.loads(path.read_text(encoding="utf-8"))["components"] if BILL in promoted.outputs else ()
+        for file in (file for part in parts for file in part.get("components", ())):
+            recorded = {value["name"]: value["value"] for value in file["properties"]}
+            licence = recorded.get("mens:licence", _NOT_ON_RECORD)
+            yield SeenFile(file["name"], file["hashes"][0]["content"], None if licence == _NOT_ON_RECORD else licence)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RefusedError(f"{path}: damaged ({error}). Restore it, or promote the run again.") from error
+
+
+def format_refused_files(promoted: Artifact | None, policy: SourcePolicy) -> str:
+    """Say which files a promoted adapter learnt from although they may no longer train; empty if there are none."""
+    files = files_in_bill(promoted) if promoted is not None else ()
+    paths = sorted({file.path for file in files if policy.refuses(*file)})
+    if not paths:
+        return ""
+    shown = ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
+    return f"It learnt from files that may no longer train: {shown}. Train without them: mens run"
+
+
 def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> Bill:
     """List the sources of an adapter, from its manifest, its train set, and the corpus of that train set."""
     manifest = adapter.manifest
@@ -113,7 +150,7 @@ def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> B
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256
     rows = Counter(read_pairs(train_file)) if is_there else Counter[TrainingPair]()
     unit, measure = _measure(manifest)
-    licences = _read_licences(store, train_file)
+    licences = read_licences(store, train_file)
     amounts: Counter[Origin] = Counter()
     files: Counter[tuple[str, str, str | None]] = Counter()
     for row, repeats in rows.items():
@@ -146,7 +183,7 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
     return "tokens", lambda text: len(encode_plain(tokenizer, text))
 
 
-def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
+def read_licences(store: ArtifactStore, train_file: Path) -> Mapping[tuple[str, str], str | None]:
     """Return licences by path and SHA-256, from the corpus that a train set was made from."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
 from mens_pipeline.delivery.agreement import NUM_PROMPTS
 from mens_pipeline.delivery.gguf import build_gguf_model
 from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
@@ -32,7 +33,7 @@ from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.metadata import fold_paths, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
-from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.settings import EVALUATION, PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
@@ -73,7 +74,7 @@ def merged_model(
     The result is loaded like any model and compared with the evaluated model on held-out prompts.
     """
     settings, opened = load_settings(), store.open()
-    source = merge_source(None, opened)
+    source = merge_source(None, opened, load_source_policy(PIPELINE_CONFIG))
     _refuse_what_cannot_be_sent(context, settings, source)
     decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
     prompts = choose_prompts(
@@ -131,7 +132,7 @@ def serving_handoff(
     settings, opened = load_settings(), store.open()
     merged = store.artifact(merged_model.of(Kind.MERGED_MODEL))
     gguf = store.artifact(merged_model) if merged_model.kind == Kind.GGUF_MODEL else None
-    source = merge_source(None, opened)
+    source = merge_source(None, opened, load_source_policy(PIPELINE_CONFIG))
     if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
         raise dg.Failure("Another adapter is in use now. Materialise merged_model first.", allow_retries=False)
     delivery = Delivery(source=source, merged=merged, gguf=gguf, data_licence=settings.data_licence)
