@@ -1,4 +1,4 @@
-"""`mens store`: prune, rank and show the artifacts of the pipeline."""
+"""`mens store`: prune, rank and show the artifacts of the pipeline, and forget files."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from mens_pipeline.cli.options import declare_options, option, switch
+from mens_pipeline.cli.options import argument, declare_options, option, switch
 from mens_pipeline.cli.terminal import log_line, print_line
 from mens_pipeline.cli.upstream import ListingGroup
-from mens_pipeline.settings import RETENTION, link_pages_at, load_settings, open_store
+from mens_pipeline.settings import PIPELINE_CONFIG, RETENTION, link_pages_at, load_settings, open_store
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import RetentionPlan
@@ -66,6 +66,43 @@ def leaderboard(
 
 @app.command()
 @declare_options
+def forget(
+    *,
+    what: str = argument("A file or folder of the workspace, a commit of it, or an SPDX id.", metavar="WHAT"),
+    reason: str = option("", "Why, for those who read the list.", metavar="TEXT"),
+    dry_run: bool = switch("Write nothing."),
+) -> None:
+    """Take back a file, all files that a commit added or changed, or a licence; name the models that saw them.
+
+    Adds entries to config/forgotten.yaml. The next run leaves these files out of corpus, train set and held-out pairs,
+    and copies of them too. Page and card of a promoted model that saw one say so, and how to train without it.
+
+    Exit code 0: done. 1: no model saw such a file, and the workspace has none. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.extract.forgotten import FORGOTTEN
+    from mens_pipeline.delivery.forget import add_entries, plan_forgetting
+    from mens_pipeline.promotion.history import champion_key
+
+    settings, path = load_settings(), PIPELINE_CONFIG.with_name(FORGOTTEN)
+    store = open_store(settings)
+    plan, champion = plan_forgetting(store, settings.source_root, what, reason), champion_key(store)
+    for entry in plan.entries:
+        print_line(f"forgotten  {entry.path or entry.licence}")
+    for model in plan.seen_by:
+        print_line(
+            f"seen by    {model.kind:<16}  {model.key[:12]}  {'champion' if model.key == champion else model.name}"
+        )
+    if not plan.seen_by:
+        print_line(f"seen by    no model in {store.root}")
+    if dry_run:
+        print_line(f"dry run: {path} is unchanged")
+        return
+    print_line(f"written    {len(add_entries(path, plan.entries))} new entries in {path}; commit it")
+    print_line("next       mens run trains without it")
+
+
+@app.command()
+@declare_options
 def pages(
     *,
     command: Annotated[
@@ -80,6 +117,7 @@ def pages(
 
     Exit code 0: ended. 2: the command was misused. Otherwise that of the command.
     """
+    from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
     from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
 
     at, settings, parent = open_socket(port), load_settings(), os.getpid()
@@ -90,7 +128,8 @@ def pages(
         link_pages_at(address)
         _become(command)
     with suppress(KeyboardInterrupt):
-        PageServer(at, open_store(settings), parent if command else None).serve_forever()
+        parent_id, policy = parent if command else None, lambda: load_source_policy(PIPELINE_CONFIG)
+        PageServer(at, open_store(settings), parent_id, policy).serve_forever()
 
 
 def _become(command: list[str]) -> NoReturn:

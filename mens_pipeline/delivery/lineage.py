@@ -14,8 +14,10 @@ from mens_pipeline.promotion.history import CHAMPION, champion_key
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 
-_Ref = tuple[str, str]
-_Edges = Mapping[_Ref, AbstractSet[_Ref]]
+Ref = tuple[str, str]
+"""Kind and key of an artifact."""
+
+Edges = Mapping[Ref, AbstractSet[Ref]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +53,34 @@ class AdapterLineage:
 
 
 def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
-    """Trace the lineage of `champion`, or of the one adapter whose key begins with `name`; else `RefusedError`."""
-    items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
+    """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
+
+    Raises:
+        RefusedError: There is no such adapter, or more than one; or a row of its train set is damaged.
+    """
+    items = list_artifacts(store)
     start = _find_adapter(store, items, name)
     parents = {ref: item.parents for ref, item in items.items()}
-    rests_on = _walk(parents, start)
+    rests_on = walk(parents, start)
     trained = next((ref for ref in (start, *rests_on) if ref[0] == Kind.QLORA_ADAPTER), start)
     mixed = next((store.get(*ref) for ref in rests_on if ref[0] == Kind.MIXED_TRAIN_SET), None)
     pairs = list(read_pairs(mixed.file(TRAIN))) if mixed is not None else []
     sources = [pair.source for pair in dict.fromkeys(pairs) if pair.source is not None]
     report = MixReport.of(mixed).sources if mixed is not None else ()
     return AdapterLineage(
-        adapter=_link(items, start),
-        rests_on=tuple(_link(items, ref) for ref in rests_on),
+        adapter=link(items, start),
+        rests_on=tuple(link(items, ref) for ref in rests_on),
         rows={source.path: source.emitted_lines for source in report},
         files=dict(sorted(Counter(source.path for source in sources).items())),
         lines=_find_passages(sources),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
-        used_by=tuple(_link(items, ref) for ref in _walk(reverse_edges(parents), trained)),
+        used_by=tuple(link(items, ref) for ref in walk(reverse_edges(parents), trained)),
     )
+
+
+def list_artifacts(store: ArtifactStore) -> dict[Ref, Item]:
+    """Return the artifacts of a store by kind and key."""
+    return {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
 
 
 def _find_passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
@@ -84,16 +95,16 @@ def _find_passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]
     return passages
 
 
-def reverse_edges(edges: _Edges) -> _Edges:
+def reverse_edges(edges: Edges) -> Edges:
     """Reverse all edges."""
-    back: defaultdict[_Ref, set[_Ref]] = defaultdict(set)
+    back: defaultdict[Ref, set[Ref]] = defaultdict(set)
     for start, ends in edges.items():
         for end in ends:
             back[end].add(start)
     return back
 
 
-def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
+def _find_adapter(store: ArtifactStore, items: Mapping[Ref, Item], name: str) -> Ref:
     key = champion_key(store) if name == CHAMPION else name
     if key is None:
         raise RefusedError(f"{store.root}: no adapter was promoted yet. Run `mens run`, or name the key of an adapter.")
@@ -106,7 +117,8 @@ def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -
     return found[0]
 
 
-def _walk(edges: _Edges, start: _Ref) -> list[_Ref]:
+def walk(edges: Edges, start: Ref) -> list[Ref]:
+    """Return the artifacts that edges lead to from a start, level by level."""
     reached = {start: None}
     waiting = [start]
     for ref in waiting:
@@ -116,6 +128,7 @@ def _walk(edges: _Edges, start: _Ref) -> list[_Ref]:
     return waiting[1:]
 
 
-def _link(items: Mapping[_Ref, Item], ref: _Ref) -> Link:
+def link(items: Mapping[Ref, Item], ref: Ref) -> Link:
+    """Describe an artifact, which may be gone."""
     item = items.get(ref)
     return Link(*ref, item.name if item is not None else "", item is not None)
