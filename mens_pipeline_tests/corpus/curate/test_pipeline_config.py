@@ -34,6 +34,7 @@ _TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0}
         ({"synthesize": {"limt": 1}}, "synthesize.limt: Extra inputs are not permitted"),
         ({"synthesize": {"shares": {"task": 1.0}}}, "synthesize.shares.template: Field required"),
         ({"synthesize": {"shares": _TOO_MUCH}}, r"synthesize.shares: the shares add up to 1\.1, not to 1"),
+        ({"nightly": {"timezone": "Mars/Base"}}, "nightly.timezone: 'Mars/Base' is not a time zone"),
         ({"mix": {}}, "mix: Extra inputs are not permitted"),
         ({"split": {"seed": None}, "validate": {"max_per_source": "x"}}, r"max_per_source: .*; split.seed: "),
     ],
