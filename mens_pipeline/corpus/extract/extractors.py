@@ -30,6 +30,7 @@ from mens_pipeline.corpus.extract.page import (
     resolve_includes,
 )
 from mens_pipeline.corpus.schema.account import Drop, Unit
+from mens_pipeline.corpus.schema.file_text import decode_text
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import (
     MAX_CONTEXT,
@@ -73,12 +74,12 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
         return Drop(Unit.VOX_FILE, file.path, line, reason, detail)
 
     try:
-        source = file.data.decode("utf-8")
+        source = file.text
         header = comment_header(source).values
         refusal = find_reason(header, must_opt_in=False)
         weight = read_weight(header)
     except UnicodeDecodeError as error:
-        return drop(DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+        return drop(DropReason.NOT_TEXT, f"byte {error.start} is not {error.encoding.upper()}")
     except FrontmatterError as error:
         return drop(DropReason.BAD_FRONTMATTER, str(error))
     if refusal is None and has_skip_marker(source):
@@ -214,10 +215,10 @@ def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_
     Includes are resolved inside `root`, the workspace; `refuse` returns why a file may not be included.
     """
     try:
-        text = file.data.decode("utf-8")
+        text = file.text
     except UnicodeDecodeError as error:
-        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
-    num_lines = text.count("\n") + text.count("\r") - text.count("\r\n") + 1
+        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not {error.encoding.upper()}")
+    num_lines = text.count("\n") + 1
     if num_lines > MAX_PAGE_LINES:
         return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_PAGE_LINES}")
     try:
@@ -304,7 +305,10 @@ class _PageRecords:
         for path in files:
             data = read_regular(path, MAX_INCLUDED_BYTES)
             refusal = self.refuse(path, data)
-            refusal = refusal or find_reason(comment_header(data.decode("utf-8")).values, must_opt_in=False)
+            text = decode_text(data)
+            refusal = refusal or find_reason(comment_header(text).values, must_opt_in=False)
+            if refusal is None and has_skip_marker(text):
+                refusal = DropReason.SKIP_MARKER, f"{path.name}: vox:skip"
             if refusal is not None:
                 return refusal
         return None

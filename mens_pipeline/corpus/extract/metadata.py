@@ -20,7 +20,16 @@ MAX_FRONTMATTER: Final = 16_384
 MAX_BRACKETS: Final = 200
 """Opening brackets and braces of a header; YAML takes quadratic time on nested ones."""
 
+UNSEEN: Final = r"[\s\u200b-\u200f\u2060\ufeff]*+"
+"""Pattern of blank lines and of characters that nobody sees, which may precede a header by mistake."""
+
 _FENCE: Final = "// ---"
+_LOST_OPT_OUT: Final = re.compile(
+    rf"(?:{UNSEEN}//(?! ---[ \t]*\n)[^\n]*+\n)*+{UNSEEN}// ---[ \t]*+\n"
+    r"(?://[^\n]*+\n)*?//[ \t]*+(?:training_eligible|status):"
+)
+"""A header below other comments is none, but its author may have meant it."""
+
 _ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
 _MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")
 
@@ -41,10 +50,12 @@ def comment_header(source: str) -> Header:
     """Read the `// ---` header at the top of a program; empty without one.
 
     Raises:
-        FrontmatterError: The header does not close or is not a YAML mapping.
+        FrontmatterError: A header that opts out is not in the first line, or one does not close or is no YAML mapping.
     """
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:
+        if _LOST_OPT_OUT.match(source) is not None:
+            raise FrontmatterError("the header does not begin in the first line")
         return Header({}, 0)
     for number, line in enumerate(lines[1:], start=1):
         if line.rstrip() == _FENCE:
@@ -228,7 +239,7 @@ def _whole_line_comments(source: str) -> tuple[tuple[int, str], ...]:
     is_alone = True
     for token in tokenize(source):
         if token.kind == "COMMENT" and is_alone:
-            comments.append((line, token.text.rstrip("\r")))
+            comments.append((line, token.text))
         is_alone = token.kind == "NL" or (is_alone and token.kind == "SPACE")
         line += token.text.count("\n")
     return tuple(comments)

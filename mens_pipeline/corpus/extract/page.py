@@ -11,12 +11,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from mens_pipeline.corpus.extract.metadata import FrontmatterError, parse_header
+from mens_pipeline.corpus.extract.metadata import UNSEEN, FrontmatterError, parse_header
+from mens_pipeline.corpus.schema.file_text import decode_text
 from mens_pipeline.storage.files import read_regular
 
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _RULE: Final = "---"
-_LOST_HEADER: Final = re.compile(r"\ufeff?\s*+---[ \t]*+\r?\n[A-Za-z_][\w-]*+:")
+_LOST_HEADER: Final = re.compile(rf"{UNSEEN}---[ \t]*+\n[A-Za-z_][\w-]*+:")
 _SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
@@ -186,7 +187,7 @@ def _read(path: Path, root: Path, allowance: Allowance) -> tuple[Path, str]:
             raise IncludeError(f"{path.name} is larger than {MAX_INCLUDED_BYTES} bytes")
         data = read_regular(path, MAX_INCLUDED_BYTES)
         allowance.spend(len(data))
-        return path, data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        return path, decode_text(data)
     except (OSError, UnicodeDecodeError) as error:
         raise IncludeError(f"{path.name} cannot be read as text") from error
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from mens_pipeline.corpus.schema.file_text import decode_text
 from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record, pair_fields
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, analyze, construct_of, mode_of
@@ -136,7 +137,8 @@ class ExtractedRecord(Strict):
 class SourceFile:
     """A file of a workspace, with its relative path, with forward slashes.
 
-    `is_golden`: whether it may evaluate. `licence`: an SPDX expression, or `unknown`.
+    `commit` and `remote` are those of its checkout. `is_golden`: whether it may evaluate. `licence`: an SPDX
+    expression, or `unknown`. Spans count the characters of `text`, whose lines end in line feeds.
     """
 
     path: str
@@ -144,11 +146,17 @@ class SourceFile:
     commit: str | None = None
     is_golden: bool = True
     licence: str = "unknown"
+    remote: str | None = None
 
     @cached_property
     def blob(self) -> str:
         """SHA-256 of the content, hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
+
+    @cached_property
+    def text(self) -> str:
+        """The content; a UnicodeDecodeError if it is not text."""
+        return decode_text(self.data)
 
     @property
     def mode(self) -> Mode:
