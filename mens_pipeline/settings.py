@@ -247,14 +247,14 @@ def policy_label(settings: Settings) -> str:
 
 def artifact_commit(settings: Settings) -> str | None:
     """Return the commit in the names of adapters: VCS_SHA, else that of the workspace; None without either."""
-    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)
 
 
 def pipeline_commit() -> str | None:
     """Return the commit of this package, 40 hexadecimal digits; None without a checkout and without `MENS_COMMIT`."""
-    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else load_settings().commit or None
 

@@ -52,7 +52,7 @@ def extract(
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
     from mens_pipeline.corpus.extract.batches import Pool
-    from mens_pipeline.corpus.extract.sources import find_newest_commit, find_source_roots
+    from mens_pipeline.corpus.extract.sources import OwnSources, find_newest_commit, find_problems, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
         carried_records,
@@ -63,13 +63,14 @@ def extract(
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     redacted: Counter[SensitiveKind] = Counter()
-    policy, sources = load_pipeline_config(PIPELINE_CONFIG), load_source_policy(PIPELINE_CONFIG)
+    policy, kept_out = load_pipeline_config(PIPELINE_CONFIG), load_source_policy(PIPELINE_CONFIG)
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
+    sources = OwnSources(workspace.resolve(), policy.include)
     pool = Pool(load_settings().num_workers)
     carried = CarriedRecords()
     if roots.workspace:
-        carried = carried_records(output, folder, workspace, roots, sources)
+        carried = carried_records(output, folder, sources, roots, kept_out)
 
     def lines() -> Iterator[str]:
         yield from carried.lines
@@ -77,9 +78,9 @@ def extract(
             folder,
             find_newest_commit(folder),
             pool=pool,
-            workspace=workspace,
+            sources=sources,
             redaction=policy.redaction,
-            policy=sources,
+            policy=kept_out,
         )
         for outcome in outcomes:
             outcome.count(accounts)
@@ -92,9 +93,13 @@ def extract(
         log_line(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}")
     for reason, count in carried.dropped.most_common():
         log_line(f"{count} records of other folders of {workspace} leave {output}: {reason}")
+    checkouts = sources.origins()
+    for problem in find_problems(checkouts):
+        log_line(problem)
     digest = write_digest(output)
     counts = {
         **extraction_report(accounts, written, redacted),
+        "checkouts": [checkout.model_dump() for checkout in checkouts],
         "other_folders": carried.as_json(),
         "output_sha256": digest,
     }
@@ -105,6 +110,8 @@ def extract(
 
 def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, output: Path) -> Iterator[str]:
     for unit, account in accounts.items():
+        if unit is Unit.OTHER_FORMAT and not account.seen:
+            continue
         yield f"{unit:<10} kept {share_text(account.kept, account.seen)}"
         for reason, count in most_frequent(account.dropped).items():
             yield f"{'':<10} {count:>6}  {reason}"
@@ -196,8 +203,8 @@ def pairs(
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
-    redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
-    extracted += page_records(docs or [], known, redaction, load_source_policy(PIPELINE_CONFIG))
+    policy, kept_out = load_pipeline_config(PIPELINE_CONFIG), load_source_policy(PIPELINE_CONFIG)
+    extracted += page_records(docs or [], known, policy.redaction, kept_out, policy.include)
     if not extracted:
         raise RefusedError(f"{records}: there is no record. Extract some first; {output} is unchanged.")
     account = Account[NoBehaviour]()

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.extract.forgotten import NUM_DIGITS, Forgotten, SourcePolicy, load_forgotten
+from mens_pipeline.corpus.extract.git import run_git
 from mens_pipeline.corpus.extract.licences import Licences
-from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, run_git, shown_name
+from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, shown_name
 from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
 from mens_pipeline.delivery.lineage import Link, link, list_artifacts, walk
 from mens_pipeline.errors import ConfigurationError, RefusedError, did_you_mean

@@ -53,7 +53,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
     def contents(self) -> Iterator[tuple[str, bytes | None]]:
         """Yield relative path and bytes of each program; None if it cannot be read."""
         folder = self.folder()
-        for path in vox_files(folder):
+        for path in vox_files(folder, load_pipeline_config(PIPELINE_CONFIG).include):
             try:
                 data = read_regular(path, _MOST_BYTES)
             except OSError:

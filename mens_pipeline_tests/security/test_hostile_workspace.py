@@ -12,9 +12,17 @@ import pytest
 
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.git import head_commit
 from mens_pipeline.corpus.extract.metadata import training_prompt
 from mens_pipeline.corpus.extract.page import Allowance, IncludeError, resolve_includes
-from mens_pipeline.corpus.extract.sources import ROOTS_FILE, files_below, find_newest_commit, head_commit, vox_files
+from mens_pipeline.corpus.extract.sources import (
+    ROOTS_FILE,
+    VOX_SUFFIXES,
+    OwnSources,
+    files_below,
+    find_newest_commit,
+    vox_files,
+)
 from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
 from mens_pipeline.corpus.schema.account import Drop
 from mens_pipeline.corpus.schema.reasons import DropReason
@@ -316,9 +324,16 @@ def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> 
         config.write(f"{hostile}[log]\n\tshowSignature = true\n")
 
     assert find_newest_commit(workspace) == head_commit(workspace) == commit
+    assert [origin.problem for origin in _look_at(workspace).origins()] == [None]
     assert not (workspace / "PWNED").exists()
     subprocess.run([*git, "log", "-1"], check=True, capture_output=True)
     assert (workspace / "PWNED").exists(), "what is asked without care does run it"
+
+
+def _look_at(workspace: Path) -> OwnSources:
+    sources = OwnSources(workspace)
+    assert any(reason is None for _, reason in sources.files(workspace, VOX_SUFFIXES, everything=True))
+    return sources
 
 
 def _signed(git: tuple[str, ...]) -> str:

@@ -120,6 +120,11 @@ class PipelineConfig(Strict):
     redaction: RedactionPolicy = Field(
         default=RedactionPolicy.MASK, description="Treatment of rows that contain a secret or name a person."
     )
+    include: tuple[str, ...] = Field(
+        default=(),
+        description="Patterns of paths below the workspace whose ignored, vendored or generated files train as well; "
+        "`*` matches any characters, even `/`, and a folder stands for all that is below it.",
+    )
     licences: LicencePolicy = Field(default_factory=LicencePolicy, description="Licences of files that do not train.")
 
 

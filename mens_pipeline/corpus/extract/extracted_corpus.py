@@ -17,8 +17,9 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
     VOX_SUFFIXES,
+    Origin,
+    OwnSources,
     files_below,
-    find_newest_commit,
     find_source_roots,
     tree_fingerprint,
 )
@@ -30,6 +31,7 @@ from mens_pipeline.corpus.extract.workspace import (
     with_commit,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
+from mens_pipeline.corpus.schema.file_text import is_other_format
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import FILES, SourceFile
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
@@ -56,22 +58,18 @@ TELEMETRY: Final = CorpusFile.TELEMETRY
 class PreviousExtraction:
     """An earlier corpus that the same rules made.
 
-    `accounts` maps a path to the account of the file; `start` and `end` are the range of its records in bytes. `commit`
-    is the one that the records name.
+    `accounts` maps a path to the account of the file; `start` and `end` are the range of its records in bytes.
     """
 
     accounts: dict[str, dict[str, Any]]
     records: BinaryIO
-    commit: str | None
 
     @classmethod
     @contextmanager
     def open(cls, corpus: Artifact) -> Iterator[Self]:
         """Read the accounts of a corpus, and keep its records open."""
         with corpus.file(RECORDS).open("rb") as records:
-            yield cls(
-                {account["path"]: account for account in _read_accounts(corpus)}, records, corpus.inputs["commit"]
-            )
+            yield cls({account["path"]: account for account in _read_accounts(corpus)}, records)
 
     def knows(self, path: str, blob: str) -> bool:
         """Return whether a file had this content, and nothing else decided its outcome."""
@@ -85,7 +83,7 @@ class PreviousExtraction:
         account = self.accounts[file.path]
         self.records.seek(account["start"])
         text = self.records.read(account["end"] - account["start"]).decode()
-        lines = tuple(with_commit(line, self.commit, file.commit) for line in text.split("\n")[:-1])
+        lines = tuple(with_commit(line, file.commit) for line in text.split("\n")[:-1])
         return build_outcome(account, lines)
 
 
@@ -103,9 +101,10 @@ class UnitCounts(BaseModel):
 
 
 class WorkspaceState(BaseModel):
-    """The commit of a workspace; None without a repository."""
+    """The commit of a workspace, None without a repository; and its checkouts."""
 
     commit: str | None
+    checkouts: tuple[Origin, ...] = ()
 
 
 class CorpusDetails(Details):
@@ -138,22 +137,33 @@ READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
 
 
 class WorkspaceParams(Params):
-    """A pinned workspace: hashes of contents, roots and telemetry, the commit, and the places of all these."""
+    """A pinned workspace: hashes of contents, roots and telemetry, the commits, and the places of all these.
+
+    `include` names files of others that train. What is empty is left out of the key.
+    """
 
     sources: str
     roots: str
     commit: str | None
     telemetry: str | None
+    checkouts: tuple[Origin, ...] = Field(default=(), exclude_if=lambda checkouts: not checkouts)
+    include: tuple[str, ...] = Field(default=(), exclude_if=lambda include: not include)
     root: Helper[Path]
     query: Helper[TelemetryQuery | None]
 
     @classmethod
-    def pin(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
+    def pin(cls, root: Path, query: TelemetryQuery | None = None, include: tuple[str, ...] = (), **others: Any) -> Self:
         """Hash a workspace and a telemetry table; `others` are fields of a subclass."""
+        sources = OwnSources(root, include)
+        files = (path for path, left_out in sources.files(root, READ) if left_out is None)
+        fingerprint = tree_fingerprint(root, (*files, *licence_files_above(root)))
+        checkouts = sources.origins()
         return cls(
-            sources=tree_fingerprint(root, (*files_below(root, READ), *licence_files_above(root))),
+            sources=fingerprint,
             roots=find_source_roots(root).fingerprint(),
-            commit=find_newest_commit(root),
+            commit=next((origin.commit for origin in checkouts if origin.folder == "."), None),
+            checkouts=checkouts,
+            include=include,
             telemetry=None if query is None else telemetry_fingerprint(query),
             root=root,
             query=query,
@@ -162,8 +172,8 @@ class WorkspaceParams(Params):
 
     def refuse_change(self) -> None:
         """Raise a RefusedError if the workspace or the telemetry has changed since it was pinned."""
-        now = WorkspaceParams.pin(self.root, self.query).model_dump()
-        changed = [name for name, value in now.items() if value != getattr(self, name)]
+        now = WorkspaceParams.pin(self.root, self.query, self.include)
+        changed = [name for name in WorkspaceParams.model_fields if getattr(now, name) != getattr(self, name)]
         if changed:
             advice = "Run again from workspace_snapshot on, so that the corpus matches the checked files."
             raise RefusedError(f"{self.root}: {', '.join(changed)} changed since the workspace was pinned. {advice}")
@@ -208,6 +218,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     full: bool = False,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     licences: SourcePolicy | None = None,
+    include: tuple[str, ...] = (),
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store; return the corpus, and how much of it was known.
@@ -221,9 +232,9 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     """
     how = {"pool": pool, "redaction": redaction, "licences": licences or SourcePolicy()}
     if pinned is None:
-        params = ExtractionParams.pin(root, telemetry, **how)
+        params = ExtractionParams.pin(root, telemetry, include, **how)
     else:
-        pins = {name: pinned[name] for name in ("sources", "roots", "commit", "telemetry")}
+        pins = {name: pinned[name] for name in WorkspaceParams.model_fields if name in pinned}
         params = ExtractionParams(**pins, root=root, query=telemetry, **how)
     before = STAGE.find(store, params)
     if before is not None and not full:
@@ -248,6 +259,7 @@ def _write(folder: Path, params: ExtractionParams) -> dict[str, Any]:
         params.commit,
         params.previous.outcome if params.previous is not None else lambda _file: None,
         params.pool,
+        OwnSources(params.root.resolve(), params.include),
         redaction=params.redaction,
         policy=params.licences,
     )
@@ -265,7 +277,11 @@ def _write(folder: Path, params: ExtractionParams) -> dict[str, Any]:
             redacted.update(outcome.redacted)
             num_records += len(outcome.lines)
     report = extraction_report(accounts, num_records, redacted)
-    details = {**report, "drops": [asdict(drop) for drop in drops]}
+    details = {
+        **report,
+        "checkouts": [origin.model_dump() for origin in params.checkouts],
+        "drops": [asdict(drop) for drop in drops],
+    }
     (folder / REPORT).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     return report
 
@@ -275,7 +291,9 @@ def _find_latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | Non
     previous = store.latest(Kind.EXTRACTED_CORPUS)
     if previous is None or previous.is_damaged():
         return None
-    is_same = all(previous.inputs.get(rule) == inputs.get(rule) for rule in ("code", "roots", "redaction", "licences"))
+    is_same = all(
+        previous.inputs.get(rule) == inputs.get(rule) for rule in ("code", "roots", "redaction", "licences", "include")
+    )
     return previous if is_same else None
 
 
@@ -302,9 +320,14 @@ class RejectedFile:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceReport:
-    """The verdicts on the files of a workspace; `constructs` counts every construct in accepted files, 0 included."""
+    """The verdicts on the programs of a workspace.
+
+    `num_other` files end like programs and are none: voxel models, sound. `constructs` counts every construct in
+    accepted programs, 0 included.
+    """
 
     num_files: int
+    num_other: int
     num_golden: int
     num_bytes: int
     rejected: tuple[RejectedFile, ...]
@@ -337,10 +360,13 @@ class SnapshotDetails(Details):
 
 def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool]) -> WorkspaceReport:
     """Check every file of a workspace, given as relative path and bytes; None means unreadable."""
-    num_files = num_golden = num_bytes = 0
+    num_files = num_other = num_golden = num_bytes = 0
     rejected: list[RejectedFile] = []
     counts: Counter[str] = Counter()
     for path, data in contents:
+        if data is not None and is_other_format(data):
+            num_other += 1
+            continue
         golden = is_golden(path)
         num_files += 1
         num_golden += golden
@@ -355,7 +381,7 @@ def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Call
         else:
             counts.update(construct_of(declaration).name for declaration in analysis.module.declarations)
     counted = {name: counts[name] for name in CONSTRUCTS}
-    return WorkspaceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)
+    return WorkspaceReport(num_files, num_other, num_golden, num_bytes, tuple(rejected), counted)
 
 
 Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
@@ -378,7 +404,7 @@ def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, 
     roots = find_source_roots(root)
     report = report_sources(params.contents(), lambda path: roots.is_golden(root / path))
     (folder / SnapshotFile.SOURCES).write_bytes(_REPORTS.dump_json(report, indent=2) + b"\n")
-    num_pages = len(list(files_below(root, PAGE_SUFFIXES)))
+    num_pages = len(list(files_below(root, PAGE_SUFFIXES, params.include)))
     params.refuse_change()
     return {"num_files": report.num_files, "num_bytes": report.num_bytes, "num_pages": num_pages}
 

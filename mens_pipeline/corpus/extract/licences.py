@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field, field_validator
 
+from mens_pipeline.corpus.extract.git import find_checkout, is_checkout
+from mens_pipeline.corpus.schema.file_text import decode_text
 from mens_pipeline.corpus.schema.records import UNKNOWN_LICENCE as UNKNOWN
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.storage.files import read_regular
@@ -102,39 +104,34 @@ def _without_version(licence: str) -> str:
 class Licences:
     """The licences of the files of a workspace.
 
-    Licence files are looked up from a file's folder up to the git checkout around `root`. Folders are cached; make a
+    Licence files are looked up from a file's folder up to the git checkout that holds it. Folders are cached; make a
     new object if files may have changed.
     """
 
     root: Path
-    _seen: dict[Path, str | None] = field(default_factory=dict)
+    _seen: dict[Path, tuple[str | None, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._top = find_checkout(self.root)
+        self._top = find_checkout(self.root) or self.root.resolve()
 
     def find_licence(self, path: Path, data: bytes) -> str:
         """Return the licence of a file with this content, as an SPDX expression; `unknown` without one."""
-        stated = _find_stated(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
+        stated = _find_stated(decode_text(data[:_NUM_HEAD_BYTES], "replace"))
         if stated is not None:
             return stated
         for folder in path.parents:
             if folder not in self._seen:
-                self._seen[folder] = _licence_in(folder)
-            found = self._seen[folder]
-            if found is not None or folder == self._top:
+                self._seen[folder] = _licence_in(folder), folder == self._top or is_checkout(folder)
+            found, is_top = self._seen[folder]
+            if found is not None or is_top:
                 return found or UNKNOWN
         return UNKNOWN
 
 
-def find_checkout(root: Path) -> Path:
-    """Return the root of the git checkout around a workspace; the workspace itself outside one."""
-    root = root.resolve()
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
-
-
 def licence_files_above(root: Path) -> Iterator[Path]:
     """Yield the licence files above a workspace that may apply to it, the nearest first."""
-    top, folder = find_checkout(root), root.resolve()
+    folder = root.resolve()
+    top = find_checkout(root) or folder
     while folder != top:
         folder = folder.parent
         yield from _licence_files(folder)
@@ -155,7 +152,7 @@ def _licence_in(folder: Path) -> str | None:
 
 def _read_licence(path: Path) -> str:
     try:
-        text = read_regular(path, _LARGEST, follow=False).decode("utf-8", "replace")
+        text = decode_text(read_regular(path, _LARGEST, follow=False), "replace")
     except OSError:  # a link, which may lead anywhere; or larger than any licence
         return UNKNOWN
     words = _NOT_WORDS.sub(" ", text.lower())

@@ -1,15 +1,27 @@
-"""The files of a Vox workspace: list, hash and watch them; find negative and golden roots, and the git commit."""
+"""The files of a Vox workspace: tell its own ones, list, hash and watch them; find negative and golden roots."""
 
 import hashlib
 import os
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mens_pipeline.corpus.extract.git import (
+    ask_git,
+    find_checkout,
+    find_remote,
+    is_checkout,
+    list_files,
+    read_attributes,
+    run_git,
+)
+from mens_pipeline.corpus.schema.file_text import NUM_HEAD_BYTES, decode_text, is_generated
+from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError, did_you_mean
 from mens_pipeline.storage.files import is_out_of_place, open_regular
 
@@ -18,13 +30,29 @@ PAGE_SUFFIXES: Final = (".md",)
 ROOTS_FILE: Final = "examples.ssot.v1.yaml"
 """Names the folders that never train, and those that evaluate."""
 
-_CACHE_TAG: Final = "CACHEDIR.TAG"
-_SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "heldout_bench"))
-"""Folders to skip: build outputs, and benchmarks, whose solutions must never train."""
+_TAGS: Final = frozenset(("CACHEDIR.TAG", "pyvenv.cfg"))
+"""A folder with one of them is a cache, or an environment of Python."""
+
+_BENCHMARK: Final = "heldout_bench"
+"""Its solutions must never train."""
+
+VENDORED: Final = frozenset(
+    (
+        *("vendor", "vendors", "third_party", "third-party", "thirdparty", "3rdparty"),
+        *("node_modules", "bower_components", "site-packages"),
+    )
+)
+"""Folders of code that others wrote, tracked or not."""
+
+_BUILT: Final = frozenset(("build", "dist", "out", "target", "venv", "env", "virtualenv", "__pycache__"))
+"""Folders of builds and environments, where no git says which files are ignored."""
+
+Reason = tuple[DropReason, str]
+"""Why a file does not train, with a detail for a person."""
 
 
-def vox_files(root: Path) -> Iterator[Path]:
-    """Yield the Vox programs below a folder, sorted; skip links, pipes and hidden, build or benchmark folders.
+def vox_files(root: Path, include: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the Vox programs below a folder, sorted; skip links, pipes, benchmarks and files of others.
 
     A single file is yielded whatever its name. A missing `root` is a SourceNotFoundError.
     """
@@ -33,37 +61,221 @@ def vox_files(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
     else:
-        yield from (path for path in files_below(root, VOX_SUFFIXES) if not is_out_of_place(path))
+        yield from (path for path in files_below(root, VOX_SUFFIXES, include) if not is_out_of_place(path))
 
 
-def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the files below a folder with these suffixes, sorted folder by folder, links included.
-
-    Hidden folders, build folders, benchmarks (`heldout_bench`), linked folders and tagged caches (`CACHEDIR.TAG`) are
-    skipped. A folder that cannot be listed is yielded itself, so that its reader reports it as missing.
-    """
-    # Not recursive: a tree may be deeper than Python can recurse.
-    pending = [root]
-    unlisted: list[Path] = []
-    while pending:
-        folder = pending.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            unlisted.append(folder)
-            continue
-        if any(entry.name == _CACHE_TAG and not _is_folder(entry) for entry in entries):
-            continue
-        yield from (folder / e.name for e in entries if not _is_folder(e) and e.name.endswith(suffixes))
-        below = (e.name for e in reversed(entries) if _is_folder(e) and not e.is_symlink())
-        pending += (folder / name for name in below if is_entered(name))
-    yield from sorted(unlisted)
+def files_below(root: Path, suffixes: tuple[str, ...], include: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the workspace's own files below a folder with these suffixes, as `OwnSources.files` does."""
+    return (path for path, left_out in OwnSources(root, include).files(root, suffixes) if left_out is None)
 
 
 def is_entered(folder: str) -> bool:
-    """Return whether a folder of this name is read: it is neither hidden nor for builds or benchmarks."""
-    return not folder.startswith(".") and folder not in _SKIPPED_FOLDERS
+    """Return whether a folder of this name is read: it is neither hidden nor a benchmark."""
+    return not folder.startswith(".") and folder != _BENCHMARK
+
+
+class Origin(BaseModel):
+    """Where the files of a checkout come from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: str = Field(description="Of the checkout, relative to the workspace; `.` for the one around it.")
+    commit: str | None = Field(description="The newest one that changed a program or a page.")
+    remote: str | None = Field(description="URL of `origin`, without credentials.")
+    problem: str | None = Field(description="Why git does not tell, in its own words.")
+
+
+def find_problems(origins: Iterable[Origin]) -> list[str]:
+    """Return a warning for each checkout about which git does not tell."""
+    advice = "Its files are on record without a commit, and what git ignores there is not known."
+    return [f"{origin.folder}: git: {origin.problem}. {advice}" for origin in origins if origin.problem]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkout:
+    """A git checkout around or inside a workspace, seen from `folder`, which is `name` in the workspace."""
+
+    folder: Path
+    name: str
+
+    @cached_property
+    def _listing(self) -> tuple[frozenset[str], str | None]:
+        try:
+            return list_files(self.folder), None
+        except RefusedError as error:
+            return frozenset(), str(error)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """What git tracks or does not ignore; empty if git does not tell, or ignores the folder itself."""
+        return self._listing[0]
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """The folders of `files`, and what else may be one: submodules and other checkouts."""
+        found = set(self.files)
+        for name in self.files:
+            while (name := name.rpartition("/")[0]) and name not in found:
+                found.add(name)
+        return frozenset(found)
+
+    @cached_property
+    def attributes(self) -> dict[str, tuple[bool | None, bool | None]]:
+        """Whether `.gitattributes` calls a file vendored and generated."""
+        return read_attributes(self.folder, [name for name in self.files if name.endswith(_SUFFIXES)])
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Its commit and remote, or why git does not tell."""
+        commit, problem = None, self._listing[1]
+        if problem is None:
+            try:
+                commit = ask_git(self.folder, _NEWEST_CHANGE).strip() or None
+            except RefusedError as error:
+                problem = None if _UNBORN in str(error) else str(error)
+        remote = find_remote(self.folder) if problem is None else None
+        return Origin(folder=self.name, commit=commit, remote=remote, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The checkout of a folder, and why it is left out; `judge` is the checkout whose rules say so."""
+
+    checkout: Checkout | None
+    judge: Checkout | None
+    left_out: Reason | None
+
+
+@dataclass
+class OwnSources:
+    """Tells the files that the people of a workspace wrote from those that they copied, built or generated.
+
+    In a git checkout, own files are tracked or not ignored; elsewhere, they are outside folders of builds. Vendored and
+    generated files are nowhere own, by their folder, `.gitattributes` or a comment. Files that match `include`,
+    patterns of paths below `root`, are own in any case. Make a new object if files may have changed.
+    """
+
+    root: Path
+    include: tuple[str, ...] = ()
+    _folders: dict[Path, _Folder] = field(default_factory=dict)
+
+    def files(
+        self, folder: Path, suffixes: tuple[str, ...], *, everything: bool = False
+    ) -> Iterator[tuple[Path, Reason | None]]:
+        """Yield files below a folder with these suffixes, and why they are left out.
+
+        They are sorted folder by folder, links included. Hidden folders, benchmarks (`heldout_bench`), linked folders,
+        tagged caches (`CACHEDIR.TAG`) and environments are skipped; ignored and built ones too, unless `everything` is
+        asked for. A folder that cannot be listed is yielded itself, so that its reader reports it as missing.
+        """
+        # Not recursive: a tree may be deeper than Python can recurse.
+        pending = [folder]
+        unlisted: list[Path] = []
+        while pending:
+            place = pending.pop()
+            try:
+                with os.scandir(place) as found:
+                    entries = sorted(found, key=lambda entry: entry.name)
+            except OSError:
+                unlisted.append(place)
+                continue
+            if any(entry.name in _TAGS and not _is_folder(entry) for entry in entries):
+                continue
+            known = self._folder(place)
+            for entry in entries:
+                if not _is_folder(entry) and entry.name.endswith(suffixes):
+                    path = place / entry.name
+                    yield path, self._judge(path, known)
+            below = [place / e.name for e in reversed(entries) if _is_folder(e) and not e.is_symlink()]
+            pending += (path for path in below if is_entered(path.name) and (everything or self._may_hold(path)))
+        yield from ((place, None) for place in sorted(unlisted))
+
+    def find_reason(self, path: Path) -> Reason | None:
+        """Return why a file is left out, whatever it contains; None if it is an own one."""
+        return self._judge(path, self._folder(path.parent))
+
+    def find_mark(self, path: Path, data: bytes) -> Reason | None:
+        """Return why a file with this content is left out: it says that it is generated, and nobody else denies it."""
+        head = data[:NUM_HEAD_BYTES]
+        is_marked = b"generated" in head.lower() and is_generated(path.name, decode_text(head, "replace"))
+        if not is_marked or self._is_included(path):
+            return None
+        judge = self._folder(path.parent).judge
+        is_denied = judge is not None and judge.attributes.get(_name(path, judge), _SILENT)[1] is False
+        return None if is_denied else (DropReason.GENERATED, "a comment says that it is generated")
+
+    def origin_of(self, path: Path) -> Origin | None:
+        """Return the origin of the checkout that a file belongs to; None outside one."""
+        checkout = self._folder(path.parent).checkout
+        return checkout.origin if checkout is not None else None
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Return the origins of the checkouts that own files come from, as far as folders were read."""
+        found = {f.checkout.name: f.checkout for f in self._folders.values() if f.checkout and self._is_open(f)}
+        return tuple(found[name].origin for name in sorted(found))
+
+    def _is_open(self, folder: _Folder) -> bool:
+        return folder.left_out is None or bool(self.include)
+
+    def _may_hold(self, path: Path) -> bool:
+        folder = self._folder(path)
+        is_tracked = (
+            folder.left_out is not None and folder.left_out[0] is DropReason.VENDORED and folder.judge is not None
+        )
+        return self._is_open(folder) or is_tracked
+
+    def _is_included(self, path: Path) -> bool:
+        name = shown_name(path, self.root) if self.include else ""
+        return any(fnmatchcase(name, one) or fnmatchcase(name, f"{one.rstrip('/')}/*") for one in self.include)
+
+    def _folder(self, path: Path) -> _Folder:
+        found = self._folders.get(path)
+        if found is None:
+            found = self._folders[path] = self._look(path)
+        return found
+
+    def _look(self, path: Path) -> _Folder:
+        if path in {self.root, path.parent}:
+            around = Checkout(path, ".") if find_checkout(path) is not None else None
+            return _Folder(around, around, None)
+        above = self._folder(path.parent)
+        checkout = Checkout(path, shown_name(path, self.root)) if is_checkout(path) else above.checkout
+        if above.left_out is not None:
+            return _Folder(checkout, above.judge, above.left_out)
+        left_out, name, judge = None, path.name.casefold(), above.checkout
+        if judge is not None and judge.files and _name(path, judge) not in judge.folders:
+            left_out = _IGNORED
+        elif name in VENDORED:
+            left_out = DropReason.VENDORED, f"below {path.name}/"
+        elif name in _BUILT and not (judge is not None and judge.files):
+            left_out = DropReason.IGNORED, f"below {path.name}/, a folder of builds or environments"
+        return _Folder(checkout, above.checkout if left_out else checkout, left_out)
+
+    def _judge(self, path: Path, folder: _Folder) -> Reason | None:
+        left_out, judge = folder.left_out, folder.judge
+        if (judge is None and left_out is None) or self._is_included(path):
+            return None
+        if judge is None or (left_out is not None and left_out[0] is DropReason.IGNORED):
+            return left_out
+        name = _name(path, judge)
+        if left_out is None and judge.files and name not in judge.files:
+            return _IGNORED
+        is_vendored, is_made = judge.attributes.get(name, _SILENT)
+        if is_vendored:
+            return DropReason.VENDORED, "linguist-vendored in .gitattributes"
+        if is_made:
+            return DropReason.GENERATED, "linguist-generated in .gitattributes"
+        return left_out if is_vendored is None else None
+
+
+_IGNORED: Final = DropReason.IGNORED, "git ignores it"
+_SILENT: Final = None, None
+_SUFFIXES: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES)
+_UNBORN: Final = "does not have any commits yet"
+
+
+def _name(path: Path, checkout: Checkout) -> str:
+    return str(path)[len(str(checkout.folder)) :].replace(os.sep, "/").lstrip("/")
 
 
 def shown_name(path: Path, root: Path) -> str:
@@ -117,18 +329,22 @@ class WatchedState:
 
 
 def sight(
-    root: Path, suffixes: tuple[str, ...], most: int, counts: Callable[[str], bool] = lambda _path: True
+    root: Path,
+    suffixes: tuple[str, ...],
+    most: int,
+    counts: Callable[[str], bool] = lambda _path: True,
+    include: tuple[str, ...] = (),
 ) -> WatchedState:
-    """Look at the files of a tree with these suffixes.
+    """Look at the own files of a tree with these suffixes.
 
-    `counts` filters them by their path below the root, with `/`.
+    `counts` filters them by their path below the root, with `/`; `include` is that of `OwnSources`.
 
     Raises:
         RefusedError: There are more than `most`.
     """
     digest = hashlib.sha256()
     touched, num_files = 0.0, 0
-    for path in files_below(root, suffixes):
+    for path in files_below(root, suffixes, include):
         place = path.relative_to(root).as_posix()
         if not counts(place):
             continue
@@ -146,26 +362,11 @@ def sight(
     return WatchedState(digest.hexdigest(), num_files, touched)
 
 
-_OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
-_LOCAL: Final = (
-    *("DIR", "WORK_TREE", "IMPLICIT_WORK_TREE", "COMMON_DIR", "INDEX_FILE", "PREFIX", "NAMESPACE", "CONFIG"),
-    *("CONFIG_PARAMETERS", "CONFIG_COUNT", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "SHALLOW_FILE"),
-    *("GRAFT_FILE", "NO_REPLACE_OBJECTS", "REPLACE_REF_BASE"),
-)
-"""Variables that bind git to one repository (`git rev-parse --local-env-vars`); hooks inherit them."""
-
-_UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name}")))
-GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
-"""Starts every git command: it uses the current folder, and runs or fetches nothing that a configuration names."""
-
 _NEWEST_CHANGE: Final = (
     *("log", "-1", "--format=%H", "--"),
     *(f":(glob)**/*{suffix}" for suffix in (*VOX_SUFFIXES, *PAGE_SUFFIXES)),
     f":(glob)**/{ROOTS_FILE}",
 )
-
-_MOST_SECONDS: Final = 30
-"""A checkout may contain a pipe where git expects a file, which would block it forever."""
 
 
 def find_newest_commit(root: Path) -> str | None:
@@ -174,28 +375,6 @@ def find_newest_commit(root: Path) -> str | None:
     Other commits do not change it, so they make no new corpus.
     """
     return run_git(root, _NEWEST_CHANGE)
-
-
-def head_commit(folder: Path) -> str | None:
-    """Return the commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
-    return run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
-
-
-def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
-    """Run git and return its output; None if it is empty, or git fails, times out or is not installed."""
-    try:
-        result = subprocess.run(  # noqa: S603 - our own words
-            (*GIT, *words),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=most_seconds,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return result.stdout.strip() or None if result.returncode == 0 else None
 
 
 _EXAMPLES: Final = "examples"

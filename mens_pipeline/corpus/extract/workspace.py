@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,13 +21,15 @@ from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
+    OwnSources,
+    Reason,
     SourceRoots,
-    files_below,
     find_newest_commit,
     find_source_roots,
     shown_name,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
+from mens_pipeline.corpus.schema.file_text import is_other_format
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact, redact_row
@@ -40,7 +43,8 @@ class FileOutcome:
 
     `blob` is the SHA-256 of its content, hexadecimal, None when it was not read. The file itself is a unit that is kept
     or dropped. `stands_alone` is false for a page that includes other files, which decide its result too. `redacted`
-    counts the findings in its records. `licence` is an SPDX expression or `unknown`; None when it was not read.
+    counts the findings in its records. `licence` is an SPDX expression or `unknown`, and `remote` the URL of its
+    checkout; None when it was not read.
     """
 
     path: str
@@ -51,6 +55,7 @@ class FileOutcome:
     stands_alone: bool = True
     redacted: dict[SensitiveKind, int] = field(default_factory=dict)
     licence: str | None = None
+    remote: str | None = None
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
         """Add its kept and dropped units to the accounts."""
@@ -89,15 +94,19 @@ def build_outcome(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcom
     return _OUTCOMES.validate_python({**account, "lines": lines, "drops": drops})
 
 
-def with_commit(line: str, old: str | None, new: str | None) -> str:
+_COMMIT: Final = re.compile(r'"commit":(?:null|"[^"]*")')
+
+
+def with_commit(line: str, commit: str | None) -> str:
     """Replace the commit in the source of a record's line."""
     # Inside a JSON string a quote is escaped, so the first match is the key of the source.
-    return line if old == new else line.replace(f'"commit":{json.dumps(old)}', f'"commit":{json.dumps(new)}', 1)
+    return _COMMIT.sub(lambda _: f'"commit":{json.dumps(commit)}', line, count=1)
 
 
 MAX_FILE_BYTES: Final = 1_048_576
 """Larger programs and pages are not examples."""
 
+_UNITS: Final = ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES))
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
 
@@ -106,15 +115,16 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     commit: str | None = None,
     known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
     pool: Pool = ONE_PROCESS,
-    workspace: Path | None = None,
+    sources: OwnSources | None = None,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: SourcePolicy | None = None,
 ) -> Iterator[FileOutcome]:
-    """Extract all programs and pages below a folder, in the order of their paths.
+    """Extract all own programs and pages below a folder, in the order of their paths; count the others.
 
     `known` returns the earlier outcome of a file if it is known to be the same; outcomes do not depend on the pool.
-    Paths are relative to `workspace`, inside which includes are resolved; None means `root` itself. `redaction` decides
-    whether rows with secrets or personal data are masked or dropped; `policy` keeps files out.
+    Paths are relative to the root of `sources`, inside which includes are resolved; None means `root` itself. `commit`
+    is that of the checkout around it. `redaction` decides whether rows with secrets or personal data are masked or
+    dropped; `policy` keeps files out.
 
     Raises:
         SourceNotFoundError: `root` is not a folder.
@@ -122,19 +132,20 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
-    place = workspace.resolve() if workspace is not None else root
-    reader = _Reader(place, find_source_roots(root), commit, redaction, policy or SourcePolicy(), Licences(place))
+    sources = sources or OwnSources(root)
+    licences, policy = Licences(sources.root), policy or SourcePolicy()
+    reader = _Reader(sources, find_source_roots(root), commit, redaction, policy, licences)
 
     def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
-        for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
-            for path in files_below(root, suffixes):
-                file = reader.read(path, unit)
+        for unit, suffixes in _UNITS:
+            for path, left_out in sources.files(root, suffixes, everything=True):
+                file = reader.read(path, unit, left_out)
                 if isinstance(file, Drop):
                     yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
                     continue
                 outcome = known(file)
                 if outcome is not None:
-                    outcome = replace(outcome, licence=file.licence)
+                    outcome = replace(outcome, licence=file.licence, remote=file.remote)
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
     return in_batches(items(), reader.extract_batch, pool)
@@ -142,19 +153,21 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    workspace: Path
+    sources: OwnSources
     roots: SourceRoots
     commit: str | None
     redaction: RedactionPolicy
     policy: SourcePolicy
     licences: Licences
 
-    def read(self, path: Path, unit: Unit) -> SourceFile | Drop:
-        name = shown_name(path, self.workspace)
+    def read(self, path: Path, unit: Unit, left_out: Reason | None) -> SourceFile | Drop:
+        name = shown_name(path, self.sources.root)
         if is_out_of_place(path):
             return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
-        if name != path.relative_to(self.workspace).as_posix():
+        if name != path.relative_to(self.sources.root).as_posix():
             return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
+        if left_out is not None:
+            return Drop(unit, name, 1, *left_out)
         try:
             if self.roots.is_negative(path):
                 return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
@@ -164,27 +177,32 @@ class _Reader:
             data = read_regular(path, MAX_FILE_BYTES, follow=False)
         except OSError as error:
             return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
-        if b"\0" in data:
-            return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
+        if is_other_format(data):
+            return Drop(Unit.OTHER_FORMAT, name, 1, DropReason.NOT_TEXT, "not text in UTF-8")
         licence = self.licences.find_licence(path, data)
-        if (refusal := _find_refusal(self.policy, name, data, licence)) is not None:
+        refusal = _find_refusal(self.policy, name, data, licence) or self.sources.find_mark(path, data)
+        if refusal is not None:
             return Drop(unit, name, 1, *refusal)
-        return SourceFile(name, data, self.commit, self.roots.is_golden(path), licence)
+        commit, remote, origin = self.commit, None, self.sources.origin_of(path)
+        if origin is not None:
+            commit, remote = commit if origin.folder == "." else origin.commit, origin.remote
+        return SourceFile(name, data, commit, self.roots.is_golden(path), licence, remote)
 
     def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-        name = os.path.relpath(path, self.workspace)
-        reason = _find_refusal(self.policy, name, data, self.licences.find_licence(path, data))
+        reason = self.sources.find_reason(path) or self.sources.find_mark(path, data)
+        name, licence = os.path.relpath(path, self.sources.root), self.licences.find_licence(path, data)
+        reason = reason or _find_refusal(self.policy, name, data, licence)
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
     def extract_batch(self, files: list[tuple[Unit, SourceFile]]) -> list[FileOutcome]:
-        return [replace(self._extract(unit, file), licence=file.licence) for unit, file in files]
+        return [replace(self._extract(unit, file), licence=file.licence, remote=file.remote) for unit, file in files]
 
     def _extract(self, unit: Unit, file: SourceFile) -> FileOutcome:
         is_page = unit is Unit.PAGE
         stands_alone = not (is_page and has_include(file.data))
-        found = extract_docs(file, self.workspace, self.refuse_include) if is_page else extract_vox(file)
+        found = extract_docs(file, self.sources.root, self.refuse_include) if is_page else extract_vox(file)
         if isinstance(found, Drop):
             return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
         records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
@@ -192,7 +210,7 @@ class _Reader:
         # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
         # comment only after its key, so such pages are redacted record by record.
         is_looked_into = not stands_alone or any(record.metadata for record in records)
-        if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
+        if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.text).counts):
             records, lost, redacted = redact_records(records, self.redaction)
             drops += lost
             if lost and not is_page:
@@ -232,6 +250,7 @@ def page_records(
     known_blobs: Iterable[str],
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: SourcePolicy | None = None,
+    include: tuple[str, ...] = (),
 ) -> list[ExtractedRecord]:
     """Extract the records of all eligible pages below folders; each page counts once, `known_blobs` not at all.
 
@@ -248,10 +267,10 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        commit, licences = find_newest_commit(workspace), Licences(workspace)
-        reader = _Reader(workspace, roots, commit, redaction, policy or SourcePolicy(), licences)
-        for path in files_below(folder.resolve(), PAGE_SUFFIXES):
-            page = reader.read(path, Unit.PAGE)
+        sources, commit = OwnSources(workspace, include), find_newest_commit(workspace)
+        reader = _Reader(sources, roots, commit, redaction, policy or SourcePolicy(), Licences(workspace))
+        for path, left_out in sources.files(folder.resolve(), PAGE_SUFFIXES):
+            page = reader.read(path, Unit.PAGE, left_out)
             if isinstance(page, Drop) or page.blob in seen:
                 continue
             seen.add(page.blob)
@@ -273,16 +292,16 @@ class CarriedRecords(Account[LeaveReason]):
 
 
 def carried_records(
-    records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: SourcePolicy | None = None
+    records: Path, folder: Path, sources: OwnSources, roots: SourceRoots, policy: SourcePolicy | None = None
 ) -> CarriedRecords:
-    """Read earlier records of other folders; drop those of files that are gone, changed or refused.
+    """Read earlier records of other folders; drop those of files that are gone, changed, refused or not own.
 
     `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
 
     Raises:
         RefusedError: A line is not a record, and would be lost.
     """
-    folder, workspace = folder.resolve(), workspace.resolve()
+    folder, workspace = folder.resolve(), sources.root
     licences = Licences(workspace)
 
     @cache
@@ -293,6 +312,8 @@ def carried_records(
         if not path.is_file():
             return LeaveReason.GONE
         data = path.read_bytes()
+        if sources.find_reason(path) or sources.find_mark(path, data):
+            return LeaveReason.NOT_OWN
         refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))
         return hashlib.sha256(data).hexdigest() if refusal is None else LeaveReason(refusal[0])
 

@@ -17,12 +17,14 @@ from tempfile import TemporaryFile
 from threading import Timer
 from typing import IO, Final
 
-from mens_pipeline.corpus.extract.sources import GIT, VOX_SUFFIXES, is_entered, run_git
+from mens_pipeline.corpus.extract.git import GIT, NO_GIT, ask_git, run_git
+from mens_pipeline.corpus.extract.sources import VENDORED, VOX_SUFFIXES, is_entered
 from mens_pipeline.corpus.infill.holes import MAX_LINES
 from mens_pipeline.corpus.schema.account import Account
+from mens_pipeline.corpus.schema.file_text import NUM_HEAD_BYTES, is_generated
 from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
-from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+from mens_pipeline.language import Mode, analyze, mode_of, tokenize, visible_text
 
 _MOST_COMMITS: Final = 20_000
 """Only the newest commits are read."""
@@ -37,6 +39,7 @@ _LINE_BYTES: Final = 4_096
 _MOST_SECONDS: Final = 300.0
 """For the log, and for each file. A checkout may contain a pipe where git expects a file, which would block forever."""
 
+_NO_REPOSITORY: Final = "not a git repository (or any"
 _WEEK: Final = 7 * 24 * 3_600
 """Seconds."""
 
@@ -58,9 +61,6 @@ _PROGRAMS: Final = ("--", *(f":(glob)**/*{suffix}" for suffix in VOX_SUFFIXES))
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _OTHERWISE: Final = {"A": ReplayDrop.NEW_FILE, "R": ReplayDrop.RENAMED}
 """Status letter of git -> the reason to drop the file."""
-_GENERATED: Final = re.compile(r"(?i)\b(?:auto-?generated|generated (?:by|from)|do not edit)\b")
-_HEAD_CHARACTERS: Final = 512
-"""Of a program, where it may say that it is generated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,13 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
     """Return the start of the history, and the arguments that make `git log` start there."""
     if not workspace.is_dir():
         raise SourceNotFoundError(f"{workspace}: no such folder. Name a Vox workspace.")
-    is_shallow = run_git(workspace, ("rev-parse", "--is-shallow-repository"))
-    if is_shallow is None:
-        raise RefusedError(f"{workspace}: no git history, or no git here. Name a folder of a git checkout.")
+    try:
+        is_shallow = ask_git(workspace, ("rev-parse", "--is-shallow-repository")).strip()
+    except RefusedError as error:
+        said = str(error)
+        advice = "Install git." if said == NO_GIT else "Correct this, and replay again."
+        advice = "Name a folder of a git checkout." if _NO_REPOSITORY in said else advice
+        raise RefusedError(f"{workspace}: no history: {said}. {advice}") from error
     if is_shallow == "true":
         raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
@@ -179,19 +183,25 @@ def _run(
     folder: Path, words: tuple[str, ...], asked: int | IO[bytes] = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run git, all of whose output must be read; `asked` is its input."""
-    with subprocess.Popen(  # noqa: S603 - our own words
-        (*GIT, *words), cwd=folder, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
+    with (
+        TemporaryFile() as errors,
+        subprocess.Popen(  # noqa: S603 - our own words
+            (*GIT, *words), cwd=folder, stdin=asked, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
         try:
             yield process
             code = process.wait()
         finally:
             process.kill()
+        errors.seek(0)
+        said = visible_text(" ".join(errors.read(_LINE_BYTES).decode("utf-8", "replace").split()))
     if code:
+        why = f"failed: {said.rstrip('.')}" if said else f"failed, or took over {_MOST_SECONDS:.0f} seconds"
         is_partial = run_git(folder, ("config", "--get-regexp", r"^remote\..*\.promisor$")) is not None
         advice = "Name a later commit or date, or run `git fsck`; git must be 2.37 or newer."
         advice = "A clone without old files: run `git fetch --refetch --no-filter` in it." if is_partial else advice
-        raise RefusedError(f"{folder}: git {words[0]} failed, or took over {_MOST_SECONDS:.0f} seconds. {advice}")
+        raise RefusedError(f"{folder}: git {words[0]} {why}. {advice}")
 
 
 @contextmanager
@@ -269,7 +279,7 @@ def _is_changed(file: _File, history: History) -> bool:
     """Return whether a person may have changed a file; otherwise count it."""
     if file.status in _OTHERWISE:
         history.drop(_OTHERWISE[file.status])
-    elif not all(map(is_entered, PurePosixPath(file.path).parts[:-1])):
+    elif not all(is_entered(name) and name not in VENDORED for name in PurePosixPath(file.path).parts[:-1]):
         history.drop(ReplayDrop.GENERATED)
     elif not file.mode.startswith(b"100"):  # a link
         history.drop(ReplayDrop.UNREADABLE)
@@ -292,7 +302,7 @@ def _read_holes(workspace: Path, changed: Iterable[tuple[_Commit, _File]], histo
                     before, after = _read_blob(printed), _read_blob(printed)
                 if before is None or after is None:
                     history.drop(ReplayDrop.UNREADABLE)
-                elif _GENERATED.search(after[:_HEAD_CHARACTERS]):
+                elif is_generated(file.path, after[:NUM_HEAD_BYTES]):
                     history.drop(ReplayDrop.GENERATED)
                 else:
                     yield from _cut(commit, file, before, after, history)

@@ -61,6 +61,8 @@ class Unit(StrEnum):
 
     VOX_FILE = "vox_file"
     PAGE = "page"
+    OTHER_FORMAT = "other_format"
+    """A file with the suffix of a program or page that is not text: a voxel model, sound."""
     SECTION = "section"
     """The prose below a heading of an eligible page."""
     BLOCK = "block"

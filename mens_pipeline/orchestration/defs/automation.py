@@ -138,9 +138,9 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     def watch_sources(
         context: dg.SensorEvaluationContext, workspace: VoxWorkspace, source_watch: SourceWatch
     ) -> dg.SensorResult | dg.SkipReason:
-        counts = load_pipeline_config(PIPELINE_CONFIG).watch.counts
+        policy = load_pipeline_config(PIPELINE_CONFIG)
         try:
-            seen = sight(workspace.folder(), READ, source_watch.most_files, counts)
+            seen = sight(workspace.folder(), READ, source_watch.most_files, policy.watch.counts, policy.include)
         except RefusedError as error:
             advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")

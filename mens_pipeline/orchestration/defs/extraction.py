@@ -22,6 +22,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     source_report_in,
 )
 from mens_pipeline.corpus.extract.forgotten import FORGOTTEN
+from mens_pipeline.corpus.extract.sources import find_problems
 from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
@@ -66,17 +67,21 @@ def workspace_snapshot(
     if problem := find_little_room(store.open().root, Path(context.instance.root_directory)):
         context.log.warning(problem)
     query = telemetry.query()
-    snapshot, reused = SNAPSHOT_STAGE.build(
-        store.open(), SnapshotParams.pin(workspace.folder(), query, contents=workspace.contents)
-    )
+    include = load_pipeline_config(PIPELINE_CONFIG).include
+    params = SnapshotParams.pin(workspace.folder(), query, include, contents=workspace.contents)
+    snapshot, reused = SNAPSHOT_STAGE.build(store.open(), params)
     report = source_report_in(snapshot)
+    for problem in find_problems(params.checkouts):
+        context.log.warning(problem)
     metadata: dict[str, Any] = {
         "reused": reused,
         "num_programs": report.num_files,
         "num_bytes": report.num_bytes,
+        "num_other_format": report.num_other,
         "num_pages": SnapshotDetails.of(snapshot).num_pages,
         "folder": dg.MetadataValue.path(workspace.folder()),
         "commit": str(snapshot.inputs["commit"])[:12],
+        "checkouts": dg.MetadataValue.json([origin.model_dump() for origin in params.checkouts]),
         "telemetry_table": query.table if query is not None else "none",
         "grammar_fingerprint": grammar_fingerprint()[:12],
     }
@@ -135,14 +140,16 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     snapshot = store.artifact(workspace_snapshot)
     if not is_accepted(source_report_in(snapshot)):  # if it is materialised alone after a refusal
         raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Correct the programs.")
+    policy = load_pipeline_config(PIPELINE_CONFIG)
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
         store.open(),
         find_pools().batches,
         telemetry.query(),
         full=config.full,
-        redaction=load_pipeline_config(PIPELINE_CONFIG).redaction,
+        redaction=policy.redaction,
         licences=load_source_policy(PIPELINE_CONFIG),
+        include=policy.include,
         pinned=snapshot.inputs,
     )
     if reused.differs:

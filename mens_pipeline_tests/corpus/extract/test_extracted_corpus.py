@@ -22,12 +22,13 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     build_extracted_corpus,
 )
 from mens_pipeline.corpus.extract.sources import tree_fingerprint
-from mens_pipeline.corpus.schema.records import FILES
+from mens_pipeline.corpus.schema.records import FILES, read_record_lines
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, Draft
+from mens_pipeline_tests.corpus.checkouts import commit_all, make_checkout, write_files
 from mens_pipeline_tests.corpus.large_program import write_large_program
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\n{}\n```\n"
@@ -319,3 +320,35 @@ def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, sto
 
     assert reuse == Reuse(extracted=5, differs=True)
     assert (corpus.path / TELEMETRY).read_bytes() == b""
+
+
+def test_the_checkouts_of_a_workspace_are_pinned(tmp_path: Path, store: ArtifactStore) -> None:
+    """A commit of a checkout inside makes a new corpus, with the records of unchanged files and its commit."""
+    root = tmp_path / "root"
+    own = make_checkout(root, {"a.vox": "fn a() { }\n"})
+    first = make_checkout(root / "nested", {"n.vox": "fn n() { }\n"})
+    before, _ = build_extracted_corpus(root, store)
+    (root / "nested" / "p.md").write_text("# Page\n")
+    second = commit_all(root / "nested")
+    (root / "nested" / "p.md").write_text("# Page\n")
+    after, reuse = build_extracted_corpus(root, store)
+
+    def commits(corpus: Artifact) -> list[str | None]:
+        return [record.source.commit for _, record in read_record_lines(corpus.path / RECORDS)]
+
+    assert (commits(before), commits(after)) == ([own, first], [own, second])
+    assert (reuse.known, reuse.extracted) == (2, 1)
+    assert [found["folder"] for found in after.inputs["checkouts"]] == [".", "nested"]
+    assert json.loads((after.path / REPORT).read_text())["checkouts"] == after.inputs["checkouts"]
+
+
+def test_what_is_included_decides_the_corpus(tmp_path: Path, store: ArtifactStore) -> None:
+    """Files of others are neither pinned nor extracted unless they are named."""
+    write_files(tmp_path / "root", {"a.vox": "fn a() { }\n", "vendor/v.vox": "fn v() { }\n"})
+    without, _ = build_extracted_corpus(tmp_path / "root", store)
+    (tmp_path / "root" / "vendor" / "v.vox").write_text("fn w() { }\n")
+    same, reuse = build_extracted_corpus(tmp_path / "root", store)
+    included, _ = build_extracted_corpus(tmp_path / "root", store, include=("vendor",))
+
+    assert (same.key, reuse.is_whole) == (without.key, True)
+    assert [corpus.manifest["num_records"] for corpus in (without, included)] == [1, 2]

@@ -42,6 +42,14 @@ def test_verdicts_and_constructs_are_counted() -> None:
     assert len(report.missing_constructs) == len(report.constructs) - 3
 
 
+def test_files_of_other_formats_do_not_lower_the_rate() -> None:
+    """They are passed over and counted apart."""
+    models = [(f"{number}.vox", b"VOX \x96\0\0\0MAIN") for number in range(4)]
+    report = report_sources([("a.vox", b"fn f() { }\n"), *models], lambda _path: True)
+
+    assert (report.parse_rate, report.num_files, report.num_other, report.rejected) == (1.0, 1, 4, ())
+
+
 def test_no_files_have_no_rate() -> None:
     """A rate over nothing is missing, not 0 and not 1."""
     assert report_sources([], lambda _path: True).parse_rate is None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, licence_files_above
-from mens_pipeline.corpus.extract.sources import SourceRoots
+from mens_pipeline.corpus.extract.sources import OwnSources, SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
 from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
@@ -186,10 +186,10 @@ def test_records_of_a_denied_licence_do_not_stay(workspace: Path, tmp_path: Path
     """Those of other folders, which were extracted before the policy was."""
     records = tmp_path / "records.jsonl"
     records.write_text("".join(f"{line}\n" for o in extract_workspace(workspace) for line in o.lines))
-    roots, folder = SourceRoots(workspace), workspace / "empty"
-    carried = carried_records(records, folder, workspace, roots, _NO_GPL)
+    roots, folder, sources = SourceRoots(workspace), workspace / "empty", OwnSources(workspace)
+    carried = carried_records(records, folder, sources, roots, _NO_GPL)
 
-    assert carried_records(records, folder, workspace, roots).kept == 5
+    assert carried_records(records, folder, sources, roots).kept == 5
     assert (carried.kept, dict(carried.dropped)) == (3, {LeaveReason.LICENCE: 2})
 
 

@@ -20,7 +20,7 @@ def _previous(file: SourceFile, *, stands_alone: bool = True) -> PreviousExtract
     text = f"{outcome.lines[0]}\n".encode()
     other = '{"ä": 1}\n'.encode()
     account = {**outcome.account(), "start": len(other), "end": len(other) + len(text)}
-    return PreviousExtraction({file.path: account}, io.BytesIO(other + text + other), None)
+    return PreviousExtraction({file.path: account}, io.BytesIO(other + text + other))
 
 
 def test_a_file_with_the_same_content_is_known() -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from mens_pipeline.corpus.curate.pipeline_config import WatchPolicy
 from mens_pipeline.corpus.extract import sources
+from mens_pipeline.corpus.extract.git import head_commit, run_git
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
     WatchedState,
     find_newest_commit,
-    head_commit,
     sight,
     tree_fingerprint,
     vox_files,
@@ -270,7 +270,7 @@ def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None
     (tmp_path / ".git" / "HEAD").unlink()
     os.mkfifo(tmp_path / ".git" / "HEAD")
 
-    assert sources.run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None
+    assert run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

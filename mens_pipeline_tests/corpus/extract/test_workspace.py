@@ -79,7 +79,7 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
         ("out.md", DropReason.NOT_OPTED_IN),
         ("in.md", DropReason.TOO_SHORT),
     }
-    assert (programs.seen, programs.kept) == (7, 1)
+    assert (programs.seen, programs.kept, accounts[Unit.OTHER_FORMAT].seen) == (6, 1, 1)
     assert [record.source.path for record in records] == ["golden/a.vox"] * 3 + ["docs/in.md"]
     assert extraction_report(accounts, 4, {})["units"]["vox_file"]["dropped"]["link"] == 2
 
@@ -200,12 +200,11 @@ def test_only_the_commit_of_the_source_is_exchanged() -> None:
     header = '// ---\n// commit: null\n// title: "\\"commit\\":null"\n// ---\n'
     (record,) = records_of(f'{header}fn f() to str {{ return "\\"commit\\":null" }}\n')
     line = record.model_dump_json()
-    stamped = type(record).model_validate_json(with_commit(line, None, "c0ffee"))
+    stamped = type(record).model_validate_json(with_commit(line, "c0ffee"))
 
     assert stamped.source.commit == "c0ffee"
     assert (stamped.text, stamped.metadata) == (record.text, record.metadata)
-    assert with_commit(with_commit(line, None, "c0ffee"), "c0ffee", None) == line
-    assert with_commit(line, None, None) is line
+    assert with_commit(with_commit(line, "c0ffee"), None) == line
 
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\nfn {name}() {{ }}\n```\n"

@@ -82,12 +82,12 @@ def test_what_no_one_completes_is_left_out(repository: Repository, text: str, re
 
 
 def test_files_that_are_not_written_on_are_left_out(repository: Repository) -> None:
-    """New, renamed and executable ones, links, files of builds, and such as change all over."""
+    """New, renamed and executable ones, links, files of others, and such as change all over."""
     many = "".join(program(f"f{number}") for number in range(120))
-    repository.commit("target/b.vox", program("b"))
+    repository.commit("vendor/b.vox", program("b"))
     (repository.root / "link.vox").symlink_to("a.vox")
     repository.commit("m.vox", many)
-    repository.commit("target/b.vox", program("b", "    return 2\n"))
+    repository.commit("vendor/b.vox", program("b", "    return 2\n"))
     (repository.root / "link.vox").unlink()
     (repository.root / "link.vox").symlink_to("m.vox")
     repository.commit("m.vox", many.replace("return 1", "return 2"))
@@ -205,7 +205,7 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
 
     with pytest.raises(SourceNotFoundError, match=r"nowhere: no such folder\. Name a Vox workspace"):
         read_history(tmp_path / "nowhere", "HEAD", 9)
-    with pytest.raises(RefusedError, match=r"plain: no git history, .* Name a folder of a git checkout"):
+    with pytest.raises(RefusedError, match=r"plain: no history: fatal: not a git .* Name a folder of a git checkout"):
         read_history(tmp_path / "plain", "HEAD", 9)
     with pytest.raises(RefusedError, match=r"a shallow clone, .* Run `git fetch --unshallow`"):
         read_history(tmp_path / "shallow", "HEAD", 9)
@@ -213,6 +213,23 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
         read_history(repository.root, "\0", 9)
     with pytest.raises(SourceNotFoundError, match=r"--all: no commit of .* Name a commit, or a date such as"):
         read_history(repository.root, "--all", 9)
+
+
+def test_a_refusal_says_whether_git_is_missing_or_refuses(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No program, the checkout of somebody else, and a broken one, in the words of git."""
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        with pytest.raises(RefusedError, match=r"no history: there is no git program .*\. Install git\."):
+            _read(repository)
+    with monkeypatch.context() as patch:
+        patch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        with pytest.raises(RefusedError, match=r"no history: fatal: .*dubious ownership.*safe\.directory"):
+            _read(repository)
+    (repository.root / ".git" / "HEAD").write_text("1" * 40 + "\n")
+    with pytest.raises(RefusedError, match=r"git rev-list failed: fatal: .*HEAD\."):
+        _read(repository)
 
 
 def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +287,7 @@ def test_a_clone_without_files_says_how_to_get_them(repository: Repository, tmp_
     clone = tmp_path / "clone"
     repository.git("clone", "-q", "--bare", "--filter=blob:none", f"file://{repository.root}", str(clone))
 
-    with pytest.raises(RefusedError, match=r"git log failed, .* run `git fetch --refetch --no-filter` in it"):
+    with pytest.raises(RefusedError, match=r"git log failed: .* run `git fetch --refetch --no-filter` in it"):
         read_history(clone, repository.first, 9)
 
     repository.git("-C", str(clone), "fetch", "-q", "--refetch", "--no-filter")

@@ -1,0 +1,112 @@
+"""Ask git about a checkout: its files, their attributes, its commit and its remote; a refusal is in git's own words."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language.diagnostics import visible_text
+
+_OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
+_LOCAL: Final = (
+    *("DIR", "WORK_TREE", "IMPLICIT_WORK_TREE", "COMMON_DIR", "INDEX_FILE", "PREFIX", "NAMESPACE", "CONFIG"),
+    *("CONFIG_PARAMETERS", "CONFIG_COUNT", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "SHALLOW_FILE"),
+    *("GRAFT_FILE", "NO_REPLACE_OBJECTS", "REPLACE_REF_BASE"),
+)
+"""Variables that bind git to one repository (`git rev-parse --local-env-vars`); hooks inherit them."""
+
+_UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name}")), "LC_ALL=C")
+GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+"""Starts every git command: it uses the current folder, and runs or fetches nothing that a configuration names."""
+
+NO_GIT: Final = "there is no git program on this machine"
+_NO_PROGRAM: Final = 127
+_MOST_SECONDS: Final = 30
+"""A checkout may contain a pipe where git expects a file, which would block it forever."""
+
+_MOST_CHARACTERS: Final = 400
+_VENDORED: Final = "linguist-vendored"
+_GENERATED: Final = "linguist-generated"
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@|[?#].*")
+
+
+def ask_git(folder: Path, words: tuple[str, ...], asked: str = "", most_seconds: float = _MOST_SECONDS) -> str:
+    """Run git in a folder and return its output; `asked` is its input.
+
+    Raises:
+        RefusedError: Git refuses, takes too long or is not installed; the message is what git says.
+    """
+    try:
+        result = subprocess.run(  # noqa: S603 - our own words
+            (*GIT, *words),
+            cwd=folder,
+            input=asked,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+            timeout=most_seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RefusedError(f"git {words[0]} took over {most_seconds:g} seconds") from error
+    except OSError as error:
+        raise RefusedError(NO_GIT) from error
+    if result.returncode:
+        said = visible_text(" ".join(result.stderr.split()))[:_MOST_CHARACTERS].rstrip(".")
+        raise RefusedError(NO_GIT if result.returncode == _NO_PROGRAM else said or f"git {words[0]} failed")
+    return result.stdout
+
+
+def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
+    """Run git and return its output; None if it is empty, or git fails, times out or is not installed."""
+    try:
+        return ask_git(folder, words, most_seconds=most_seconds).strip() or None
+    except RefusedError:
+        return None
+
+
+def head_commit(folder: Path) -> str | None:
+    """Return the commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
+    return run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
+
+
+def find_checkout(folder: Path) -> Path | None:
+    """Return the root of the git checkout around a folder; None outside one. Git is not asked."""
+    folder = folder.resolve()
+    return next((place for place in (folder, *folder.parents) if is_checkout(place)), None)
+
+
+def is_checkout(folder: Path) -> bool:
+    """Return whether a folder is the root of a checkout, a submodule or a worktree; a path may be too long for one."""
+    return os.path.lexists(folder / ".git")
+
+
+def list_files(folder: Path) -> frozenset[str]:
+    """List what git tracks or does not ignore: files, submodules and other checkouts, relative to the folder.
+
+    Raises:
+        RefusedError: Git does not tell.
+    """
+    listed = ask_git(folder, ("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
+    return frozenset(name.rstrip("/") for name in listed.split("\0") if name)
+
+
+def read_attributes(folder: Path, names: list[str]) -> dict[str, tuple[bool | None, bool | None]]:
+    """Return whether `.gitattributes` calls files vendored and generated, for those of which it says either."""
+    asked = "".join(f"{name}\0" for name in names)
+    try:
+        output = ask_git(folder, ("check-attr", "-z", "--stdin", _VENDORED, _GENERATED), asked).split("\0")
+    except RefusedError:
+        return {}
+    values = {"unspecified": None, "unset": False, "false": False}
+    said = (values.get(value, True) for value in output[2::3])
+    pairs = zip(output[0::6], zip(said, said, strict=True), strict=False)
+    return {name: pair for name, pair in pairs if pair != (None, None)}
+
+
+def find_remote(folder: Path) -> str | None:
+    """Return the URL of `origin` without credentials; None without one."""
+    url = run_git(folder, ("config", "--get", "remote.origin.url"))
+    return url and visible_text(_CREDENTIALS.sub("", url))
