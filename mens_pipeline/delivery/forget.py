@@ -18,7 +18,7 @@ from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, fi
 from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
 from mens_pipeline.delivery.lineage import Link, link, list_artifacts, walk
 from mens_pipeline.errors import ConfigurationError, RefusedError, did_you_mean
-from mens_pipeline.promotion.bill import SeenFile, files_in_bill, read_licences
+from mens_pipeline.promotion.bill import SeenFile, files_in_bill, read_sources
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.kinds import Kind
@@ -136,7 +136,7 @@ def _read_files(store: ArtifactStore, key: str) -> frozenset[SeenFile]:
     mixed = store.get(Kind.MIXED_TRAIN_SET, key)
     if mixed is None:
         return frozenset()
-    train, licences = mixed.file(TRAIN), read_licences(store, mixed.path)
+    train, (accounts, _) = mixed.file(TRAIN), read_sources(store, mixed.path)
     sources = {pair.source for pair in read_pairs(train) if pair.source is not None}
     places = {(source.path, source.blob) for source in sources if source.kind not in _NO_FILE}
-    return frozenset(SeenFile(*place, licences.get(place)) for place in places)
+    return frozenset(SeenFile(*place, accounts.get(place, {}).get("licence")) for place in places)

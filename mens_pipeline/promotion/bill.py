@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
@@ -53,14 +53,15 @@ _ORIGINS: Final = {
 class SourceFileShare:
     """A source file, and the share of it in the train set.
 
-    `blob` is its SHA-256, hexadecimal; `commit` is the commit of the workspace. `licence` is an SPDX expression or
-    `unknown`; None if it was not recorded. `amount` is in the unit of the bill, with repeats.
+    `blob` is its SHA-256, hexadecimal; `commit` and `remote` are those of its git checkout. `licence` is an SPDX
+    expression or `unknown`; None if it was not recorded. `amount` is in the unit of the bill, with repeats.
     """
 
     path: str
     blob: str
     commit: str | None
     licence: str | None
+    remote: str | None
     amount: int
 
 
@@ -79,6 +80,7 @@ class Bill:
     num_rows: int
     amounts: Mapping[Origin, int]
     files: tuple[SourceFileShare, ...]
+    git_problems: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -150,7 +152,7 @@ def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> B
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256
     rows = Counter(read_pairs(train_file)) if is_there else Counter[TrainingPair]()
     unit, measure = _measure(manifest)
-    licences = read_licences(store, train_file)
+    accounts, problems = read_sources(store, train_file)
     amounts: Counter[Origin] = Counter()
     files: Counter[tuple[str, str, str | None]] = Counter()
     for row, repeats in rows.items():
@@ -159,7 +161,11 @@ def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> B
         amounts[origin] += amount
         if row.source is not None and origin is Origin.FILES:
             files[row.source.path, row.source.blob, row.source.commit] += amount
-    shares = (SourceFileShare(*file, licences.get(file[:2]), amount) for file, amount in files.items())
+    shares = (
+        SourceFileShare(*file, found.get("licence"), found.get("remote"), amount)
+        for file, amount in files.items()
+        for found in [accounts.get(file[:2], {})]
+    )
     return Bill(
         manifest=manifest,
         adapter_sha256=adapter.digest,
@@ -168,6 +174,7 @@ def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> B
         num_rows=rows.total(),
         amounts=amounts,
         files=tuple(sorted(shares, key=lambda file: (-file.amount, file.path))),
+        git_problems=problems,
     )
 
 
@@ -183,19 +190,23 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
     return "tokens", lambda text: len(encode_plain(tokenizer, text))
 
 
-def read_licences(store: ArtifactStore, train_file: Path) -> Mapping[tuple[str, str], str | None]:
-    """Return licences by path and SHA-256, from the corpus that a train set was made from."""
+def read_sources(
+    store: ArtifactStore, train_file: Path
+) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[str, ...]]:
+    """Return accounts by path and SHA-256, and what git refused, from the corpus that a train set was made from."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
         if FILES in artifact.outputs:
             with artifact.file(FILES).open(encoding="utf-8") as lines:
                 accounts = [json.loads(line) for line in lines]
-            return {(found["path"], found["blob"]): found["licence"] for found in accounts if "licence" in found}
+            checkouts = artifact.inputs.get("checkouts", ())
+            problems = tuple(f"{found['folder']}: {found['problem']}" for found in checkouts if found["problem"])
+            return {(found["path"], found["blob"]): found for found in accounts}, problems
         refs = [ref for ref in artifact.parents if (ref.kind, ref.key) not in seen]
         seen.update((ref.kind, ref.key) for ref in refs)
         waiting += [parent for ref in refs if (parent := store.get(ref.kind, ref.key)) is not None]
-    return {}
+    return {}, ()
 
 
 def as_cyclonedx(bill: Bill) -> str:
@@ -221,7 +232,11 @@ def as_cyclonedx(bill: Bill) -> str:
             hashes=sha256(file.blob),
             licenses=licences.of(file.licence),
             properties=properties(
-                commit=file.commit, licence=file.licence, share=file.amount / bill.total, **{unit: file.amount}
+                commit=file.commit,
+                remote=file.remote,
+                licence=file.licence,
+                share=file.amount / bill.total,
+                **{unit: file.amount},
             ),
         )
         for file in bill.files
@@ -236,7 +251,8 @@ def as_cyclonedx(bill: Bill) -> str:
         components=files,
         properties=properties(
             rows=bill.num_rows or None, synthetic_share=bill.synthetic_share, **{unit: bill.total or None}, **origins
-        ),
+        )
+        + [Property(name="mens:git", value=problem) for problem in bill.git_problems],
     )
     base_model = Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,

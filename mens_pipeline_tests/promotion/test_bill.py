@@ -23,6 +23,7 @@ from mens_pipeline.models.base import describe_base
 from mens_pipeline.promotion.bill import BILL, Origin, as_cyclonedx, build_bill
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline_tests.corpus.checkouts import git, make_checkout
 from mens_pipeline_tests.evaluation.runs import NOW, champion_in, promoted, trained, training_manifest
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
@@ -103,6 +104,27 @@ def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStor
     ]
     assert _find_named(files, "d.vox")["mens:licence"] == "unknown"
     assert len(document["dependencies"]) == 1 + len(parts) + len(files)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_origin_of_each_file_is_on_record(
+    workspace: Path,
+    store: ArtifactStore,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    refuses: bool,
+) -> None:
+    """Its remote, or why git does not tell."""
+    make_checkout(workspace, {})
+    git(workspace, "config", "remote.origin.url", "https://example.org/w.git")
+    if refuses:
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    bill = build_bill(Adapter.open(request.getfixturevalue("run")), store, NOW)
+
+    assert {file.remote for file in bill.files} == {None if refuses else "https://example.org/w.git"}
+    assert ["dubious ownership" in problem for problem in bill.git_problems] == [True] * refuses
+    assert ("dubious ownership" in as_cyclonedx(bill)) is refuses
 
 
 def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactStore) -> None:
