@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 
 _OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
 _LOCAL: Final = (

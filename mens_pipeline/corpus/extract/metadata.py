@@ -26,9 +26,9 @@ UNSEEN: Final = r"[\s\u200b-\u200f\u2060\ufeff]*+"
 _FENCE: Final = "// ---"
 _LOST_OPT_OUT: Final = re.compile(
     rf"(?:{UNSEEN}//(?! ---[ \t]*\n)[^\n]*+\n)*+{UNSEEN}// ---[ \t]*+\n"
-    r"(?://[^\n]*+\n)*?//[ \t]*+(?:training_eligible|status):"
+    r"(?://[^\n]*+\n)*?//[ \t]*+(?i:training_eligible:[ \t]*+(?!true\b)|status:[ \t]*+[\"']?deprecated\b)"
 )
-"""A header below other comments is none, but its author may have meant it."""
+"""A header below other comments is not read, but a file must not train against it."""
 
 _ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
 _MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")

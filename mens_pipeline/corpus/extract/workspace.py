@@ -315,7 +315,9 @@ def carried_records(
         if sources.find_reason(path) or sources.find_mark(path, data):
             return LeaveReason.NOT_OWN
         refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))
-        return hashlib.sha256(data).hexdigest() if refusal is None else LeaveReason(refusal[0])
+        if refusal is None:
+            return hashlib.sha256(data).hexdigest()
+        return LeaveReason.FORGOTTEN if refusal[0] is DropReason.FORGOTTEN else LeaveReason.LICENCE
 
     carried = CarriedRecords()
     if not records.exists():

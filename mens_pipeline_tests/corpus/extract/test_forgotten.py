@@ -9,7 +9,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import read_sources
 from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.forgotten import Forgotten, SourcePolicy, load_forgotten
-from mens_pipeline.corpus.extract.sources import SourceRoots
+from mens_pipeline.corpus.extract.sources import OwnSources, SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
 from mens_pipeline.corpus.schema.reasons import LeaveReason, MixDrop
 from mens_pipeline.errors import ConfigurationError
@@ -109,7 +109,7 @@ def test_forgotten_files_are_counted_wherever_rows_are_made(tmp_path: Path, stor
     policy, mix = load_source_policy(tmp_path / "pipeline.yaml"), MixConfig(sources=(MixSource(path="pairs.jsonl"),))
 
     corpora = [build_extracted_corpus(root, store, licences=which)[0] for which in (None, policy, policy)]
-    carried = carried_records(records, root / "none", root, SourceRoots(root), policy)
+    carried = carried_records(records, root / "none", OwnSources(root), SourceRoots(root), policy)
     (mixed,) = mix_sources(mix, read_sources(mix, tmp_path, policy=policy)).sources
 
     assert [corpus.manifest["units"]["vox_file"]["dropped"] for corpus in corpora[:2]] == [{}, {"forgotten": 1}]

@@ -30,7 +30,7 @@ def test_comment_header_is_read_with_its_length() -> None:
     assert header.end_line == 5
 
 
-@pytest.mark.parametrize("source", ["", "fn f() { }\n", "// note\n// ---\n// a: 1\n// ---\n"])
+@pytest.mark.parametrize("source", ["", "fn f() { }\n", "// note\n// ---\n// training_eligible: true\n// ---\n"])
 def test_no_header_is_an_empty_one(source: str) -> None:
     """A header stands at the very top or is none."""
     header = comment_header(source)

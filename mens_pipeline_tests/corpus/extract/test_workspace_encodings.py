@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.licences import LicencePolicy
+from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline_tests.every import every
@@ -19,7 +19,7 @@ _REFUSED = {
     "a.vox": [
         *(f"// ---\n// {header}\n// ---\n{_PROGRAM}" for header in _HEADERS),
         f"\n\u200b// ---\n// training_eligible: false\n// ---\n{_PROGRAM}",
-        f"// SPDX-License-Identifier: MIT\n// ---\n// training_eligible: false\n// ---\n{_PROGRAM}",
+        *(f"// By us.\n// ---\n// {header}\n// ---\n{_PROGRAM}" for header in _HEADERS if "weight" not in header),
         f"// vox:skip\n{_PROGRAM}",
         f"{_PROGRAM}// vox:skip\n",
         f"// SPDX-License-Identifier: GPL-3.0-only\n{_PROGRAM}",
@@ -49,7 +49,7 @@ def _extract(root: Path, name: str, text: str) -> list[list[str]]:
     ways = [(encoding, end) for encoding in _ENCODINGS for end in _ENDS]
     for number, (encoding, end) in enumerate(ways):
         (root / f"{number:02}{name}").write_bytes(_encode(text, encoding, end))
-    return [list(outcome.lines) for outcome in extract_workspace(root, policy=LicencePolicy(deny=("GPL-*",)))]
+    return [list(outcome.lines) for outcome in extract_workspace(root, policy=SourcePolicy(deny=("GPL-*",)))]
 
 
 @every("case", _CASES)

@@ -22,7 +22,7 @@ def test_counts_in_json_types_are_in_a_fixed_order() -> None:
 
     assert list(counts_of(LeaveReason, counts).items()) == [
         *(("changed", 1), ("gone", 2)),
-        *(("negative_root", 1), ("licence_denied", 0), ("not_own", 0), ("golden_root", 0)),
+        *(("negative_root", 1), ("forgotten", 0), ("licence_denied", 0), ("not_own", 0), ("golden_root", 0)),
     ]
     assert list(most_frequent(counts).items()) == [("gone", 2), ("changed", 1), ("negative_root", 1)]
 
