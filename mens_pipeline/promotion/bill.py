@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
@@ -25,6 +24,8 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:
     from cyclonedx.model.license import License
+
+    from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 
 BILL: Final = PromotedFile.BILL
 
@@ -135,7 +136,7 @@ def files_in_bill(promoted: Artifact) -> Iterator[SeenFile]:
         raise RefusedError(f"{path}: damaged ({error}). Restore it, or promote the run again.") from error
 
 
-def format_refused_files(promoted: Artifact | None, policy: SourcePolicy) -> str:
+def format_refused_files(promoted: Artifact | None, policy: "SourcePolicy") -> str:
     """Say which files a promoted adapter learnt from although they may no longer train; empty if there are none."""
     files = files_in_bill(promoted) if promoted is not None else ()
     paths = sorted({file.path for file in files if policy.refuses(*file)})

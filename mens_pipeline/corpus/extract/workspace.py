@@ -107,6 +107,7 @@ MAX_FILE_BYTES: Final = 1_048_576
 """Larger programs and pages are not examples."""
 
 _UNITS: Final = ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES))
+_LEAVES: Final = {DropReason.FORGOTTEN: LeaveReason.FORGOTTEN, DropReason.LICENCE: LeaveReason.LICENCE}
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
 
@@ -315,9 +316,7 @@ def carried_records(
         if sources.find_reason(path) or sources.find_mark(path, data):
             return LeaveReason.NOT_OWN
         refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))
-        if refusal is None:
-            return hashlib.sha256(data).hexdigest()
-        return LeaveReason.FORGOTTEN if refusal[0] is DropReason.FORGOTTEN else LeaveReason.LICENCE
+        return hashlib.sha256(data).hexdigest() if refusal is None else _LEAVES[refusal[0]]
 
     carried = CarriedRecords()
     if not records.exists():
