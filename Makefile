@@ -74,7 +74,7 @@ run: install  ## Run the whole graph once, without a server.
 	$(BIN)/mens run
 
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000 (PORT=3000).
-	$(BIN)/mens store pages --port $(PAGES) -- $(BIN)/dg dev --use-active-venv --port $(PORT)
+	$(BIN)/mens store pages --port $(PAGES) -- $(BIN)/python -m mens_pipeline.orchestration.web_server dev -w workspace.yaml --port $(PORT)
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)

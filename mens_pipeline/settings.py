@@ -121,7 +121,7 @@ class Settings(BaseSettings):
     )
     """Token that requests to `mens serve` must carry; required if other machines can reach it."""
     serve_hosts: str = Field(default="", validation_alias="MENS_SERVE_HOSTS")
-    """Names, with a comma between, by which a proxy on this machine passes requests to `mens serve`."""
+    """Names, with a comma between, by which a proxy on this machine asks `mens serve` or the UI."""
     alert_url: SecretStr | None = Field(default=None, validation_alias="MENS_ALERT_URL")
     """Webhook for failed runs, refused adapters and a stale champion, as JSON."""
     data_licence: str | None = Field(default=None, validation_alias="MENS_DATA_LICENCE")
@@ -134,6 +134,11 @@ class Settings(BaseSettings):
     """Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere."""
     dagster_home: Path = Field(default=_OUTPUTS / "dagster", validation_alias="DAGSTER_HOME")
     """Folder of Dagster's runs and events; gets a link to dagster.yaml."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names of `serve_hosts`, in lower case."""
+        return frozenset(host.strip().lower() for host in self.serve_hosts.split(",") if host.strip())
 
     @property
     def asks_to_evaluate(self) -> bool:

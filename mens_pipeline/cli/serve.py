@@ -109,8 +109,7 @@ def serve(options: ServeOptions) -> None:
     settings = load_settings()
     address = server.resolve_address(options.host, options.port)
     token = settings.serve_token if options.token_env == _TOKEN else read_secret(options.token_env)
-    hosts = [host.strip() for host in settings.serve_hosts.split(",") if host.strip()]
-    access = server.access_to(address, token, options.token_env, hosts, options.base_path)
+    access = server.access_to(address, token, options.token_env, settings.hosts, options.base_path)
     store = open_store(settings)  # before credentials and keys are removed from the environment
     go_offline()
     chosen = choose_device(options.device, settings)

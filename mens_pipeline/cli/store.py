@@ -113,12 +113,12 @@ def pages(
     """Serve the report pages of verdicts on this machine until interrupted.
 
     Browsers open no local files from the Dagster UI. A command given here finds this server in MENS_STORE_PAGES, unless
-    that is set, and links each report: mens store pages -- dagster dev -m mens_pipeline.definitions.
+    that is set, and links each report.
 
     Exit code 0: ended. 2: the command was misused. Otherwise that of the command.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
-    from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
+    from mens_pipeline.serving.pages import ADDRESS, PageServer, open_socket
 
     at, settings, parent = open_socket(port), load_settings(), os.getpid()
     address = f"http://{ADDRESS}:{at.getsockname()[1]}"

@@ -47,7 +47,8 @@ def _fit(job: Any, job_path: Path) -> None:
 
     own = own_environment()
     variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
-    ray.init()
+    # Without a cluster it starts one. Its dashboard would answer any page in a browser.
+    ray.init(include_dashboard=False)
     # After Ray's own. Workers look for the file at each step, since no signal reaches their training thread.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: (job.run_dir / STOP).touch())

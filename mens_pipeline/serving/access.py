@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from mens_pipeline.serving.http import RequestRefusedError
 
@@ -32,30 +33,44 @@ class Access:
     base_path: str = ""
 
 
+_OWN_SITES: Final = frozenset({"none", "same-origin"})
 _USUAL_PORTS: Final = frozenset({80, 443})
 """Behind a proxy we cannot tell http from https, so both default ports count as equal."""
 
 
 class AccessControl:
-    """Middleware that refuses requests without the right host name, origin or token."""
+    """Middleware that refuses requests without the right host name, origin or token.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    `check_method` raises RequestRefusedError for a method that a path may not be asked with.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        check_method: Callable[[str, str, Headers], None] = lambda _method, _path, _headers: None,
+    ) -> None:
         self._app = app
         self._access = access
+        self._check_method = check_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an allowed request on, or respond with the refusal."""
-        if scope["type"] == "http":
+        if scope["type"] != "lifespan":
             path, base = scope["path"], self._access.base_path
             if base and path == base:  # relative addresses of the page need the slash
                 await RedirectResponse(f"{base.rpartition('/')[2]}/")(scope, receive, send)
                 return
             if base and path.startswith(f"{base}/"):
                 scope = {**scope, "path": path.removeprefix(base)}
+            headers = Headers(scope=scope)
             try:
-                check_access(Headers(scope=scope), scope["path"], self._access)
+                check_access(headers, scope["path"], self._access)
+                if scope["type"] == "http":
+                    self._check_method(scope["method"], scope["path"], headers)
             except RequestRefusedError as refusal:
-                await refusal.response(scope["path"])(scope, receive, send)
+                refuse = refusal.response(scope["path"]) if scope["type"] == "http" else WebSocketClose()
+                await refuse(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -69,8 +84,10 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
         message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost, or name it in {HOSTS}."
         raise RequestRefusedError(403, message, code="host_not_allowed")
     origin = headers.get("origin")
-    if origin is not None and (host is None or _parse_host(origin) != (host, port)):
-        message = f"Pages of `{origin[:100]}` may not ask. Ask from a program."
+    # Browsers send no origin with images and frames, but tell their site. Links from elsewhere may be followed.
+    is_foreign = headers.get("sec-fetch-site", "none") not in _OWN_SITES and headers.get("sec-fetch-dest") != "document"
+    if is_foreign or (origin is not None and (host is None or _parse_host(origin) != (host, port))):
+        message = f"Pages of `{(origin or 'another site')[:100]}` may not ask. Ask from a program."
         raise RequestRefusedError(403, message, code="origin_not_allowed")
     if access.token is not None and path not in OPEN_PATHS and not _has_token(headers, access.token):
         message = "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`."

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,7 +87,7 @@ def resolve_address(host: str, port: int) -> Address:
 
 
 def access_to(
-    address: Address, token: SecretStr | None, variable: str, hosts: Sequence[str] = (), base_path: str = ""
+    address: Address, token: SecretStr | None, variable: str, hosts: Collection[str] = (), base_path: str = ""
 ) -> Access:
     """Return the access rules of a server at an address.
 
@@ -99,7 +99,7 @@ def access_to(
             f"--base-path {base_path}: not a path. Write it like /vox, without a slash at its end."
         )
     reach = "" if address.is_local else f"--host {address.host}"
-    reach = reach or (f"{HOSTS} {','.join(hosts)}" if hosts else "")
+    reach = reach or (f"{HOSTS} {','.join(sorted(hosts))}" if hosts else "")
     if reach and token is None:
         advice = f"Set {variable} to a secret, such as `openssl rand -hex 32` prints, or listen on 127.0.0.1 alone."
         raise ConfigurationError(f"{reach}: other machines can reach it, and there is no token. {advice}")

@@ -89,7 +89,7 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
         "MENS_STORE_ROOT": str(folder / "store"),
         "MENS_CACHE_ROOT": str(folder / "cache"),
     }
-    command = [str(Path(sys.executable).with_name("dg")), "dev", "--use-active-venv"]
+    command = [sys.executable, "-m", "mens_pipeline.orchestration.web_server", "dev", "-w", "workspace.yaml"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--port", str(port), "--host", "127.0.0.1"],

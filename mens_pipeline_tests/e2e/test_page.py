@@ -5,6 +5,9 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Final
 
 import pytest
 
@@ -73,6 +76,52 @@ def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page:
 
     page.open(f"{server.url}/assets/mixed_train_set?view=checks")
     _wait_for_texts(page, "enough_pairs", "mixed_rows_accounted_for", "shares_as_asked", "Passed")
+
+
+_MUTATION: Final = "mutation{setAutoMaterializePaused(paused:%s)}"
+_ATTEMPTS: Final = """
+(async url => {
+    const image = new Image();
+    const loaded = new Promise(done => { image.onload = image.onerror = done; });
+    image.src = `${url}/graphql?query=MUTATION`;
+    await loaded;
+    const type = {"Content-Type": "text/plain; charset=application/json"};
+    const body = JSON.stringify({query: "MUTATION"});
+    await fetch(`${url}/graphql`, {method: "POST", mode: "no-cors", headers: type, body}).catch(() => null);
+    await fetch(`${url}/graphql?query=MUTATION`, {method: "POST", mode: "no-cors"}).catch(() => null);
+    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-ws");
+    return await new Promise(done => { socket.onopen = () => done("open"); socket.onerror = () => done("refused"); });
+})(URL)
+"""
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+
+def _attempt(server: Server, page: Page, mutation: str) -> object:
+    return page.run(_ATTEMPTS.replace("MUTATION", mutation).replace("URL", json.dumps(server.url)).strip())
+
+
+@pytest.mark.threat("N9")
+def test_a_page_of_elsewhere_drives_nothing(server: Server, page: Page) -> None:
+    """By an image, by requests that a browser sends without asking, or by a WebSocket; its own page may have one."""
+    ask = "query { instance { autoMaterializePaused } }"
+    server.ask(_MUTATION % "true")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as elsewhere:
+        Thread(target=elsewhere.serve_forever, args=(0.1,)).start()
+        page.open(f"http://127.0.0.1:{elsewhere.server_port}/")
+        foreign = _attempt(server, page, _MUTATION % "false")
+        elsewhere.shutdown()
+    left = server.ask(ask)["instance"]["autoMaterializePaused"]
+    page.open(f"{server.url}/asset-groups/")
+
+    assert (foreign, left) == ("refused", True)
+    assert _attempt(server, page, _MUTATION % "true") == "open"
 
 
 def _launch_by(server: Server, page: Page, button: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from mens_pipeline.settings import PROJECT_ROOT
 
 _NAMES = {
+    "dagster._cli": {"dev"},
     "dagster._core.definitions.decorators.op_decorator": {"DecoratedOpFunction"},
     "dagster._core.definitions.repository_definition": {"SINGLETON_REPOSITORY_NAME"},
     "dagster._core.events": {"RunFailureReason"},
@@ -24,6 +25,7 @@ _NAMES = {
     },
     "dagster._utils.interrupts": {"capture_interrupts"},
     "dagster_shared.error": {"SerializableErrorInfo"},
+    "dagster_shared.ipc": {"open_ipc_subprocess"},
     "dagster_shared.utils.warnings": {"disable_dagster_warnings"},
 }
 

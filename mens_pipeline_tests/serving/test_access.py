@@ -30,6 +30,8 @@ _ANYWHERE = Access(SecretStr(TOKEN), None)
         {"host": "[::1]:8080", "origin": "http://[::1]:8080"},
         {"host": "localhost", "origin": "http://localhost:80"},
         {"host": "localhost", "origin": "https://localhost"},
+        {"host": "localhost", "origin": "http://localhost", "sec-fetch-site": "same-origin"},
+        {"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
     ],
 )
 def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
@@ -51,6 +53,8 @@ def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
         ({"host": "localhost:8080", "origin": "http://localhost"}, "may not ask"),
         ({"host": "localhost", "origin": "http://localhost:8080"}, "may not ask"),
         ({"host": "localhost:8080", "origin": "http://localhost:99999"}, "may not ask"),
+        ({"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}, "`another site` may not"),
+        ({"host": "localhost", "sec-fetch-site": "same-site", "sec-fetch-dest": "iframe"}, "`another site` may not"),
     ],
 )
 def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], message: str) -> None:

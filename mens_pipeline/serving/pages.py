@@ -15,11 +15,13 @@ from mens_pipeline.corpus.extract.forgotten import SourcePolicy
 from mens_pipeline.errors import ConfigurationError, MensError
 from mens_pipeline.promotion.bill import format_refused_files
 from mens_pipeline.promotion.receipt import PAGE
+from mens_pipeline.serving.access import LOCAL_NAMES, Access, check_access
+from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 
 ADDRESS: Final = "127.0.0.1"
-_HERE: Final = frozenset({"localhost", ADDRESS})
+_ACCESS: Final = Access(None, LOCAL_NAMES)
 _KINDS: Final = {Kind.BENCHMARK_GATE: "Verdicts", Kind.PROMOTED_ADAPTER: "Champions"}
 _LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
 _PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
@@ -69,8 +71,9 @@ class _PageRequest(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        # DNS rebinding: a page lets its own name resolve to this machine, and its requests carry that name.
-        if self.headers.get("Host", "").partition(":")[0] not in _HERE:
+        try:
+            check_access({name.lower(): value for name, value in self.headers.items()}, self.path, _ACCESS)
+        except RequestRefusedError:
             self.send_error(HTTPStatus.FORBIDDEN, f"Ask for http://{ADDRESS}.")
             return
         found, wanted = _PLACE.fullmatch(self.path), _LIST.fullmatch(self.path)

@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
+from mens_pipeline.serving.pages import ADDRESS, PageServer, open_socket
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.every import every
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "store", "pages"]
 
@@ -43,9 +46,11 @@ def port(tmp_path: Path) -> Iterator[int]:
         server.shutdown()
 
 
-def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
+def _get(
+    port: int, path: str, headers: Mapping[str, str] = MappingProxyType({}), method: str = "GET"
+) -> tuple[int, str]:
     with closing(http.client.HTTPConnection(ADDRESS, port, timeout=30)) as connection:
-        connection.request("GET", path, headers={"Host": host} if host is not None else {})
+        connection.request(method, path, headers=dict(headers))
         reply = connection.getresponse()
         return reply.status, reply.read().decode()
 
@@ -84,22 +89,39 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
     assert Kind.PROMOTED_ADAPTER not in of_gate[1]
 
 
-@pytest.mark.parametrize(
-    ("path", "host", "status"),
+@every(
+    "path",
     [
-        ("/{kind}", None, 404),
-        ("/eval_results/", None, 404),
-        ("/{kind}/{key}/gate_receipt.json", None, 404),
-        ("/{kind}/{key}/../{key}/report.html", None, 404),
-        ("/{kind}/0000000000000000000000000000000000000000000000000000000000000000/report.html", None, 404),
-        ("/{kind}/{key}/report.html", "evil.example", 403),
-        ("/{kind}/{key}/report.html", "[", 403),
-        ("/{kind}/{key}/report.html", "localhost:8001", 200),
+        "/{kind}",
+        "/eval_results/",
+        "/{kind}/{key}/gate_receipt.json",
+        "/{kind}/{key}/../{key}/report.html",
+        "/{kind}/0000000000000000000000000000000000000000000000000000000000000000/report.html",
     ],
 )
-def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None, status: int) -> None:
-    """No other file of the store, no other list, and nothing under a name that is not of this machine."""
-    assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key), host)[0] == status
+def test_nothing_else_is(gate: Artifact, port: int, path: str) -> None:
+    """No other file of the store, and no other list."""
+    assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key))[0] == 404
+
+
+@pytest.mark.threat("N9")
+@every(
+    "case",
+    [
+        (403, {"Host": "evil.example"}),
+        (403, {"Host": "["}),
+        (403, {"Origin": "http://evil.example"}),
+        (403, {"Origin": "http://localhost:3000"}),
+        (403, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe"}),
+        (200, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}),
+        (200, {"Host": "localhost:8001"}),
+        (501, {}, "POST"),
+    ],
+)
+def test_other_hosts_origins_and_methods_are_refused(gate: Artifact, port: int, case: tuple[Any, ...]) -> None:
+    """A link from the UI, which has another port, may be followed."""
+    status, *asked = case
+    assert _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}", *asked)[0] == status
 
 
 def test_a_port_that_is_taken_is_misuse() -> None:

@@ -1,0 +1,64 @@
+"""Dagster's web server for this machine alone: `python -m mens_pipeline.orchestration.web_server`.
+
+It takes the options of `dagster-webserver`; after `dev` those of `dagster dev`, which also starts the daemon.
+Its own pages and programs may ask, as with `mens serve`, but no other page in a browser.
+"""
+
+import sys
+from typing import Any
+
+from dagster._cli import dev
+from dagster_shared.ipc import open_ipc_subprocess
+from dagster_shared.utils.warnings import disable_dagster_warnings
+from dagster_webserver import app, cli
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+
+from mens_pipeline.serving.access import LOCAL_NAMES, Access, AccessControl
+from mens_pipeline.serving.http import RequestRefusedError
+from mens_pipeline.settings import load_settings
+
+_JSON = "application/json"
+
+
+def _check_method(method: str, path: str, headers: Headers) -> None:
+    """Refuse requests that a page of any origin can make a browser send, if they may change something.
+
+    Dagster executes GraphQL from the query of a GET, and from a POST of any type. A browser asks before it sends JSON.
+    """
+    is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON
+    is_read = method in {"GET", "HEAD", "OPTIONS"} and not path.rstrip("/").endswith("/graphql")
+    is_playground = method == "GET" and "text/html" in headers.get(
+        "accept", ""
+    )  # the answer is a page, whatever is asked
+    if not (is_read or is_playground or (method == "POST" and is_json)):
+        message = f"{method} {path[:100]}: send it as POST with Content-Type: {_JSON}."
+        raise RequestRefusedError(403, message, code="method_not_allowed")
+
+
+class Webserver(DagsterWebserver[Any, Any]):
+    """The web server with our checks in front of its routes."""
+
+    def build_middleware(self) -> list[Middleware]:
+        """Return the checks of host, origin and method, and the middleware of Dagster."""
+        access = Access(None, LOCAL_NAMES | load_settings().hosts)
+        return [Middleware(AccessControl, access=access, check_method=_check_method), *super().build_middleware()]
+
+
+def main(arguments: list[str]) -> None:
+    """Start the web server, or with `dev` in front all that Dagster needs."""
+    if arguments[:1] != ["dev"]:
+        app.DagsterWebserver = Webserver  # type: ignore[attr-defined]
+        cli.main()  # type: ignore[no-untyped-call]
+        return
+    own = {"dagster_webserver": "mens_pipeline.orchestration.web_server"}
+    dev.open_ipc_subprocess = lambda parts, **options: open_ipc_subprocess(  # type: ignore[attr-defined]
+        [own.get(part, part) for part in parts], **options
+    )
+    with disable_dagster_warnings():  # it advises `dg dev`, which is for a checkout
+        dev.dev_command(arguments[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
