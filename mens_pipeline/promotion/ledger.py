@@ -34,8 +34,10 @@ _SIGNED: Final = (
 _HALF: Final = 16
 """Digits of the two halves of a store id: its origin, which copies share, and its place."""
 _SAME_SHARE: Final = 0.5
-"""Two eval suites count as the same if they share this part of the files of the smaller one. So counting does not
-restart when a workspace grows, or when a suite has only some of its files."""
+"""Two eval suites count as the same if they share this part of the rows, or of the files, of the smaller one. So
+counting does not restart when a workspace grows, or when a suite has only some of its rows, under whatever names."""
+_ROW: Final = 16
+"""Digits of the hash of a text."""
 
 
 class EvaluationTry(Versioned):
@@ -49,13 +51,20 @@ class EvaluationTry(Versioned):
     rows_sha256: str = Field(
         description="Of all held-out prompts with reference and hidden tests, whatever their files are called."
     )
+    rows: tuple[str, ...] = Field(
+        default=(), description="Hashes of the held-out prompts and of their references; none in older lines."
+    )
+    benchmark_sha256: str | None = Field(default=None, description="Of the benchmark; null in older lines.")
     device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
 
     def is_of_same_eval_suite(self, other: "EvaluationTry") -> bool:
-        """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
-        own, theirs = set(self.files), set(other.files)
-        shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
-        return shares or self.rows_sha256 == other.rows_sha256
+        """Return whether the eval suites of two tries share half of the rows or files of the smaller one."""
+        pairs = ((self.rows, other.rows), (self.files, other.files), ((self.rows_sha256,), (other.rows_sha256,)))
+        return any(
+            len({*own} & {*theirs}) >= _SAME_SHARE * min(len({*own}), len({*theirs}))
+            for own, theirs in pairs
+            if own and theirs
+        )
 
     @property
     def sha256(self) -> str:
@@ -63,10 +72,17 @@ class EvaluationTry(Versioned):
 
         On a CPU the batch size does not matter.
         """
-        content = self.model_dump(mode="json", include=set(EvaluationTry.model_fields) - {"format_version", "files"})
+        left_out = {"format_version", "files", "rows"}
+        content = self.model_dump(mode="json", include={*EvaluationTry.model_fields} - left_out, exclude_none=True)
         if self.device.startswith("cpu"):
             del content["decoding"]["batch_tokens"]
         return key_of(content)
+
+
+def hash_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the hashes of texts as `rows` holds them: sorted, each once, whatever the white space."""
+    plain = {"".join(text.split()).encode("utf-8", "surrogatepass") for text in texts}
+    return tuple(sorted(hashlib.sha256(text).hexdigest()[:_ROW] for text in plain))
 
 
 class LedgerEntry(EvaluationTry):
@@ -94,7 +110,7 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
 
     def add_try(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
-        if any(entry.sha256 == tried.sha256 for entry in entries):
+        if _find_same(entries, tried) is not None:
             return content
         attempt = _attempt([entry for entry in entries if tried.is_of_same_eval_suite(entry)], trusted)
         entry = LedgerEntry(
@@ -106,9 +122,14 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
         message = "it is missing, and evaluations or champions rest on what was tried"
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, add_try)
-    entry, _ = find_try(store, tried.sha256)
+    entry = _find_same(_lines(store.documents.read(FOLDER, LEDGER), store)[1], tried)
     assert entry is not None, "it was just counted"  # noqa: S101 - our own impossibility
     return entry
+
+
+def _find_same(entries: Iterable[LedgerEntry], tried: EvaluationTry) -> LedgerEntry | None:
+    older = tried.model_copy(update={"benchmark_sha256": None}).sha256  # lines without rows name no benchmark either
+    return next((e for e in entries if e.sha256 == tried.sha256 or (not e.rows and e.sha256 == older)), None)
 
 
 def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:

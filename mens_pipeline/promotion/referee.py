@@ -14,7 +14,7 @@ from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Decoding, Generation
 from mens_pipeline.promotion.gate import GateInputs, measure_all
 from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, find_baseline, find_withdrawn, read_history
-from mens_pipeline.promotion.ledger import EvaluationTry, record_try
+from mens_pipeline.promotion.ledger import EvaluationTry, hash_texts, record_try
 from mens_pipeline.promotion.policy import GateName, GateStatus, Reserve, Thresholds
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.kinds import Kind
@@ -70,22 +70,29 @@ class StoreReferee:
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
         """Count in the ledger that an adapter was asked an eval suite; errors as in `record_try`."""
-        heldout = [task for task in suite.tasks if task.suite is Suite.HELDOUT]
-        tried = EvaluationTry(
-            adapter_sha256=asked.adapter_digest,
-            decoding=asked.decoding,
-            first_heldout_tasks=suite.first_heldout_tasks,
-            max_rounds=suite.max_rounds,
-            files=tuple(sorted({task.file for task in heldout})),
-            rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
-            device=f"{asked.device} {asked.compute_dtype} {asked.held}",
-        )
-        counted = record_try(self.store, tried, now=self.now)
-        return CountedTry(counted.attempt, tried.sha256, counted.store_id)
+        device = f"{asked.device} {asked.compute_dtype} {asked.held}"
+        counted = record_try(self.store, try_of(asked.adapter_digest, asked.decoding, device, suite), now=self.now)
+        return CountedTry(counted.attempt, counted.sha256, counted.store_id)
 
     def find_undecided(self, results: EvalResults, reserve: Sequence[Task]) -> tuple[GateName, ...]:
         """Return the gates for which it is worth asking a reserve of held-out prompts."""
         return find_undecided(results, self.thresholds, reserve, is_benchmark_asked=self.is_benchmark_asked)
+
+
+def try_of(adapter_sha256: str, decoding: Decoding, device: str, suite: EvalSuite) -> EvaluationTry:
+    """Return the try of an adapter on an eval suite, known by what is asked."""
+    heldout = [task for task in suite.tasks if task.suite is Suite.HELDOUT]
+    return EvaluationTry(
+        adapter_sha256=adapter_sha256,
+        decoding=decoding,
+        first_heldout_tasks=suite.first_heldout_tasks,
+        max_rounds=suite.max_rounds,
+        files=tuple(sorted({task.file for task in heldout})),
+        rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
+        rows=hash_texts(text for task in heldout for text in (task.prompt, task.reference)),
+        benchmark_sha256=suite.benchmark.digest if suite.benchmark is not None else None,
+        device=device,
+    )
 
 
 def find_undecided(

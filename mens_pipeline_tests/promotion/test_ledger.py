@@ -93,6 +93,19 @@ def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) ->
     assert _record(store, _change(files=renamed, adapter_sha256="b" * 64)) == [2]
 
 
+def test_lines_of_older_versions_count_on(store: ArtifactStore) -> None:
+    """They name files alone; the same adapter on the same rows is still the same try, whatever is known of it now."""
+    older = _try()
+    newer = _change(rows=("0" * 16,), benchmark_sha256="b" * 64)
+    _record(store, older)
+    path = store.root / FOLDER / LEDGER
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in line.items() if k not in {"rows", "benchmark_sha256"}}) + "\n")
+
+    assert _record(store, newer, newer.model_copy(update={"adapter_sha256": "b" * 64})) == [1, 2]
+    assert find_try(store, older.sha256)[0] is not None
+
+
 def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
     _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER

@@ -4,18 +4,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import compare_paired, rate_of
+from mens_pipeline.evaluation.suite import EvalSuite
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.promotion.ledger import record_try
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
-from mens_pipeline.promotion.referee import find_undecided
+from mens_pipeline.promotion.referee import find_undecided, try_of
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.scored import (
     GOOD,
     PROGRESS,
@@ -25,8 +32,77 @@ from mens_pipeline_tests.evaluation.scored import (
     with_overall,
     with_suite,
 )
+from mens_pipeline_tests.every import every
 
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
+
+
+_EXAM: Final = tuple(
+    task(
+        number,
+        file=f"golden/{number}.vox",
+        prompt=f"Write a function `f{number}` in Vox.",
+        reference=f"fn f{number}() to int {{\n    return {number}\n}}\n",
+    )
+    for number in range(20)
+)
+
+
+def _renamed(tasks: Sequence[Task]) -> list[Task]:
+    return [replace(one, id=f"heldout/1{n:03}", file=f"v1/{one.file}") for n, one in enumerate(tasks)]
+
+
+def _written(tasks: Sequence[Task], write: Callable[[str], str]) -> list[Task]:
+    return [replace(one, prompt=write(one.prompt), reference=write(one.reference)) for one in tasks]
+
+
+_OTHERS: Final = _written(_EXAM, lambda text: text.replace("f", "g"))
+
+
+@pytest.mark.threat("M13")
+@every(
+    "case",
+    [
+        ("itself", _EXAM, 1),
+        ("renamed", _renamed(_EXAM), 1),
+        ("reordered", _renamed(_EXAM[::-1]), 1),
+        ("thinned out", _renamed(_EXAM)[1:], 2),
+        ("halved", _renamed(_EXAM)[::2], 2),
+        ("reflowed", _written(_renamed(_EXAM), lambda text: text.replace(" ", "\n\t").replace("{", " {")), 2),
+        ("reworded", [replace(one, prompt=f"Please: {one.prompt}") for one in _renamed(_EXAM)], 2),
+        ("mended", [replace(one, reference=f"// {one.name}\n{one.reference}") for one in _renamed(_EXAM)], 2),
+        ("grown", [*_renamed(_EXAM), *_OTHERS, *_renamed(_OTHERS)], 2),
+        ("half new", _renamed([*_EXAM[:10], *_OTHERS[10:]]), 2),
+        ("mostly new", _renamed([*_EXAM[:9], *_OTHERS[9:]]), None),
+        ("new", _renamed(_OTHERS), None),
+    ],
+    ids=itemgetter(0),
+)
+def test_an_exam_is_known_by_what_it_asks(tmp_path: Path, case: tuple[str, Sequence[Task], int | None]) -> None:
+    """Whatever its files are called: the number of the same adapter on it, None where it is another exam."""
+    name, tasks, again = case
+    store = ArtifactStore(tmp_path / name)
+    first, asked = _exam(_EXAM), _exam(tasks)
+
+    assert _count(store, ("a", first), ("a", asked)) == [1, again or 1]
+    assert _count(store, ("b", asked)) == [(again or 1) + 1]
+
+
+def test_another_benchmark_is_another_try(tmp_path: Path) -> None:
+    """One with a task less, of the same held-out rows, or none."""
+    none = _exam(_EXAM)
+    exams = [none, *(replace(none, benchmark=Benchmark(tmp_path, "", sha256 * 64, ())) for sha256 in "ef")]
+
+    assert _count(ArtifactStore(tmp_path), *(("a", exam) for exam in (*exams, *exams))) == [1, 2, 3, 1, 2, 3]
+
+
+def _exam(tasks: Sequence[Task]) -> EvalSuite:
+    return EvalSuite(tuple(tasks), "c" * 64, None, first_heldout_tasks=20, max_rounds=1)
+
+
+def _count(store: ArtifactStore, *tries: tuple[str, EvalSuite]) -> list[int]:
+    device = "cpu float32 dense"
+    return [record_try(store, try_of(name * 64, Decoding(), device, exam), now=1).attempt for name, exam in tries]
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
