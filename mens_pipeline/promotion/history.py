@@ -3,12 +3,14 @@
 Each line of the log holds the SHA-256 of the line before it, and the pointer holds the hash of the line that set it, so
 a lost or changed line is noticed.
 
-With a key every line and the pointer are signed, and the pointer must name the last line. Older copies of both together
-still pass: anyone who kept them and can write to the store can restore them.
+With a key every line and the pointer are signed, and the pointer must name the last line. Each line names its store, so
+files of a copy do not pass where adapters are promoted. Older files of the same store still do: anyone who kept them
+and can write to the store can restore them.
 """
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, NamedTuple
@@ -29,9 +31,11 @@ HISTORY: Final = "history.jsonl"
 _LOCK: Final = ".lock"
 _ADVICE: Final = "It alone says what was promoted and withdrawn: restore it from a backup."
 _SIGNED: Final = (
-    "Restore it from a backup. Where the key is new, or a promotion was cut off, `mens promote --sign-history` prints "
-    "the history and signs it as it is."
+    "Restore it from a backup. Where the key is new, the store was moved or restored, or a promotion was cut off, "
+    "`mens promote --sign-history` prints the history and signs it as it is."
 )
+_HALF: Final = 16
+"""Digits of the two halves of a store id: its origin, which copies share, and its place."""
 
 
 class HistoryEvent(Versioned):
@@ -45,6 +49,7 @@ class HistoryEvent(Versioned):
     withdrawn_sha256: str | None = Field(default=None, description="Of the weights that a rollback took out of use.")
     override_sha256: str | None = Field(default=None, description="Of the signed record that was used, if one was.")
     reason: str = Field(description="Why, for people.")
+    store_id: str | None = Field(default=None, description="Of the store, as in the ledger; null until it is written.")
     after_sha256: str | None = Field(
         default=None,
         description="Of the line before this one, of nothing for the first; null until it is written.",
@@ -68,7 +73,8 @@ def champion_key(store: ArtifactStore) -> str | None:
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
     # Read this after the pointer, because a change adds its line first.
-    details = {sha256: event.key for event, sha256 in _lines(store)}
+    lines = _lines(store)
+    details = {sha256: event.key for event, sha256 in lines}
     if not words:
         if not details:
             return None
@@ -90,9 +96,26 @@ def champion_key(store: ArtifactStore) -> str | None:
         problem = store.signing.problem_of(signature, CHAMPION, key=key, line=last)
         if of_event and of_event[0] != last:
             problem = f"it names {key[:12]}, and the last line of {HISTORY} is about {details[last][:12]}"
+        # A machine that only verifies may serve a copy.
+        made_in = lines[-1][0].store_id
+        if store.signing.private is not None and made_in is not None and made_in != store_id_after(made_in, store):
+            problem = f"the last line of {HISTORY} was written in a copy of this store, or in another place"
         if problem is not None:
             raise RefusedError(f"{pointer}: {problem}. {_SIGNED}")
     return key
+
+
+def store_id_after(before: str | None, store: ArtifactStore) -> str:
+    """Return the id of a store whose last document has the id `before`: another one if the store was copied since."""
+    origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
+    # A folder keeps its inode when it is renamed or mounted elsewhere; a copy has a different one.
+    place = store.remote.url if store.remote is not None else store.root.stat().st_ino
+    return origin + hashlib.sha256(f"{origin} {place}".encode()).hexdigest()[:_HALF]
+
+
+def is_copy(one: str | None, other: str | None) -> bool:
+    """Return whether two store ids have one origin."""
+    return one is not None and other is not None and one[:_HALF] == other[:_HALF]
 
 
 def find_champion(store: ArtifactStore) -> Artifact | None:
@@ -187,6 +210,7 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
     history is damaged, or another machine changed the champion meanwhile.
     """
     before = _lines(store)
+    event = event.model_copy(update={"store_id": store_id_after(before[-1][0].store_id if before else None, store)})
     line = _line(event, before[-1][1] if before else _sha256(b""), store.signing)
     kept = seen.history[: _complete(seen.history)]
     end = b"\n" if kept and not kept.endswith(b"\n") else b""
@@ -197,8 +221,8 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Sign all lines of a history, point to the champion of the last one, and return the events.
 
-    Use this for a new key, or after an interrupted promotion; the caller vouches for every line. `RefusedError` if the
-    history is damaged, or changed meanwhile; `ConfigurationError` if no key signs.
+    Use this for a new key, a moved store, or after an interrupted promotion; the caller vouches for every line.
+    `RefusedError` if the history is damaged, or changed meanwhile; `ConfigurationError` if no key signs.
     """
     if store.signing is None:
         raise ConfigurationError(
@@ -206,13 +230,15 @@ def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
         )
     with lock_champion(store) as seen:
         lines: list[bytes] = []
-        events = tuple(event for event, _ in _lines(store, is_signed=False))
+        events = [event for event, _ in _lines(store, is_signed=False)]
+        if events:
+            events[-1] = events[-1].model_copy(update={"store_id": store_id_after(events[-1].store_id, store)})
         for event in events:
             lines.append(_line(event, _sha256(lines[-1] if lines else b""), store.signing))
         if lines:
             store.documents.replace(KIND, HISTORY, seen.history, b"\n".join(lines) + b"\n")
             store.documents.replace(KIND, CHAMPION, seen.pointer, _pointer(events[-1].key, lines[-1], store.signing))
-    return events
+    return tuple(events)
 
 
 def _line(event: HistoryEvent, after_sha256: str, signing: Signing | None) -> bytes:

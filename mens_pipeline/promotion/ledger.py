@@ -4,20 +4,20 @@ With a key every line is signed together with the line before it, and a last lin
 forged or cut-off line is noticed. An older copy of the whole ledger still passes.
 
 Every line names the store that wrote it. This distinguishes an evaluation in a copy of the store from one that an older
-ledger has lost.
+ledger has lost. A ledger that lacks an evaluation of its own store is refused; with a key, also one of another store.
 """
 
 import hashlib
 import json
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.evaluation.results import RESULTS, read_json
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.promotion.history import find_withdrawn, read_history
+from mens_pipeline.promotion.history import find_withdrawn, is_copy, read_history, store_id_after
 from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, Signing
@@ -31,8 +31,6 @@ _SIGNED: Final = (
     "Restore it from a backup: without it nobody knows how often adapters were tried. Where the key is new, `mens "
     "promote --sign-history` prints the ledger and signs it as it is."
 )
-_HALF: Final = 16
-"""Digits of the two halves of a store id: its origin, which copies share, and its place."""
 _SAME_SHARE: Final = 0.5
 """Two eval suites count as the same if they share this part of the rows, or of the files, of the smaller one. So
 counting does not restart when a workspace grows, or when a suite has only some of its rows, under whatever names."""
@@ -104,18 +102,20 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
     """Count a try once, and return its line; `now` is in seconds since 1970.
 
     The line has the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The same try
-    again returns its first line. `RefusedError` if a line is malformed, or the ledger was changed since it was signed.
+    again returns its first line. `RefusedError` if a line is malformed, the ledger was changed since it was signed, or it
+    is not of this store.
     """
+    made_here = _find_made_here(store)
     trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)
 
     def add_try(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
+        _refuse_foreign(entries, made_here, store)
         if _find_same(entries, tried) is not None:
             return content
         attempt = _attempt([entry for entry in entries if tried.is_of_same_eval_suite(entry)], trusted)
-        entry = LedgerEntry(
-            **tried.model_dump(), timestamp_unix=now, attempt=attempt, store_id=_store_id(entries, store)
-        )
+        store_id = store_id_after(entries[-1].store_id if entries else None, store)
+        entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt, store_id=store_id)
         return _document([*lines, _line(entry, lines, store.signing)], store.signing)
 
     if store.signing is not None and not store.documents.read(FOLDER, LEDGER) and _was_evaluated(store):
@@ -132,27 +132,45 @@ def _find_same(entries: Iterable[LedgerEntry], tried: EvaluationTry) -> LedgerEn
     return next((e for e in entries if e.sha256 == tried.sha256 or (not e.rows and e.sha256 == older)), None)
 
 
-def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
-    """Return the store id of the previous line; a new one if the store was copied or restored elsewhere since."""
-    before = entries[-1].store_id if entries else None
-    origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
-    # A folder keeps its inode when it is renamed or mounted elsewhere; a copy has a different one.
-    place = store.remote.url if store.remote is not None else store.root.stat().st_ino
-    return origin + hashlib.sha256(f"{origin} {place}".encode()).hexdigest()[:_HALF]
+def _find_made_here(store: ArtifactStore) -> dict[str, str]:
+    """Find the evaluations that were made in this store and are still there: SHA-256 of the try -> folder.
+
+    Look before the ledger is read: a try is counted before its evaluation is written.
+    """
+    found = {}
+    for path in sorted((store.root / FOLDER).glob(f"*/{RESULTS}")):
+        match (read_json(path)[0] or {}).get("progress"):
+            case {"store_id": str(made_in), "try_sha256": str(sha256)} if made_in == store_id_after(made_in, store):
+                found[sha256] = str(path.parent)
+    return found
+
+
+def _refuse_foreign(entries: Sequence[LedgerEntry], made_here: Mapping[str, str], store: ArtifactStore) -> None:
+    """Refuse a ledger that lacks evaluations of its store, and with a key one that was written in another place."""
+    place = store.documents.place(FOLDER, LEDGER)
+    if store.signing is not None and entries and entries[-1].store_id != store_id_after(entries[-1].store_id, store):
+        advice = "If it was moved or restored, `mens promote --sign-history` prints the ledger and signs it as of here."
+        raise RefusedError(f"{place}: its last line was written in a copy of this store, or in another place. {advice}")
+    counted = {entry.sha256 for entry in entries}
+    if lost := [folder for sha256, folder in made_here.items() if sha256 not in counted]:
+        found = f"it lacks evaluations that were made here ({len(lost)}, such as {lost[0]})"
+        advice = "Restore the newest ledger; without one, remove the folders of these evaluations, and evaluate again."
+        raise RefusedError(f"{place}: {found}: an older ledger or that of a copy was laid back. {advice}")
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
     """Explain why an evaluation is missing from the ledger of a store, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
-    is_copy = evaluated_in is not None and store_id is not None and evaluated_in[:_HALF] == store_id[:_HALF]
-    where = "a copy of this store" if is_copy else "another store"
+    where = "a copy of this store" if is_copy(evaluated_in, store_id) else "another store"
     return f"knows no such evaluation: it was made in {where}; evaluate again here"
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
     """Return the line of a try, None without one, and the store id of the newest line; refuse as `record_try`."""
+    made_here = _find_made_here(store)
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
+    _refuse_foreign(entries, made_here, store)
     found = next((entry for entry in entries if entry.sha256 == try_sha256), None)
     return found, entries[-1].store_id if entries else None
 
@@ -167,7 +185,7 @@ def _was_evaluated(store: ArtifactStore) -> bool:
 
 
 def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
-    """Sign all lines of a ledger with a new key, and return them; the caller vouches for every line.
+    """Sign all lines of a ledger, in a new place too, and return them; the caller vouches for every line.
 
     `RefusedError` if a line is malformed, `ConfigurationError` if no key signs.
     """
@@ -177,7 +195,10 @@ def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
 
     def sign_lines(content: bytes) -> bytes:
         lines: list[bytes] = []
-        for entry in _lines(content, store, is_signed=False)[1]:
+        entries = _lines(content, store, is_signed=False)[1]
+        if entries:
+            entries[-1] = entries[-1].model_copy(update={"store_id": store_id_after(entries[-1].store_id, store)})
+        for entry in entries:
             lines.append(_line(entry, lines, signing))
         return _document(lines, signing)
 

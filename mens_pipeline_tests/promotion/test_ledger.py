@@ -1,6 +1,7 @@
 """How often adapters were tried on an eval suite."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,8 +257,12 @@ def test_a_ledger_that_is_gone_is_missed(tmp_path: Path, store: ArtifactStore, s
         _remove(signed)
         with pytest.raises(RefusedError, match=r"ledger\.jsonl: it is missing, and evaluations.*--sign-history"):
             _record(signed, _try("b"))
-        assert evaluation.path.is_dir()
         assert sign_ledger(signed) == ()
+        with pytest.raises(
+            RefusedError, match=r"it lacks evaluations that were made here .*remove the folders of these"
+        ):
+            _record(signed, _try("b"))
+        shutil.rmtree(evaluation.path)
         assert _record(signed, _try("b")) == [1]
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import results_in
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.history import champion_key, read_history
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, record_try
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, read_history, sign_history
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, record_try, sign_ledger
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.storage.kinds import Kind
+from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
     DECODING,
@@ -26,9 +28,11 @@ from mens_pipeline_tests.evaluation.runs import (
     promote,
     promoted,
     scored,
+    trained,
     tried_by,
     verdict_of,
 )
+from mens_pipeline_tests.every import every
 
 
 @pytest.mark.threat("M13")
@@ -147,10 +151,73 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
         promote(copied, run, store, PRESENT, now=NOW)
     own = verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(older)
-    advice = r"an older ledger was laid back; restore the newest one, or evaluate again here\.$"
-    with pytest.raises(RefusedError, match=f"The ledger of this store has lost this evaluation: {advice}"):
+    lost = (
+        rf"it lacks evaluations that were made here \(1, such as .*{own.parents[0].key}\): an older ledger or that of"
+    )
+    for again in (lambda: promote(own, run, store, PRESENT, now=NOW), lambda: evaluated(run, store)):
+        with pytest.raises(RefusedError, match=rf"ledger\.jsonl: {lost} a copy was laid back\. Restore the newest"):
+            again()
+    shutil.rmtree(store.root / Kind.EVAL_RESULTS / own.parents[0].key)
+    with pytest.raises(RefusedError, match="has lost this evaluation: an older ledger was laid back; restore the new"):
         promote(own, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
+
+
+@pytest.mark.threat("M24")
+@every("signing", [Signing.of("5b" * 32, None), None])
+def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: Signing | None) -> None:
+    """All that a copy of the store holds is laid back over it: its ledger, its evaluation, its verdict, its champion.
+
+    With a key, a store that had no evaluation of its own is told by its place.
+    """
+    home = tmp_path / str(signing is None)
+    store, run, other = ArtifactStore(home / "store", signing=signing), trained(home / "run"), trained(home / "2", "2")
+    exam = adapter_digest(run)
+    record_try(store, _of_exam("e" * 64, "0" * 64), now=NOW)
+    shutil.copytree(store.root, home / "fork")
+    fork = ArtifactStore(home / "fork", signing=signing)
+    for adapter in "123":
+        record_try(store, _of_exam(exam, adapter * 64), now=NOW)
+    own = evaluated(other, store) if signing is None else None
+    if signing is not None:
+        sign_ledger(fork)
+    kept = (store.root / FOLDER / LEDGER).read_bytes()
+    gate = verdict_of(run, fork)
+    promote(gate, run, fork, PRESENT, now=NOW)
+    message = "written in a copy of this store" if own is None else "lacks evaluations that were made here"
+    for left_out in ([Kind.PROMOTED_ADAPTER], []):
+        shutil.copytree(fork.root, store.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))
+        laid_back = store.get(gate.kind, gate.key)
+        assert laid_back is not None
+        with pytest.raises(RefusedError, match=message):
+            promote(laid_back, run, store, PRESENT, now=NOW)
+        with pytest.raises(RefusedError, match=message):
+            verdict_of(run, store)
+    (store.root / FOLDER / LEDGER).write_bytes(kept)
+    for name in (CHAMPION, HISTORY):
+        (store.root / Kind.PROMOTED_ADAPTER / name).unlink()
+    honest = evaluated(run, store)
+    assert results_in(honest.path).progress.attempt == 4
+
+
+def test_a_store_that_was_moved_is_adopted(tmp_path: Path, run: Path) -> None:
+    """With a key, by the command that prints what it signs; a machine that only verifies serves the copy as it is."""
+    signing = Signing.of("5b" * 32, None)
+    assert signing is not None
+    store = ArtifactStore(tmp_path / "store", signing=signing)
+    key = promoted(run, store)
+    shutil.copytree(store.root, tmp_path / "restored")
+    restored = ArtifactStore(tmp_path / "restored", signing=signing)
+    only_serves = ArtifactStore(tmp_path / "restored", signing=Signing.of(None, signing.public_key))
+    for ask in (champion_key, lambda it: record_try(it, _of_exam("1" * 64, "0" * 64), now=NOW)):
+        with pytest.raises(RefusedError, match=r"written in a copy of this store, or in another place.*--sign-history"):
+            ask(restored)
+    assert champion_key(only_serves) == key
+    sign_history(restored)
+    sign_ledger(restored)
+
+    assert champion_key(restored) == key
+    assert promoted(trained(tmp_path / "next", "2"), restored) == champion_key(restored) != key
 
 
 @pytest.mark.threat("M13")
