@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.promotion.history import CHAMPION, champion_key, lock_champion, read_history
+from mens_pipeline.storage.documents import TAG, lock_abandoned
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 from mens_pipeline.storage.validation import Strict
@@ -50,8 +52,9 @@ class RetentionPolicy(Strict):
 class Item:
     """A folder of the store; `key` is its name if it is not an artifact.
 
-    An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
-    written to, in seconds since 1970. `parents` are kind and key; `is_shared` tells whether the object storage has it.
+        An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
+    written to, in seconds since 1970. `is_held` tells whether a process is at work in it. `parents` are kind and key;
+    `is_shared` tells whether the object storage has it.
     """
 
     kind: str
@@ -63,6 +66,7 @@ class Item:
     is_artifact: bool
     parents: frozenset[tuple[str, str]]
     is_shared: bool = False
+    is_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,8 @@ def _decide(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: 
     if item.path in kept:
         return RetentionDecision(item, "keep", kept[item.path])
     if not item.is_artifact:
+        if item.is_held:
+            return RetentionDecision(item, "keep", "a run is at work in it, or it cannot be locked")
         if _age(item, now) < policy.abandoned_days:
             return RetentionDecision(item, "keep", "perhaps still at work")
         return RetentionDecision(item, "remove", f"no run has written to it for {policy.abandoned_days} days")
@@ -176,18 +182,30 @@ def prune(
 
     Raises:
         SourceNotFoundError: There is no store.
-        RefusedError: The history of champions is damaged.
+        RefusedError: The history of champions is damaged, or the clock is ahead of everything in the store.
         ConfigurationError: A folder cannot be removed, or the object storage does not respond; earlier ones are gone.
     """
     if store.remote is None and not store.root.is_dir():
         raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
     with lock_champion(store):
         champion_key(store)
-        plan = plan_retention(read_store(store), policy, now)
+        stored = read_store(store)
+        plan = plan_retention(stored, policy, now)
         show(plan)
         if apply:
+            _refuse_clock_ahead(stored, store.root / TAG, policy, now)
             _remove_all(plan, store)
     return plan
+
+
+def _refuse_clock_ahead(stored: Stored, tag: Path, policy: RetentionPolicy, now: float) -> None:
+    """Refuse to go by a clock that makes everything too old, as after a jump."""
+    written = [item.made for item in stored.items] + ([tag.stat().st_mtime] if tag.exists() else [])
+    days, longest = (now - max(written, default=now)) / _DAY, max(policy.days.model_dump().values())
+    if days > max(longest, policy.abandoned_days):
+        found = f"by the clock nothing was written here for {days:.0f} days, longer than anything is kept"
+        advice = f"Set the clock; if it is right, touch {tag}, and run the same again."
+        raise RefusedError(f"{tag.parent}: {found}. {advice}")
 
 
 def read_store(store: ArtifactStore) -> Stored:
@@ -257,7 +275,10 @@ def _measure(kind: str, path: Path) -> Item:
         status = found.lstat()
         sizes.append(0 if found.is_dir() else status.st_size)
         times.append(status.st_mtime)
-    return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset())  # noqa: FBT003
+    is_held = True
+    with suppress(OSError), lock_abandoned(path):
+        is_held = False
+    return Item(kind, path.name, "", path, sum(sizes), max(times), False, frozenset(), is_held=is_held)  # noqa: FBT003
 
 
 def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
@@ -267,10 +288,17 @@ def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
             store.remote.delete(item.kind, item.key)
         try:
             if item.path.exists():
-                _remove(item.path)
+                _remove(item.path) if item.is_artifact else _remove_abandoned(item)
         except OSError as error:
             message = f"{error.filename}: {error.strerror}. Let this user write to the store, and run the same again."
             raise ConfigurationError(message) from error
+
+
+def _remove_abandoned(item: Item) -> None:
+    """Remove an unfinished folder, unless a run has begun or ended in it since the plan."""
+    with suppress(BlockingIOError), lock_abandoned(item.path):
+        if _measure(item.kind, item.path).made == item.made:
+            _remove(item.path)
 
 
 def _remove(path: Path) -> None:

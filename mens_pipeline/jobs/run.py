@@ -19,6 +19,7 @@ from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.local import die_with_parent, job_command
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, Job, fail
+from mens_pipeline.storage.documents import hold_folder
 from mens_pipeline.storage.files import is_full
 from mens_pipeline.storage.validation import Strict, errors_in
 
@@ -132,9 +133,9 @@ def _do(job: Job) -> ExitCode:
 
 @contextmanager
 def _holding(job: Job) -> Iterator[None]:
-    """Hold the device of a job while the block runs, and delete the failure of an earlier try."""
+    """Hold the folder and the device of a job while the block runs, and delete the failure of an earlier try."""
     (job.run_dir / FAILURE).unlink(missing_ok=True)
-    with exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
+    with hold_folder(job.run_dir), exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
         yield
 
 

@@ -102,7 +102,7 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
     """Count a try once, and return its line; `now` is in seconds since 1970.
 
     The line has the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The same try
-    again returns its first line. `RefusedError` if a line is malformed, the ledger was changed since it was signed, or it
+    again returns its first line. `RefusedError` if a line is malformed, or the ledger was changed since it was signed or
     is not of this store.
     """
     made_here = _find_made_here(store)

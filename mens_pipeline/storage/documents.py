@@ -30,7 +30,8 @@ _YOUNG_SECONDS: Final = 60.0
 _LOOKED: Final[dict[Path, float]] = {}
 """Folder -> time of the last search for drafts, since a search takes longer the more files there are."""
 
-_TAG: Final = "CACHEDIR.TAG"
+TAG: Final = "CACHEDIR.TAG"
+"""In the root of a store; written again with each draft."""
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
 )
@@ -38,7 +39,7 @@ _TAG_TEXT: Final = (
 
 def tag_as_cache(root: Path) -> None:
     """Mark a folder as a cache, which backup tools skip."""
-    (root / _TAG).write_text(_TAG_TEXT, encoding="utf-8")
+    (root / TAG).write_text(_TAG_TEXT, encoding="utf-8")
 
 
 @contextmanager
@@ -57,6 +58,29 @@ def draft_folder(target: Path) -> Iterator[Path]:
     finally:
         os.close(handle)
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def hold_folder(path: Path) -> Iterator[None]:
+    """Keep a work folder from being removed while the block runs, however old its files look; several may hold it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # on a file system without locks no folder ever counts as abandoned
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def lock_abandoned(path: Path) -> Iterator[int]:
+    """Lock a draft or a work folder, and yield its handle; raise `OSError` if a process holds it."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def hold_draft(handle: int, folder: Path) -> None:
@@ -88,14 +112,9 @@ def _remove_abandoned(folder: Path) -> None:
             if (_DRAFT.fullmatch(path.name) if path.is_dir() else _PART.fullmatch(path.name))
         ]
     for path in found:
-        with suppress(OSError):  # held, gone meanwhile, or not ours
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-            finally:
-                os.close(handle)
+        with suppress(OSError), lock_abandoned(path) as handle:  # held, gone meanwhile, or not ours
+            if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 LOCK: Final = ".publishing"

@@ -25,6 +25,7 @@ from mens_pipeline.models.adapter import (
 from mens_pipeline.models.base import Recorded, template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
+from mens_pipeline.storage.documents import hold_folder
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Helper, Params, Stage
@@ -103,7 +104,8 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
     # The contract has the digests, so the same rows from another mix do not train again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
     params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
-    made, reused = stage.build(store, params, force=again)
+    with hold_folder(run_dir):  # also before and after its process, and where that runs on another machine
+        made, reused = stage.build(store, params, force=again)
     shutil.rmtree(run_dir, ignore_errors=True)
     return made, reused
 

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import shutil
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from mens_pipeline.delivery.retention import (
     prune,
     read_store,
 )
-from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.models.adapter import MANIFEST as TRAINING_MANIFEST
 from mens_pipeline.promotion.history import HISTORY, find_champion
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.settings import RETENTION
+from mens_pipeline.storage.documents import TAG, hold_folder
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained, training_manifest
 
@@ -222,9 +225,16 @@ def _promote(store: ArtifactStore, weights: str) -> Artifact:
     return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
 
+def _later(store: ArtifactStore, seconds: float = _LATER) -> float:
+    """The time so much later; something was written to the store since."""
+    tag = store.root / TAG
+    now = max(path.stat().st_mtime for path in store.root.glob("*/*")) + seconds
+    os.utime(tag, (now, now))
+    return now
+
+
 def _prune(store: ArtifactStore, *, apply: bool) -> RetentionPlan:
-    now = (store.root / "CACHEDIR.TAG").stat().st_mtime + _LATER
-    return prune(store, _SHORT_POLICY, now, apply=apply, show=lambda _plan: None)
+    return prune(store, _SHORT_POLICY, _later(store), apply=apply, show=lambda _plan: None)
 
 
 def _all(store: ArtifactStore) -> set[str]:
@@ -275,25 +285,61 @@ def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(store, _SHORT_POLICY, NOW + _LATER, apply=True, show=stop)
+        prune(store, _SHORT_POLICY, _later(store), apply=True, show=stop)
 
     assert len(list(store.root.glob(f"qlora_adapter/*/{MANIFEST}"))) == 2
 
 
 def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
-    """Work, drafts and artifacts without a manifest; what is written to stays, and so does what is none of these."""
+    """Work, drafts and artifacts without a manifest; what is written to or held stays, and what is none of these."""
     kind = store.root / "qlora_adapter"
     (_adapter(store, "first").path / MANIFEST).unlink()
-    for name in (".work-old", ".draft-old", ".work-busy"):
+    for name in (".work-old", ".draft-old", ".work-busy", ".work-held"):
         (kind / name / "checkpoints").mkdir(parents=True)
         (kind / name / "checkpoints" / "file").write_text("12345")
     (kind / "notes").mkdir()
-    now = (store.root / "CACHEDIR.TAG").stat().st_mtime + 3 * 86_400
+    now = _later(store, 3 * _DAY)
     os.utime(kind / ".work-busy" / "checkpoints" / "file", (now, now))
-    plan = prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
+    with hold_folder(kind / ".work-held"):
+        plan = prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
 
     assert {(d.item.key[:5], d.item.num_bytes > 0) for d in plan.removed} >= {(".work", True), (".draf", True)}
-    assert {path.name for path in kind.iterdir()} == {"latest", "notes", ".work-busy"}
+    assert {path.name for path in kind.iterdir()} == {"latest", "notes", ".work-busy", ".work-held"}
+
+
+def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore) -> None:
+    """It holds the folder, or has come and gone and left a checkpoint."""
+    _adapter(store, "first")
+    works = [store.root / "qlora_adapter" / f".work-{name}" for name in ("held", "written", "old")]
+    for work in works:
+        work.mkdir()
+    now = _later(store, 3 * _DAY)
+    with ExitStack() as runs:
+
+        def begin(plan: RetentionPlan) -> None:
+            assert {decision.item.path for decision in plan.removed} == {*works}
+            runs.enter_context(hold_folder(works[0]))
+            (works[1] / "checkpoint").touch()
+
+        prune(store, _SHORT_POLICY, now, apply=True, show=begin)
+
+    assert [work.exists() for work in works] == [True, True, False]
+
+
+def test_a_clock_that_jumped_ahead_removes_nothing(store: ArtifactStore) -> None:
+    """A year in which nothing was written is more likely a jump; who knows better says so by touching a file."""
+    for weights in ("first", "second"):
+        _adapter(store, weights)
+    (store.root / "qlora_adapter" / ".work-interrupted").mkdir()
+    before, now = _all(store), time.time() + _LATER
+    with pytest.raises(
+        RefusedError, match=r"nothing was written here for 400 days.* touch .*CACHEDIR\.TAG, and run the"
+    ):
+        prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None)
+    assert _all(store) >= before
+    os.utime(store.root / TAG, (now, now))
+
+    assert len(prune(store, _SHORT_POLICY, now, apply=True, show=lambda _plan: None).removed) == 2
 
 
 def test_sizes_and_names_are_those_of_the_manifest(store: ArtifactStore) -> None:

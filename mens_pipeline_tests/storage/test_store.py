@@ -360,3 +360,17 @@ def test_a_manifest_without_digests_makes_no_artifact(tmp_path: Path, outputs: o
     (found.path / "manifest.json").write_text(json.dumps({**found.manifest, "outputs": outputs}))
 
     assert store.find("corpus", _INPUTS) is None
+
+
+def test_a_folder_that_anybody_holds_is_not_abandoned(tmp_path: Path) -> None:
+    """Until the last one lets go; a link in its place is none."""
+    with documents.hold_folder(tmp_path):
+        with documents.hold_folder(tmp_path):
+            pass
+        with pytest.raises(BlockingIOError), documents.lock_abandoned(tmp_path):
+            pass
+    with documents.lock_abandoned(tmp_path) as handle:
+        assert os.fstat(handle).st_ino == tmp_path.stat().st_ino
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(OSError, match=r"symbolic link|Not a directory"), documents.lock_abandoned(tmp_path / "link"):
+        pass

@@ -1,5 +1,6 @@
 """Runs on the tiny base, for tests."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
     *,
     is_new: bool = False,
     is_trial: bool = False,
+    into: Callable[[str], Path] | None = None,
     **fields: Any,
 ) -> PreparedRun:
     train_path = folder / "train.jsonl"
@@ -61,7 +63,7 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
     return prepare_run(
         recipe,
         train_path,
-        folder / "run",
+        into or folder / "run",
         device,
         cache=folder / "cache",
         min_rows=1,

@@ -1,14 +1,23 @@
 """Runs that are killed, stopped and taken up again end with the adapter they would have had."""
 
+import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.delivery.retention import load_retention, prune
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
+from mens_pipeline.settings import RETENTION
+from mens_pipeline.storage.documents import TAG, lock_abandoned
+from mens_pipeline.storage.kinds import Kind
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.prepare import PreparedRun, work_folder
+from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter
 from mens_pipeline_tests.jobs.processes import do_here, job_children, run_signalled, steps_told
 from mens_pipeline_tests.training.runs import prepare_fast, weights_of
 
@@ -51,6 +60,48 @@ def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: P
 
     with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
         prepare_fast(tiny_base, tmp_path, learning_rate=5e-3)
+
+
+def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+    """Whatever the clock says, before its process, while that trains, and after it: the same adapter, bit for bit."""
+    store, pruned = ArtifactStore(tmp_path / "store"), list[int]()
+    into = partial(work_folder, store, Kind.QLORA_ADAPTER)
+    run = prepare_fast(tiny_base, tmp_path, into=into, num_train_epochs=3, lora_dropout=0.1)
+
+    def prune_later() -> None:
+        now = time.time() + 400 * 86_400
+        (store.root / TAG).touch()
+        os.utime(store.root / TAG, (now, now))
+        plan = prune(store, load_retention(RETENTION), now, apply=True, show=lambda _plan: None)
+        assert run.job.run_dir in {decision.item.path for decision in plan.decisions}
+        pruned.append(steps_told(run))
+
+    def launch(prepared: PreparedRun) -> int:
+        prune_later()
+        code = run_job(prepared.job_path, lambda: prune_later() if steps_told(run) > len(pruned) else None)
+        prune_later()
+        return code
+
+    made, _ = build_qlora_adapter(run, store, launch, None)
+
+    assert (made.path / WEIGHTS).read_bytes() == uninterrupted
+    assert len(pruned) > 2
+
+
+def test_a_process_holds_its_folder(tiny_base: Path, tmp_path: Path) -> None:
+    """By itself, as long as it lives: those who started it may be gone."""
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
+
+    def poll() -> None:
+        if steps_told(run):
+            with pytest.raises(BlockingIOError), lock_abandoned(run.job.run_dir):
+                pass
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(run.job_path, poll, grace_seconds=60)
+    with lock_abandoned(run.job.run_dir):
+        pass
 
 
 @pytest.mark.nightly

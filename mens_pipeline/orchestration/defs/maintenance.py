@@ -31,8 +31,13 @@ class OldRun:
 
 
 def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: str) -> tuple[OldRun, ...]:
-    """Return finished runs older than `days`, oldest first, without the run that asks."""
+    """Return finished runs older than `days`, oldest first, without the run that asks.
+
+    Where all are older, return none: the clock may have jumped.
+    """
     before = datetime.fromtimestamp(now - days * _DAY, tz=UTC)
+    if not instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, created_after=before), limit=1):
+        return ()
     records = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, created_before=before), ascending=True)
     return tuple(
         OldRun(

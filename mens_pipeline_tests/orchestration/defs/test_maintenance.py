@@ -1,7 +1,10 @@
 """The job that keeps the store from growing for ever."""
 
 import os
+import sqlite3
 import time
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,17 +122,28 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("days_later", "apply"), [(89, True), (91, False), (91, True)])
+@pytest.mark.parametrize(
+    ("days_later", "apply", "jumped"), [(89, True, False), (91, False, False), (91, True, False), (91, True, True)]
+)
 def test_old_runs_go_and_the_last_word_on_anything_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_later: int, *, apply: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_later: int, *, apply: bool, jumped: bool
 ) -> None:
-    """After 90 days, with their events and their files, and never the run that looks; a dry run only tells."""
+    """After 90 days, with their events and their files, and never the run that looks; a dry run only tells.
+
+    A clock that jumped ahead makes all runs old, and lets none go.
+    """
     home, then = tmp_path / "home", time.time() + days_later * 86_400
     (tmp_path / "store").mkdir()
     job = defs().resolve_job_def("maintenance")
     monkeypatch.setattr("mens_pipeline.orchestration.defs.maintenance.time", SimpleNamespace(time=lambda: then))
     with open_instance(home) as instance:
         goes, stays = _history(instance)
+        old = goes | stays
+        if not jumped:
+            stays.add(young := dg.materialize([_failing], instance=instance, raise_on_error=False).run_id)
+            with closing(sqlite3.connect(home / "history" / "runs.db")) as runs, runs:
+                created = datetime.fromtimestamp(then, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+                runs.execute("UPDATE runs SET create_timestamp = ? WHERE run_id = ?", (created, young))
         result = job.execute_in_process(
             instance=instance,
             resources={"store": ArtifactStoreResource(root=str(tmp_path / "store"))},
@@ -140,10 +154,10 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(
     plan = _read_plan(result)
     logs = {path.name for path in (home / "storage").iterdir()}
     databases = {path.name.split(".")[0] for path in (home / "history" / "runs").iterdir()}
-    is_old = days_later > 90
+    is_old = days_later > 90 and not jumped
     expected = stays if apply and is_old else goes | stays
 
-    assert plan == (dict.fromkeys(goes, "remove") | dict.fromkeys(stays, "keep") if is_old else {})
+    assert plan == ({run: "remove" if run in goes else "keep" for run in old} if is_old else {})
     assert left == expected | {result.run_id}
     assert logs & (goes | stays) == databases & (goes | stays) == expected
     assert seen is not None
