@@ -140,6 +140,7 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
         "mixed_train_set:shares_as_asked",
+        "promoted_adapter:not_refused",
         "qlora_adapter:every_kind_shown",
         "qlora_adapter:loss_fell",
         "qlora_adapter:only_the_adapter_changed",

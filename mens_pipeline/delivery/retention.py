@@ -52,7 +52,7 @@ class RetentionPolicy(Strict):
 class Item:
     """A folder of the store; `key` is its name if it is not an artifact.
 
-        An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
+    An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
     written to, in seconds since 1970. `is_held` tells whether a process is at work in it. `parents` are kind and key;
     `is_shared` tells whether the object storage has it.
     """

@@ -1,9 +1,10 @@
 """Assets: how they are declared, and how their steps refuse, fail and end."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 import dagster as dg
@@ -62,9 +63,26 @@ def read_reason(error: SerializableErrorInfo) -> str:
     return " ".join(line for line in lines if line)
 
 
-def read_reasons(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
-    """Yield step and reason for each failed step."""
+def read_refusals(instance: dg.DagsterInstance, run_id: str) -> dict[str, list[str]]:
+    """Return step -> what its checks with severity ERROR refused in a run, with the figures where a check says them."""
+    refusals: dict[str, list[str]] = {}
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
+        event = entry.get_dagster_event()
+        found = event.asset_check_evaluation_data
+        if not found.passed and found.severity is dg.AssetCheckSeverity.ERROR:
+            said = found.description or f"{found.asset_key.to_user_string()}/{found.check_name} failed"
+            refusals.setdefault(event.step_key or "", []).append(said)
+    return refusals
+
+
+def read_reasons(
+    failures: Iterable[dg.DagsterEvent], refusals: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield step and reason for each failed step; of a step whose checks refused, what they said."""
     for event in failures:
+        if said := refusals.get(event.step_key or ""):
+            yield "; ".join(dict.fromkeys(said))
+            continue
         error = event.step_failure_data.error
         yield f"{event.step_key}: {read_reason(error) if error is not None else event.message}"
 

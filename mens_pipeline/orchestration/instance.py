@@ -27,7 +27,7 @@ from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.asset import read_reason, read_reasons
+from mens_pipeline.orchestration.asset import read_reason, read_reasons, read_refusals
 from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.resources import VoxWorkspace, champion_metadata, paths_in, reference
 from mens_pipeline.promotion.promote import Promotion
@@ -238,8 +238,8 @@ def run_graph(
             if run is not None and run.status is not dg.DagsterRunStatus.CANCELED:
                 instance.report_run_canceled(run, "It was interrupted where it was started.")
         elif not success:  # perhaps no daemon runs whose sensors would report it
-            reasons = "; ".join(read_reasons(result.get_step_failure_events()))
-            logging.getLogger(PROGRESS_LOGGER).error("run %s of %s failed: %s", run_id, job_name, reasons)
+            reasons = "; ".join(read_reasons(result.get_step_failure_events(), read_refusals(instance, run_id)))
+            logging.getLogger(PROGRESS_LOGGER).error("%s (run %s of %s failed)", reasons, run_id, job_name)
         checks = tuple(_read_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
         figures = {
             event.asset_key.to_user_string(): _keep_plain(made.metadata) | paths_in(made)

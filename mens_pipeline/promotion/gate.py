@@ -32,12 +32,53 @@ class GateInputs:
     is_benchmark_asked: bool
 
 
+_SHARES: Final = ("{0:.1f} %", "{0:.1f} %")
+_POINTS: Final = ("{0:+.1f} points", "{0:+.1f} points")
+_COUNTS: Final = ("{1:g}", "{1:g}")
+_SPEEDS: Final = ("{1:.1f} tokens/s", "{1:g} tokens/s")
+_GAINS: Final = ("p = {1:.3g}", "p < {1:.3g}")
+_DROPS: Final = ("p = {1:.3g}", "p ≥ {1:.3g}")
+_CHANCES: Final = frozenset((_GAINS, _DROPS))
+
+
 class Gate(NamedTuple):
-    """A gate: its title, the document that it reads, and the function that decides."""
+    """A gate.
+
+    Attributes:
+        source: The document that it reads.
+        measure: The function that decides.
+        units: Formats of what is measured and required, of 100 times a number and of the number.
+    """
 
     title: str
     source: str
     measure: Callable[[GateInputs, Thresholds], Measured]
+    units: tuple[str, str] = _SHARES
+
+    @property
+    def measures_chance(self) -> bool:
+        """Whether it compares p-values."""
+        return self.units in _CHANCES
+
+    def format_figures(self, outcome: GateOutcome) -> tuple[str, str]:
+        """Return what was measured and what is required in their units: `84.6 %`, `p < 0.00338`, `nothing`."""
+        measured, required = outcome.measured, outcome.required
+        is_free = required is None or (not required and self.units is _SHARES)
+        return (
+            "-" if measured is None else self.units[0].format(100 * measured, measured),
+            "nothing" if is_free else self.units[1].format(100 * (required or 0), required),
+        )
+
+
+def summarize_gate(outcome: GateOutcome) -> str:
+    """Say in a few words what decided: `parse rate 84.6 % measured, 95.0 % required`."""
+    name = outcome.name.replace("_", " ")
+    gate = GATES[outcome.name]
+    if outcome.measured is None or outcome.required is None or gate.units is _COUNTS:  # prompts, and their files
+        return f"{name}: {outcome.message.partition(';')[0]}"
+    measured, required = gate.format_figures(outcome)
+    doubt = ", cannot tell yet" if outcome.status is GateStatus.UNDECIDED else ""
+    return f"{name} {measured} measured, {required} required{doubt}"
 
 
 class _UnreadableError(Exception):
@@ -232,15 +273,15 @@ def _test_gain(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         f"{difference.only_first}, of {difference.num_tasks}"
     )
     if not thresholds.needs_test_gain:
-        return Measured(GateStatus.PASSED, difference.difference, None, f"{message}; no gain is required")
+        return Measured(GateStatus.PASSED, difference.p_better, None, f"{message}; no gain is required")
     if not difference.num_tasks:
         raise _UnreadableError("no task has hidden tests; let the benchmark have a say (VOX_BENCHMARK=1)")
     chance = difference.p_better
     message += f" ({p_text(chance)}), required p < {allowed:.3g}"
     if chance < allowed or difference.difference <= 0:
-        return Measured(chance < allowed, difference.difference, 0.0, message)
+        return Measured(chance < allowed, chance, allowed, message)
     message += ": cannot tell yet"
-    return Measured(GateStatus.UNDECIDED, difference.difference, 0.0, message, lambda reserve: reserve.num_tested > 0)
+    return Measured(GateStatus.UNDECIDED, chance, allowed, message, lambda reserve: reserve.num_tested > 0)
 
 
 def _regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -344,9 +385,9 @@ def _infill_gain(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         f"{difference.only_first} ({p_text(difference.p_better)})"
     )
     if not thresholds.needs_infill_gain:
-        return Measured(GateStatus.PASSED, difference.difference, None, f"{message}; no gain is required")
+        return Measured(GateStatus.PASSED, difference.p_better, None, f"{message}; no gain is required")
     message += f", required p < {allowed:.3g}"
-    return Measured(difference.p_better < allowed, difference.difference, 0.0, message)
+    return Measured(difference.p_better < allowed, difference.p_better, allowed, message)
 
 
 def _infill_regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -392,22 +433,22 @@ GATES: Final[dict[GateName, Gate]] = {
     GateName.PARSE_RATE: Gate("Parse rate", RESULTS, partial(_on_heldout, GateName.PARSE_RATE)),
     GateName.RESOLVE_RATE: Gate("Resolve rate", RESULTS, partial(_on_heldout, GateName.RESOLVE_RATE)),
     GateName.FALLBACK_PARSE_RATE: Gate("All that is served is Vox", RESULTS, _fallback_parse_rate),
-    GateName.SUITE_SIZE: Gate("The eval suite is large enough", RESULTS, _suite_size),
+    GateName.SUITE_SIZE: Gate("The eval suite is large enough", RESULTS, _suite_size, _COUNTS),
     GateName.COVERAGE: Gate("Coverage of constructs", RESULTS, _coverage),
     GateName.BENCHMARK: Gate("Benchmark", RESULTS, _benchmark),
     GateName.TEST_RATE: Gate("Hidden tests", RESULTS, _test_rate),
     GateName.COMPLETED_SHARE: Gate("Most of the eval suite was asked", RESULTS, _completed_share),
-    GateName.GAIN_OVER_BASE: Gate("Better than the base", RESULTS, _gain_over_base),
-    GateName.TEST_GAIN: Gate("Passes more hidden tests than the base", RESULTS, _test_gain),
-    GateName.REGRESSION: Gate("No worse than the champion", RESULTS, _regression),
-    GateName.DECLINE: Gate("No slow decline", RESULTS, _decline),
+    GateName.GAIN_OVER_BASE: Gate("Better than the base", RESULTS, _gain_over_base, _POINTS),
+    GateName.TEST_GAIN: Gate("Passes more hidden tests than the base", RESULTS, _test_gain, _GAINS),
+    GateName.REGRESSION: Gate("No worse than the champion", RESULTS, _regression, _DROPS),
+    GateName.DECLINE: Gate("No slow decline", RESULTS, _decline, _DROPS),
     GateName.ANTI_STUB: Gate("Few stubs", RESULTS, _anti_stub),
     GateName.STOP_RATE: Gate("Completions end", RESULTS, _stop_rate),
     GateName.INFILL_PARSES: Gate("Every piece served at a cursor parses in place", RESULTS, _infill_parses),
-    GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _infill_gain),
-    GateName.INFILL_REGRESSION: Gate("Completes no fewer holes than the champion", RESULTS, _infill_regression),
+    GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _infill_gain, _GAINS),
+    GateName.INFILL_REGRESSION: Gate("Completes no fewer holes than the champion", RESULTS, _infill_regression, _DROPS),
     GateName.SUPERVISED_RATIO: Gate("Enough tokens carry the loss", MANIFEST, _supervised_ratio),
     GateName.TRUNCATION: Gate("Few rows too long", MANIFEST, _truncation),
-    GateName.THROUGHPUT: Gate("Speed of training", MANIFEST, _throughput),
+    GateName.THROUGHPUT: Gate("Speed of training", MANIFEST, _throughput, _SPEEDS),
 }
 """In the order of the receipt."""

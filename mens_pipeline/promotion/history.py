@@ -11,6 +11,7 @@ and can write to the store can restore them.
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, NamedTuple
@@ -130,6 +131,15 @@ def find_champion(store: ArtifactStore) -> Artifact | None:
     if champion is None:
         raise RefusedError(f"{store.root / KIND}: the champion {key[:12]} is gone. Restore it, or promote another one.")
     return champion
+
+
+def describe_champion(store: ArtifactStore) -> str:
+    """Say which adapter is in use, and since when: `0c3d2c6cb3be of 2026-01-02 12:00 UTC stays`; refuse as above."""
+    if champion_key(store) is None:
+        return "no adapter is in use"
+    event = read_history(store)[-1]
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix))
+    return f"{event.adapter_sha256[:12]} of {since} stays"
 
 
 def adapter_sha256_of(promoted: Artifact) -> str:

@@ -102,8 +102,8 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
     """Count a try once, and return its line; `now` is in seconds since 1970.
 
     The line has the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The same try
-    again returns its first line. `RefusedError` if a line is malformed, or the ledger was changed since it was signed or
-    is not of this store.
+    again returns its first line. `RefusedError` if a line is malformed, or the ledger is not of this store, or was
+    changed since it was signed.
     """
     made_here = _find_made_here(store)
     trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)

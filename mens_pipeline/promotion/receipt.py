@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject, load_results
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
-from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.gate import GATES, GateInputs, decide, summarize_gate
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
 from mens_pipeline.storage.kinds import GateFile, PromotedFile
 from mens_pipeline.storage.store import digest_of, key_of
@@ -71,6 +71,12 @@ class Receipt(Document, Versioned):
     def reasons(self) -> tuple[str, ...]:
         """The message of every gate that blocks."""
         return tuple(f"{g.name}: {g.message}" for g in self.gates if g.block and not g.passed)
+
+    @property
+    def summary(self) -> str:
+        """What each gate that blocks measured and required, in a few words; what failed comes before what is open."""
+        closed = (gate for gate in self.gates if gate.block and not gate.passed)
+        return "; ".join(map(summarize_gate, sorted(closed, key=lambda gate: gate.status is GateStatus.UNDECIDED)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -199,8 +205,6 @@ class Remedy(StrEnum):
     """Change the setting that the gate names."""
 
 
-_MEASURE_A_CHANCE: Final = (GateName.REGRESSION, GateName.DECLINE)
-
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
     GateName.COMPLETED_SHARE: Remedy.SETTING,  # tasks that are not asked make an eval suite small too
@@ -236,7 +240,7 @@ def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Caus
         budget = f"the time budget of {minutes:g} min ended training after {done} of {planned} steps"
         return Cause(budget, Remedy.MORE)
     if all(map(_is_near, closed.values())):
-        short = ", ".join(f"{name} {gate.measured:.3f} of {gate.required:.3f}" for name, gate in closed.items())
+        short = "; ".join(map(summarize_gate, closed.values()))
         return Cause(f"what was measured is near what is required: {short}", Remedy.MORE)
     took = f"{done} steps in {result.seconds / 60:.1f} min"
     return Cause(f"training was short for what is required: {took}", Remedy.MORE)
@@ -245,7 +249,7 @@ def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Caus
 def _is_near(gate: GateOutcome) -> bool:
     if gate.status is GateStatus.UNDECIDED:
         return True
-    if gate.measured is None or gate.required is None or gate.name in _MEASURE_A_CHANCE:
+    if gate.measured is None or gate.required is None or GATES[gate.name].measures_chance:
         return False
     return abs(gate.measured - gate.required) <= _NEAR
 

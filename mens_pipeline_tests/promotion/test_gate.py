@@ -8,10 +8,11 @@ import pytest
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import Paired, compare_paired
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.gate import GateInputs, decide, summarize_gate
 from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy, overall_status
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.promotion.verdicts import (
     CHAMPION,
     FULL,
@@ -39,6 +40,30 @@ def _gain(gains: int, total: int = 200) -> EvalResults:
 def _too_long(number: int) -> EvalResults:
     asked = with_overall(RESULTS, num_tasks=3)
     return asked.model_copy(update={"num_too_long": number})
+
+
+@every("name", GateName)
+def test_a_refusal_begins_with_both_numbers(name: GateName) -> None:
+    """A person sees the beginning of a line alone; the units tell a share from a p-value, points and a speed."""
+    shown = {
+        **dict.fromkeys((GateName.TEST_GAIN, GateName.INFILL_GAIN), ("p = 0.084", "p < 0.00338")),
+        **dict.fromkeys(
+            (GateName.REGRESSION, GateName.DECLINE, GateName.INFILL_REGRESSION), ("p = 0.084", "p ≥ 0.003")
+        ),
+        GateName.GAIN_OVER_BASE: ("+8.4 points", "+0.3 points"),
+        GateName.THROUGHPUT: ("0.1 tokens/s", "0.00338 tokens/s"),
+        GateName.SUITE_SIZE: ("20 held-out prompts from 3 files", "required 50 from 10"),
+    }.get(name, ("8.4 %", "0.3 %"))
+    message = "20 held-out prompts from 3 files, required 50 from 10; add programs"
+    outcome = outcome_of(name, inputs()).model_copy(
+        update={"measured": 0.084, "required": 0.00338, "message": message, "status": GateStatus.FAILED}
+    )
+    said = summarize_gate(outcome)
+
+    assert all(figure in said[:80] for figure in shown), said
+    assert summarize_gate(outcome.model_copy(update={"required": None})).endswith(
+        ": 20 held-out prompts from 3 files, required 50 from 10"
+    )
 
 
 @pytest.mark.seed_row(69)

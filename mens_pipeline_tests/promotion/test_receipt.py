@@ -261,7 +261,7 @@ _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
         ([_FAR], _manifest(142), "the time budget of 20 min ended training after 142 of 300 steps", Remedy.MORE),
         ([_FAR], _manifest(), "training was short for what is required: 300 steps in 10.0 min", Remedy.MORE),
         ([_FAR], _manifest(142, minutes=None), "training was short", Remedy.MORE),
-        ([_NEAR], _manifest(), "near what is required: parse_rate 0.650 of 0.700", Remedy.MORE),
+        ([_NEAR], _manifest(), "near what is required: parse rate 65.0 % measured, 70.0 % required", Remedy.MORE),
         ([_NEAR, _gate(GateName.ANTI_STUB, 0.4, 0.08)], _manifest(), "training was short", Remedy.MORE),
         ([_gate(GateName.ANTI_STUB, 0.1, 0.08)], _manifest(), "near what is required", Remedy.MORE),
         ([_gate(GateName.REGRESSION, 0.001, 0.01)], _manifest(), "training was short", Remedy.MORE),

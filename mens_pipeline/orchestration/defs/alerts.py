@@ -12,10 +12,10 @@ from typing import Final
 import dagster as dg
 from pydantic import SecretStr
 
-from mens_pipeline.orchestration.asset import read_reasons
+from mens_pipeline.orchestration.asset import read_reasons, read_refusals
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.automation import whole_graph
-from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
+from mens_pipeline.orchestration.defs.promotion import PromotionConfig, promoted_adapter
 from mens_pipeline.orchestration.nightly import find_deadline, load_nightly
 from mens_pipeline.settings import load_settings
 
@@ -38,10 +38,11 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     )
     def alert_failure(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
-        reasons = list(read_reasons(context.get_step_failure_events())) or [
+        refusals = read_refusals(context.instance, run.run_id)
+        reasons = list(read_reasons(context.get_step_failure_events(), refusals)) or [
             context.failure_event.message or "no reason was given"
         ]
-        line = f"run {run.run_id} of {run.job_name} failed: {'; '.join(reasons)}"
+        line = f"{'; '.join(reasons)} (run {run.run_id} of {run.job_name} failed)"
         _report(context.log, logging.ERROR, "run_failed", line, {"run": run.run_id, "job": run.job_name})
 
     return alert_failure
@@ -60,10 +61,11 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if not _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
             return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
         if not PromotionConfig(**config_of(run, promoted_adapter.op.name)).promote:
-            return dg.SkipReason(f"run {run.run_id} was to judge and not to promote")
+            return dg.SkipReason(f"run {run.run_id} was to evaluate and not to promote")
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
-        line = f"run {run.run_id} of {run.job_name} promoted nothing: {_reasons(context)}"
+        refusals = read_refusals(context.instance, run.run_id).get(promoted_adapter.op.name, ["nothing was promoted"])
+        line = f"{'; '.join(refusals)} (run {run.run_id} of {run.job_name})"
         facts = {name.removeprefix("mens/"): value for name, value in run.tags.items() if name.startswith("mens/")}
         _report(context.log, logging.WARNING, "run_refused", line, {"run": run.run_id, "job": run.job_name, **facts})
         return None
@@ -106,13 +108,6 @@ def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[
     log.log(level, "%s", line)
     if problem := post_to_webhook(load_settings().alert_url, event, line, facts):
         log.warning("nobody was told: %s", problem)
-
-
-def _reasons(context: dg.RunStatusSensorContext) -> str:
-    events = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
-    seen = (entry.asset_observation for entry in events)
-    details = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]
-    return str(details[-1]) if details else "see its promoted_adapter"
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:

@@ -20,7 +20,8 @@ from mens_pipeline.orchestration.nightly import build_freshness, load_nightly
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
-from mens_pipeline.promotion.history import find_baseline, find_withdrawn
+from mens_pipeline.promotion.gate import summarize_gate
+from mens_pipeline.promotion.history import describe_champion, find_baseline, find_withdrawn
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, find_cause, find_gate, receipt_in
@@ -33,8 +34,8 @@ from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
 
-NOT_PROMOTED: Final = "not_promoted"
-"""The metadata of an observation that says why the adapter in use was not replaced."""
+NOT_REFUSED: Final = "not_refused"
+"""The check that says why the adapter in use was not replaced."""
 
 
 class GateConfig(dg.Config):
@@ -63,9 +64,9 @@ class PromotionConfig(dg.Config):
 def benchmark_gate(
     context: dg.AssetExecutionContext, config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Judge the adapter: the verdict is bound by hash to the figures and to the thresholds of config/gates.yaml.
+    """Decide whether the adapter is good enough, by its figures and the thresholds of config/gates.yaml.
 
-    The page `report.html` shows it to people, with every failure.
+    The verdict names both by hash. The page `report.html` shows it to people, with every failure.
     """
     settings, opened = load_settings(), store.open()
     adapter = Adapter.open(store.artifact(eval_results.of(Kind.QLORA_ADAPTER)).path)
@@ -86,8 +87,8 @@ def benchmark_gate(
     metadata: dict[str, Any] = {
         "gates": _gates_table(receipt.gates),
         **linked_page(opened, gate, PAGE),
-        "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
-        "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
+        "reasons": _bullets(receipt.reasons),
+        "warnings": _bullets(receipt.warnings),
         **_cause(receipt, adapter.manifest),
         **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
         "status": str(receipt.status),
@@ -102,11 +103,8 @@ def benchmark_gate(
 
 
 def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
-    def text(figure: float | None) -> str:
-        return "-" if figure is None else f"{figure:.4g}"
-
     return table(
-        {"gate": row.title, "measured": text(row.measured), "required": text(row.required), "verdict": row.word}
+        {"gate": row.title, "measured": row.measured, "required": row.required, "verdict": row.word}
         for row in gate_rows(gates)
     )
 
@@ -144,7 +142,7 @@ def gate_checks(
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}
     for key in context.selected_asset_check_keys:
         if key.name == "gate_passed":
-            passed = receipt.overall_passed
+            passed, summary = receipt.overall_passed, receipt.summary
             metadata: dict[str, Any] = {
                 "status": str(receipt.status),
                 "gates": _gates_table(receipt.gates),
@@ -155,10 +153,17 @@ def gate_checks(
             gate = find_gate(receipt, gates[key.name])
             figures = {"measured": gate.measured, "required": gate.required}
             numbers = {name: round(value, 4) for name, value in figures.items() if value is not None}
-            passed, metadata = gate.passed, {"status": str(gate.status), "details": gate.message, **numbers}
-        yield dg.AssetCheckResult(
-            asset_key=key.asset_key, check_name=key.name, passed=passed, severity=severity, metadata=metadata
+            passed, summary = gate.passed, summarize_gate(gate)
+            metadata = {"status": str(gate.status), "details": gate.message, **numbers}
+        result = dg.AssetCheckResult(
+            asset_key=key.asset_key,
+            check_name=key.name,
+            passed=passed,
+            severity=severity,
+            description=summary or None,
+            metadata=metadata,
         )
+        yield result
 
 
 @dg.asset(
@@ -168,21 +173,27 @@ def gate_checks(
     code_version=code_version("mens_pipeline.promotion.promote:promote"),
     output_required=False,
     freshness_policy=build_freshness(load_nightly(), datetime.now(UTC)),
+    check_specs=[
+        dg.AssetCheckSpec(
+            NOT_REFUSED,
+            asset="promoted_adapter",
+            description="The adapter of the run may be in use: its gate passed, and no rollback withdrew it. Otherwise "
+            "the adapter that was in use stays.",
+        )
+    ],
 )
 def promoted_adapter(
     context: dg.AssetExecutionContext,
     config: PromotionConfig,
     benchmark_gate: ArtifactRef,
     store: ArtifactStoreResource,
-) -> Iterator[dg.MaterializeResult[Any]]:
+) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     It refuses an adapter without its own passing verdict, even when it is materialised alone. An adapter that a
     rollback withdrew is not promoted again. Of several evaluated recipes it promotes the best.
     """
-    promoted = _promote(context, config, benchmark_gate, store)
-    if promoted is not None:
-        yield promoted
+    yield from _promote(context, config, benchmark_gate, store)
 
 
 @plainly
@@ -191,25 +202,24 @@ def _promote(
     config: PromotionConfig,
     benchmark_gate: ArtifactRef,
     store: ArtifactStoreResource,
-) -> dg.MaterializeResult[Any] | None:
-    if not config.promote:
-        context.log.info("evaluated, and not promoted: the run was told promote: false")
-        return None
+) -> list[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
     settings, opened = load_settings(), store.open()
     chosen: dict[str, Any] = {}
-    if config.best_of:
+    if config.best_of and config.promote:
         choice = _choose(context, config.best_of, opened, settings)
         benchmark_gate, chosen = choice.best.gate, choice.metadata()
     verdict = Verdict.open(store.artifact(benchmark_gate), opened)
     receipt, may_be_skipped = verdict.receipt, _is_evaluated_here(context) and not verdict.receipt.strict
     if may_be_skipped and not receipt.overall_passed:
-        _report_not_promoted(context, "; ".join(receipt.reasons))
-        return None
+        return [_refuse(context, receipt.summary, opened, receipt.reasons)]
     adapter = Adapter.open(store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path)
     if may_be_skipped and adapter.digest in find_withdrawn(opened):
-        advice = "Change data or recipe, or sign an override"
-        _report_not_promoted(context, f"a rollback took this adapter out of use. {advice}")
-        return None
+        advice = "Change data or recipe, or sign an override."
+        return [_refuse(context, "withdrawn by a rollback", opened, (advice,))]
+    if not config.promote:
+        line = f"evaluated, and not promoted: the run was told promote: false; {describe_champion(opened)}"
+        context.log.info(line)
+        return [dg.AssetCheckResult(passed=True, description=line)]
     if config.best_of:
         identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
     heldout = store.artifact(benchmark_gate.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
@@ -222,11 +232,13 @@ def _promote(
             stop_if_canceled(context)
 
         promotion = promote(verdict, adapter, opened, terms, now=int(time.time()), confirm=confirm)
-    return dg.MaterializeResult(
+    promoted = dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
         metadata={**champion_metadata(promotion, opened), **chosen},
     )
+    word = "promoted" if promotion.changed else "the adapter in use is confirmed"
+    return [promoted, dg.AssetCheckResult(passed=True, description=f"{word}: {adapter.digest[:12]}")]
 
 
 def _choose(context: dg.AssetExecutionContext, names: list[str], store: ArtifactStore, settings: Settings) -> Choice:
@@ -239,9 +251,16 @@ def _choose(context: dg.AssetExecutionContext, names: list[str], store: Artifact
     return choice
 
 
-def _report_not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
-    context.log.warning("not promoted: %s", reasons)
-    context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
+def _refuse(
+    context: dg.AssetExecutionContext, summary: str, store: ArtifactStore, details: Iterable[str]
+) -> dg.AssetCheckResult:
+    line = f"{summary}: not promoted; {describe_champion(store)}"
+    context.log.warning(line)
+    return dg.AssetCheckResult(passed=False, description=line, metadata={"reasons": "; ".join(details)})
+
+
+def _bullets(lines: Iterable[str]) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md("\n".join(f"- {plain(line)}" for line in lines) or "none")
 
 
 def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:

@@ -35,8 +35,8 @@ class GateRow:
     word: str
     tone: Tone
     message: str
-    measured: float | None
-    required: float | None
+    measured: str
+    required: str
 
     @property
     def sentence(self) -> str:
@@ -99,7 +99,8 @@ def _row(gate: GateOutcome) -> GateRow:
         word, tone = "cannot tell", Tone.OPEN
     else:
         word, tone = "refuses", Tone.BAD
-    return GateRow(GATES[gate.name].title, word, tone, gate.message, gate.measured, gate.required)
+    about = GATES[gate.name]
+    return GateRow(about.title, word, tone, gate.message, *about.format_figures(gate))
 
 
 def _format_count(number: int, noun: str) -> str:

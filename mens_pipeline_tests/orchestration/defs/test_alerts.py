@@ -18,7 +18,7 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.orchestration.asset import read_reason
 from mens_pipeline.orchestration.defs import alerts
 from mens_pipeline.orchestration.defs.alerts import post_to_webhook
-from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
+from mens_pipeline.orchestration.defs.promotion import PromotionConfig
 from mens_pipeline.settings import load_settings
 
 
@@ -90,9 +90,9 @@ def test_a_failed_run_is_reported_in_one_line(
 
     (line,) = [line for line in said.splitlines() if "failed" in line]
     (details,) = chat.details
-    assert line.endswith(f"run {result.run_id} of some_job failed: {reason}")
+    assert line.endswith(f"{reason} (run {result.run_id} of some_job failed)")
     assert details == {
-        "text": f"run {result.run_id} of some_job failed: {reason}",
+        "text": f"{reason} (run {result.run_id} of some_job failed)",
         "event": "run_failed",
         "run": result.run_id,
         "job": "some_job",
@@ -110,7 +110,7 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
             dagster_event=result.get_run_failure_event(),
         ).for_run_failure()
 
-        assert "of some_job failed: Execution of run" in _read_alerts("run_failed", context, capfd)
+        assert "Execution of run" in _read_alerts("run_failed", context, capfd)
 
 
 def _ended_well(
@@ -148,7 +148,7 @@ def _ended_well(
     ("promotes", "selection", "words"),
     [
         (True, None, "promoted its adapter, or confirmed the one in use"),
-        (False, None, "promoted nothing: see its promoted_adapter"),
+        (False, None, "nothing was promoted (run "),
         (False, ["benchmark_gate"], "was not asked for a promotion"),
     ],
     ids=["promoted", "refused", "not asked"],
@@ -163,14 +163,18 @@ def test_a_green_run_without_a_promotion_is_reported(
 
 
 def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
+    assert "was to evaluate and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
+
+
+_REFUSAL = "parse rate 10.0 % measured, 70.0 % required: not promoted; no adapter is in use"
 
 
 def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd: pytest.CaptureFixture[str]) -> None:
-    @dg.asset(output_required=False)
-    def promoted_adapter(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
-        context.log_event(dg.AssetObservation("promoted_adapter", metadata={NOT_PROMOTED: "parse_rate: 0.1 < 0.7"}))
-        yield from ()
+    check = dg.AssetCheckSpec("not_refused", asset="promoted_adapter")
+
+    @dg.asset(output_required=False, check_specs=[check])
+    def promoted_adapter() -> Iterator[dg.AssetCheckResult]:
+        yield dg.AssetCheckResult(passed=False, description=_REFUSAL)
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([promoted_adapter], instance=instance, tags={"mens/verdict": "failed"})
@@ -183,8 +187,8 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
         said = _read_alerts("run_without_promotion", context, capfd)
 
     (details,) = chat.details
-    assert "promoted nothing: parse_rate: 0.1 < 0.7" in said
-    assert details["text"].endswith("promoted nothing: parse_rate: 0.1 < 0.7")
+    assert f"{_REFUSAL} (run " in said
+    assert details["text"] == f"{_REFUSAL} (run {result.run_id} of {result.dagster_run.job_name})"
     assert (details["event"], details["run"], details["verdict"]) == ("run_refused", result.run_id, "failed")
 
 

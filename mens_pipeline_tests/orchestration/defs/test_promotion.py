@@ -13,6 +13,7 @@ import pytest
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.definitions import defs
 from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.orchestration.asset import read_reasons, read_refusals
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, paths_in
@@ -89,7 +90,7 @@ def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance
 
     assert first.success
     assert second.success
-    assert [check.passed for check in first.get_asset_check_evaluations()] == [True] * 3
+    assert [check.passed for check in first.get_asset_check_evaluations()] == [True] * 4
     changed = [
         run.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"] for run in (first, second)
     ]
@@ -119,6 +120,18 @@ def test_a_bad_adapter_is_not_promoted(
     assert gate is not None
     assert (gate.path / FAILED).is_file()
     assert champion_key(store) is None
+    assert checks["gate_passed"].description == checks["model_parse_rate"].description == _BOTH
+    if strict:
+        assert "not_refused" not in checks
+        assert next(read_reasons(result.get_step_failure_events(), read_refusals(instance, result.run_id))) == _BOTH
+        return
+    refused = checks["not_refused"]
+    assert (refused.passed, refused.severity, refused.blocking) == (False, dg.AssetCheckSeverity.ERROR, False)
+    assert refused.description == f"{_BOTH}: not promoted; no adapter is in use"
+    assert "parse_rate: parse rate on held-out prompts 20/40" in str(refused.metadata["reasons"].value)
+
+
+_BOTH = "parse rate 50.0 % measured, 70.0 % required"
 
 
 def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -301,6 +314,9 @@ def test_what_a_rollback_withdrew_is_a_warning_every_night(
 
     assert night.success is not strict
     assert not _has_promoted(night)
+    stays = f"{read_history(store)[-1].adapter_sha256[:12]} of 20"
+    said = {check.check_name: check.description or "" for check in night.get_asset_check_evaluations()}
+    assert strict or said["not_refused"].startswith(f"withdrawn by a rollback: not promoted; {stays}")
     assert "taken out of use by a rollback" in read_failure(alone, "promoted_adapter")
     assert champion_key(store) == before
 
