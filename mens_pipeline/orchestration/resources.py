@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -96,7 +97,7 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags."""
     name = load_settings().executor
     if name is None:
-        return default
+        return say_end(default)
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -107,6 +108,32 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
         advice = "Name one, such as dagster:multiprocess_executor."
         raise ConfigurationError(f"MENS_EXECUTOR={name}: a {type(found).__name__}, expected an executor. {advice}")
     return found
+
+
+def say_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+    """Return an executor that ends with a line about the run.
+
+    The level in dagster.yaml hides Dagster's own events, and `dg launch` would print nothing.
+    """
+
+    def create(init: dg.InitExecutorContext) -> Any:
+        create_own: Any = executor.executor_creation_fn
+        made = create_own(init)
+        execute = made.execute
+
+        def execute_and_say(plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
+            ended: Counter[dg.DagsterEventType] = Counter()
+            for event in execute(plan_context, execution_plan):
+                ended[event.event_type] += 1
+                yield event
+            done, failed = (ended[of] for of in (dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE))
+            plan_context.log.info("run %s ends: %d steps succeeded, %d failed", plan_context.run_id, done, failed)
+
+        made.execute = execute_and_say
+        return made
+
+    schema: Any = executor.config_schema
+    return dg.ExecutorDefinition(executor.name, schema, executor.get_requirements, create, executor.description)
 
 
 def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:

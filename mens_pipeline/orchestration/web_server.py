@@ -4,6 +4,7 @@ It takes the options of `dagster-webserver`; after `dev` those of `dagster dev`,
 Its own pages and programs may ask, as with `mens serve`, but no other page in a browser.
 """
 
+import logging
 import sys
 from typing import Any
 
@@ -56,6 +57,8 @@ def main(arguments: list[str]) -> None:
     dev.open_ipc_subprocess = lambda parts, **options: open_ipc_subprocess(  # type: ignore[attr-defined]
         [own.get(part, part) for part in parts], **options
     )
+    # It says that the dagster.yaml here is not read, whether or not DAGSTER_HOME links to it, as `make ui` does.
+    logging.getLogger("dagster").addFilter(lambda record: "instance configuration value" not in record.getMessage())
     with disable_dagster_warnings():  # it advises `dg dev`, which is for a checkout
         dev.dev_command(arguments[1:])
 

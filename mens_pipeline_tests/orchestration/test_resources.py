@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_executor, find_pools
 
 
 def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +27,29 @@ def test_a_step_opens_one_store(tmp_path: Path) -> None:
 
     assert resource.open() is resource.open()
     assert ArtifactStoreResource(root=str(tmp_path)).open() is not resource.open()
+
+
+def ending_job() -> dg.JobDefinition:
+    """One asset that is made and one that is not, in one process."""
+
+    @dg.asset
+    def made() -> None:
+        pass
+
+    @dg.asset
+    def broken() -> None:
+        raise KeyError("x")
+
+    job = dg.define_asset_job("ending", executor_def=find_executor(dg.in_process_executor))
+    return dg.Definitions(assets=[made, broken], jobs=[job]).resolve_job_def("ending")
+
+
+def test_a_run_ends_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On the terminal of `dg launch` and `dagster asset materialize`: Dagster's own events are below the level."""
+    monkeypatch.delenv("MENS_EXECUTOR", raising=False)
+    with open_instance(tmp_path) as instance, dg.execute_job(dg.reconstructable(ending_job), instance) as result:
+        said = capfd.readouterr().err
+
+    assert said.count(f" - run {result.run_id} ends: 1 steps succeeded, 1 failed\n") == 1, said
