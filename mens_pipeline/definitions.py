@@ -12,6 +12,7 @@ from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunctio
 from dagster_shared.utils.warnings import disable_dagster_warnings  # `dg.load_from_defs_folder` silences the same ones
 
 from mens_pipeline.orchestration import defs as modules
+from mens_pipeline.orchestration.choices import check_configuration
 from mens_pipeline.orchestration.instance import progress_logger
 from mens_pipeline.orchestration.launchers import JobLauncher, Trainer
 from mens_pipeline.orchestration.resources import (
@@ -24,7 +25,7 @@ from mens_pipeline.orchestration.resources import (
     find_executor,
     page_links,
 )
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import GATE_POLICY, load_settings, read_thresholds
 
 _FORKING: Final = dg.multiprocess_executor.configured(
     {
@@ -45,8 +46,13 @@ def defs() -> dg.Definitions:
 
     Unlike `dg.load_from_defs_folder` this needs no pyproject.toml, which an installed wheel does not have. A server in
     production shows no links to its own source files.
+
+    Raises:
+        ConfigurationError: A setting or a file of the configuration is wrong.
     """
     settings = load_settings()
+    check_configuration(GATE_POLICY.parent)
+    read_thresholds(settings)
     with disable_dagster_warnings():
         found = dg.ComponentTree.from_module(modules, project_root=Path(__file__).parent.parent).build_defs()
         links = page_links(settings.store_pages) if settings.store_pages is not None else {}

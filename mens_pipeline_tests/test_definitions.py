@@ -250,7 +250,7 @@ def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) 
 
         assert sorted(place.label for place in places) == sorted({spec.key.to_user_string(), *functions})
         for name, lines in named.items():
-            assert lines[0].startswith(("@dg.", "@declare_asset("))
+            assert lines[0].startswith(("@dg.", "@declare_asset(", "@blocking_check("))
             assert next(line for line in lines if line.startswith("def ")).startswith(f"def {name}(")
 
 

@@ -87,6 +87,39 @@ def read_reasons(
         yield f"{event.step_key}: {read_reason(error) if error is not None else event.message}"
 
 
+NEXT: Final = "next"
+"""Name of the metadata entry of a failed check that says what to do in the UI."""
+
+_AGAIN: Final = (
+    'After a correction choose "From asset failure", or launch a new run. "From failure" judges the old result again.'
+)
+
+
+def say_again(result: dg.AssetCheckResult) -> dg.AssetCheckResult:
+    """Add figures and advice to a blocking check that failed; alerts read the figures in its description."""
+    if result.passed:
+        return result
+    plain = (dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue)
+    figures = (f"{name} {value.value}" for name, value in result.metadata.items() if isinstance(value, plain))
+    return result._replace(
+        description=result.description or ", ".join(figures),
+        metadata={**result.metadata, NEXT: dg.MetadataValue.text(_AGAIN)},
+    )
+
+
+def blocking_check(asset: dg.AssetsDefinition) -> Callable[[Callable[..., dg.AssetCheckResult]], Any]:
+    """Declare a check that stops everything after an asset, with `say_again` about its failure."""
+
+    def declare(check: Callable[..., dg.AssetCheckResult]) -> dg.AssetChecksDefinition:
+        @wraps(check)
+        def check_and_say(*arguments: Any, **named: Any) -> dg.AssetCheckResult:
+            return say_again(check(*arguments, **named))
+
+        return dg.asset_check(asset=asset, blocking=True)(check_and_say)
+
+    return declare
+
+
 OWNERS: Final = ("team:mens",)
 """Owners of every asset that this pipeline makes."""
 

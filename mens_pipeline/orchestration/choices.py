@@ -1,24 +1,33 @@
 """Choices of a run and the tags that state them; resolved first, so that a mistake does not surface hours later."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import dagster as dg
 from pydantic import BaseModel, Field, create_model
 
+from mens_pipeline.corpus.curate.mix import load_mix_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.promotion.policy import Thresholds
+from mens_pipeline.promotion.policy import Thresholds, load_gate_policy
 from mens_pipeline.settings import (
     DOMAINS,
     EVALUATION,
+    GATE_POLICY,
+    MIX_CONFIG,
+    PIPELINE_CONFIG,
     PRESETS,
     RECIPES,
+    RETENTION,
     Settings,
     load_settings,
     read_thresholds,
@@ -35,6 +44,42 @@ from mens_pipeline.training.presets import (
     resolve_recipe,
 )
 from mens_pipeline.training.recipe import Recipe
+
+_READERS: Final[Mapping[str, Callable[[Path], object]]] = {
+    PRESETS.name: load_named,
+    DOMAINS.name: load_named,
+    RECIPES.name: load_recipes,
+    PIPELINE_CONFIG.name: load_pipeline_config,
+    MIX_CONFIG.name: load_mix_config,
+    GATE_POLICY.name: load_gate_policy,
+    EVALUATION.name: partial(load_model, model=EvaluationConfig),
+    RETENTION.name: load_retention,
+}
+
+
+def check_configuration(folder: Path) -> None:
+    """Read all files of a configuration, so that a mistake shows before a run begins.
+
+    Raises:
+        ConfigurationError: A file is missing or wrong, or a recipe names an unknown preset or domain; names them all.
+    """
+    found: dict[str, Any] = {}
+    problems = []
+    for name, read in _READERS.items():
+        try:
+            found[name] = read(folder / name)
+        except ConfigurationError as error:
+            problems.append(str(error))
+    for name, recipe in found.get(RECIPES.name, {}).items():
+        for what, path, chosen in (("preset", PRESETS, recipe.preset), ("domain", DOMAINS, recipe.domain)):
+            try:
+                if path.name in found and chosen not in {None, AUTO}:
+                    look_up(found[path.name], chosen, what)
+            except ConfigurationError as error:
+                problems.append(f"{folder / RECIPES.name}: {name}: {error}")
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+
 
 _OF_BASE: Final = ("model_name_or_path", "model_revision")
 

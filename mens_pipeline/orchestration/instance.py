@@ -27,7 +27,7 @@ from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.asset import read_reason, read_reasons, read_refusals
+from mens_pipeline.orchestration.asset import NEXT, read_reason, read_reasons, read_refusals
 from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.resources import VoxWorkspace, champion_metadata, paths_in, reference
 from mens_pipeline.promotion.promote import Promotion
@@ -273,7 +273,7 @@ def _read_outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:
     figures = {
         key: str(value.value)
         for key, value in evaluation.metadata.items()
-        if isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
+        if key != NEXT and isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
     }
     name = f"{evaluation.asset_key.to_user_string()}/{evaluation.check_name}"
     return CheckOutcome(name, evaluation.passed, evaluation.severity is dg.AssetCheckSeverity.ERROR, figures)

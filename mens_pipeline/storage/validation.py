@@ -1,12 +1,13 @@
 """Strict models, versions of their formats, and mistakes that pydantic found, on one line."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, near_miss
 
 _OWN: Final = "Value error, "
 """Prefix of pydantic for messages of our validators, which name their subject themselves."""
@@ -88,14 +89,27 @@ def problem_in(error: ValidationError, what: str, advice: str) -> str:
     return f"{newer}." if newer is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
 
 
-def errors_in(error: ValidationError) -> str:
-    """Format all mistakes: `rate: Input should be less than or equal to 1; name: Field required`."""
-    return "; ".join(list_errors(error))
+def errors_in(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """Format all mistakes: `rate: Input should be less than or equal to 1; name: Field required`.
+
+    With the model, an unknown field is followed by the most similar one that the model knows.
+    """
+    return "; ".join(list_errors(error, model))
 
 
-def list_errors(error: ValidationError) -> list[str]:
+def list_errors(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
     """Format each mistake as `errors_in` does."""
-    return [_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
+    schema = {} if model is None else model.model_json_schema()
+    known = {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())}
+    return [
+        _sentence(".".join(map(str, item["loc"])), item["msg"]) + _hint(item["type"], item["loc"], known)
+        for item in error.errors()
+    ]
+
+
+def _hint(kind: str, place: tuple[int | str, ...], known: Iterable[str]) -> str:
+    near = near_miss(str(place[-1]), known) if kind == "extra_forbidden" else None
+    return f". {near}" if near else ""
 
 
 def _sentence(place: str, message: str) -> str:

@@ -87,7 +87,7 @@ def load_model(path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ConfigurationError(f"{path}: {errors_in(error)}. Correct the file.") from error
+        raise ConfigurationError(f"{path}: {errors_in(error, model)}. Correct the file.") from error
 
 
 def load_yaml(path: Path) -> Any:

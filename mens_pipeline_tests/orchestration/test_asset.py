@@ -13,7 +13,7 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
-from mens_pipeline.orchestration.asset import plainly
+from mens_pipeline.orchestration.asset import blocking_check, plainly, read_reasons, read_refusals
 from mens_pipeline.orchestration.launchers import watch_training
 from mens_pipeline_tests.jobs.processes import waiting_job
 
@@ -37,6 +37,37 @@ def test_a_refusal_is_in_the_first_line() -> None:
     assert str(errors["refusing"].error_display_string).startswith("dagster._core.definitions.events.Failure: No. Try")
     assert errors["refusing"].user_failure_data is not None
     assert errors["broken"].user_failure_data is None
+
+
+def test_a_blocking_check_says_how_to_go_on() -> None:
+    """Its figures where alerts read them, and which button makes the result again."""
+
+    @dg.asset
+    def made() -> int:
+        return 3
+
+    @blocking_check(made)
+    def enough(made: int) -> dg.AssetCheckResult:
+        """Check that there is enough."""
+        return dg.AssetCheckResult(passed=False, metadata={"measured": made, "required": 50, "rows": {"a": 1}})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([made, enough], instance=instance, raise_on_error=False)
+        reasons = [*read_reasons(result.get_step_failure_events(), read_refusals(instance, result.run_id))]
+    (found,) = result.get_asset_check_evaluations()
+
+    assert reasons == [found.description] == ["measured 3, required 50"]
+    assert "From asset failure" in str(found.metadata["next"].value)
+
+
+def test_every_blocking_check_says_how_to_go_on() -> None:
+    """None is declared without it; what the gate says is tested with the gate."""
+    graph = defs().resolve_asset_graph()
+    blocking = {key.name for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
+    checks: dict[str, Any] = {spec.name: check for check in defs().asset_checks or () for spec in check.check_specs}
+    saying = {name for name in blocking if hasattr(checks[name].op.compute_fn.decorated_fn, "__wrapped__")}
+
+    assert blocking - saying == {"gate_passed", "model_parse_rate", "model_coverage"}
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What decides an asset beside its code."""
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.asset import version_with_config
-from mens_pipeline.orchestration.choices import TrainConfig, resolve_choices
-from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.orchestration.choices import TrainConfig, check_configuration, resolve_choices
+from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, PROJECT_ROOT, load_settings
 
 
 def test_another_configuration_is_another_version(tmp_path: Path) -> None:
@@ -28,6 +30,50 @@ def test_another_configuration_is_another_version(tmp_path: Path) -> None:
     assert len(set(versions)) == 3
     (spec,) = defs().resolve_assets_def("mixed_train_set").specs
     assert spec.code_version == version_with_config(STAGE, MIX_CONFIG, PIPELINE_CONFIG)
+
+
+_READ = ("presets", "domains", "recipes", "pipeline", "mix", "gates", "evaluation", "retention")
+_OTHERS = {"dagster", "dagster-postgres", "kuberay"}
+"""Read by Dagster and by Ray."""
+
+
+def test_every_mistake_in_the_configuration_shows_when_the_location_loads(tmp_path: Path) -> None:
+    """Each file with a misspelt key, named with the key that was meant, all of them at once."""
+    config = tmp_path / "config"
+    shutil.copytree(PROJECT_ROOT / "config", config)
+    check_configuration(config)
+    meant = {}
+    for name in _READ:
+        path = config / f"{name}.yaml"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        # The first key with a value; in files of named entries that is the first field of an entry after `about`.
+        keys = [
+            line for line in lines if re.match(r"^ *[a-z_]{6,}: \S", line) and "about" not in line and "&" not in line
+        ]
+        meant[name] = keys[0].split(":")[0].strip()
+        written = f"{meant[name][:-2]}{meant[name][:-3:-1]}"
+        path.write_text("\n".join(lines).replace(keys[0], keys[0].replace(meant[name], written), 1))
+    with pytest.raises(ConfigurationError) as caught:
+        check_configuration(config)
+    said = {Path(line.split(":")[0]).stem: line for line in str(caught.value).splitlines()}
+
+    assert {path.stem for path in config.glob("*.yaml")} == {*_READ, *_OTHERS}
+    assert set(said) == set(_READ)
+    for name, key in meant.items():
+        assert re.search(f"[Dd]id you mean `?{key}", said[name]), said[name]
+
+
+def test_a_recipe_of_an_unknown_preset_shows_when_the_location_loads(tmp_path: Path) -> None:
+    """Not when somebody chooses it."""
+    config = tmp_path / "config"
+    shutil.copytree(PROJECT_ROOT / "config", config)
+    recipes = config / "recipes.yaml"
+    recipes.write_text(recipes.read_text().replace("preset: coder_05b", "preset: coder_05c", 1))
+
+    with pytest.raises(
+        ConfigurationError, match=r"recipes\.yaml: code_base: preset coder_05c: .*Did you mean `coder_05b`"
+    ):
+        check_configuration(config)
 
 
 def _accept(overrides: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.validation import Versioned, problem_in, read_document
+from mens_pipeline.storage.validation import Versioned, errors_in, problem_in, read_document
 
 _NEWER = "written by a newer version of mens-pipeline"
 
@@ -51,6 +51,22 @@ def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None
     with pytest.raises(ValidationError) as refused:
         _Third.model_validate_json(content)
     assert problem_in(refused.value, "thing", "Delete it.").startswith(problem)
+
+
+class _Outer(_Third):
+    inner: _Third
+
+
+def test_an_unknown_field_names_the_one_that_was_meant() -> None:
+    """At any depth, with the model; without it, and where none is similar, nothing is guessed."""
+    with pytest.raises(ValidationError) as refused:
+        _Outer.model_validate({"inner": {"nmae": 1}, "iner": 2, "age": 3})
+
+    assert errors_in(refused.value, _Outer) == (
+        "inner.nmae: Extra inputs are not permitted. Did you mean `name`?; "
+        "iner: Extra inputs are not permitted. Did you mean `inner`?; age: Extra inputs are not permitted"
+    )
+    assert "mean" not in errors_in(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
-from mens_pipeline.orchestration.asset import declare_asset
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.launchers import JobLauncher
@@ -106,7 +106,7 @@ def merged_model(
     )
 
 
-@dg.asset_check(asset=merged_model, blocking=True)
+@blocking_check(merged_model)
 def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the merged model writes the tokens of the evaluated one (99.9 %) at its parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(Kind.MERGED_MODEL)).path)

@@ -27,7 +27,7 @@ from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
-from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import choices_of
 from mens_pipeline.orchestration.metadata import table
@@ -88,7 +88,7 @@ def workspace_snapshot(
     return hand_over(snapshot, metadata=metadata)
 
 
-@dg.asset_check(asset=workspace_snapshot, blocking=True)
+@blocking_check(workspace_snapshot)
 def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that at least `min_source_parse_rate` (config/gates.yaml) of the golden programs parse; none fail."""
     report = source_report_in(store.artifact(workspace_snapshot))
@@ -178,7 +178,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     return hand_over(corpus, workspace_snapshot, metadata=metadata)
 
 
-@dg.asset_check(asset=extracted_corpus, blocking=True)
+@blocking_check(extracted_corpus)
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that all programs, pages, sections and blocks seen are either kept or dropped with a reason."""
     units = CorpusDetails.of(store.artifact(extracted_corpus)).units
@@ -188,7 +188,7 @@ def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStore
     )
 
 
-@dg.asset_check(asset=extracted_corpus, blocking=True)
+@blocking_check(extracted_corpus)
 def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the corpus covers at least `min_corpus_coverage` of the constructs of the parser."""
     required = load_gate_policy(GATE_POLICY).min_corpus_coverage

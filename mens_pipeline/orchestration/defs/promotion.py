@@ -13,7 +13,14 @@ from pydantic import Field
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
-from mens_pipeline.orchestration.asset import OWNERS, declare_asset, plainly, stop_if_canceled, version_with_config
+from mens_pipeline.orchestration.asset import (
+    OWNERS,
+    declare_asset,
+    plainly,
+    say_again,
+    stop_if_canceled,
+    version_with_config,
+)
 from mens_pipeline.orchestration.choices import required_thresholds
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
 from mens_pipeline.orchestration.nightly import build_freshness, load_nightly
@@ -163,7 +170,7 @@ def gate_checks(
             description=summary or None,
             metadata=metadata,
         )
-        yield result
+        yield say_again(result) if receipt.strict else result
 
 
 @dg.asset(

@@ -10,7 +10,7 @@ from pydantic import Field
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import CARD, TELEMETRY
-from mens_pipeline.orchestration.asset import declare_asset
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset
 from mens_pipeline.orchestration.choices import fields_in, overrides_of
 from mens_pipeline.orchestration.defs.training import check_loss_fell, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
@@ -91,7 +91,7 @@ def scratch_loss_fell(scratch_model: ArtifactRef, store: ArtifactStoreResource) 
     return check_loss_fell(store.artifact(scratch_model).path)
 
 
-@dg.asset_check(asset=scratch_model, blocking=True)
+@blocking_check(scratch_model)
 def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the model has the number of parameters that its configuration declares."""
     manifest = ScratchDetails.of(store.artifact(scratch_model)).training

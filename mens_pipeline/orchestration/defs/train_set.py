@@ -33,7 +33,7 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, SyntheticDetails
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
@@ -67,7 +67,7 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
     return hand_over(synthetic, extracted_corpus, metadata=metadata)
 
 
-@dg.asset_check(asset=synthetic_corpus, blocking=True)
+@blocking_check(synthetic_corpus)
 def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that there are exactly as many pairs as config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
@@ -117,7 +117,7 @@ def validated_pairs(
     )
 
 
-@dg.asset_check(asset=validated_pairs, blocking=True)
+@blocking_check(validated_pairs)
 def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that every row is kept or quarantined with a reason; count rows kept with a semantic error."""
     validation = PairsDetails.of(store.artifact(validated_pairs)).validation
@@ -173,7 +173,7 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
     return hand_over(split, validated_pairs, metadata=metadata)
 
 
-@dg.asset_check(asset=heldout_split, blocking=True)
+@blocking_check(heldout_split)
 def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that no training row is near a held-out or benchmark task or passes its hidden tests.
 
@@ -188,7 +188,7 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
     return dg.AssetCheckResult(passed=is_clean, metadata=found.model_dump())
 
 
-@dg.asset_check(asset=heldout_split, blocking=True)
+@blocking_check(heldout_split)
 def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that every validated pair trains, evaluates, or is set aside with a reason."""
     counts = SplitReport.of(store.artifact(heldout_split))
@@ -245,7 +245,7 @@ def _infill_metadata(report: MixReport) -> dict[str, Any]:
     }
 
 
-@dg.asset_check(asset=mixed_train_set, blocking=True)
+@blocking_check(mixed_train_set)
 def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that there are at least `min_pairs` distinct pairs (config/gates.yaml)."""
     required = load_gate_policy(GATE_POLICY).min_pairs
@@ -253,7 +253,7 @@ def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> 
     return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"measured": num_pairs, "required": required})
 
 
-@dg.asset_check(asset=mixed_train_set, blocking=True)
+@blocking_check(mixed_train_set)
 def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that every row is used or dropped with a reason, and that file and report agree."""
     mixed = store.artifact(mixed_train_set)

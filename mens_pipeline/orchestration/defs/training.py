@@ -15,7 +15,7 @@ from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
-from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import line_chart
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
@@ -124,7 +124,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     return hand_over(adapter, mixed_train_set, metadata=metadata, version=made.digest)
 
 
-@dg.asset_check(asset=qlora_adapter, blocking=True)
+@blocking_check(qlora_adapter)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is unchanged bit for bit and that every matrix of the adapter changed."""
     result = TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result
