@@ -57,7 +57,7 @@ def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
     """The groups of the lineage from left to right, unfolded the assets in them, and every asset in the catalog."""
     assets = ("extracted_corpus", "mixed_train_set", "qlora_adapter", "benchmark_gate", "promoted_adapter")
     page.open(f"{server.url}/asset-groups/")
-    _wait_for_texts(page, "sources", "corpus", "training", "evaluation", "delivery")
+    _wait_for_texts(page, "corpus", "training", "evaluation", "delivery")
     page.click(1200, 950)
     page.press("e", held=_ALT)
     _wait_for_texts(page, *assets)

@@ -23,7 +23,7 @@ from mens_pipeline.training.presets import load_recipes
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """Assets after a promotion: as large as the base, and needed only by those who serve it elsewhere."""
 
-_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch") | dg.AssetSelection.assets("recipe_scores")
 
 _ONE_PROCESS: Final = find_executor(dg.in_process_executor)
 """Runs steps one after another in the process of the run: starting a process for each would take most of the time of
@@ -44,7 +44,7 @@ deliver = dg.define_asset_job(
 
 train_set = dg.define_asset_job(
     "train_set",
-    selection=dg.AssetSelection.groups("sources", "corpus"),
+    selection=dg.AssetSelection.groups("corpus"),
     executor_def=_ONE_PROCESS,
     description="From the sources to the train set, with all checks; nothing is trained.",
 )

@@ -49,7 +49,7 @@ _CONFIGURATION: Final = (PIPELINE_CONFIG, PIPELINE_CONFIG.with_name(FORGOTTEN))
 _TRAINED: Final = dg.AssetKey("qlora_adapter")
 
 
-@declare_asset("sources", "vox", "markdown", "sql", version=SNAPSHOT_STAGE.code_version)
+@declare_asset("corpus", "vox", "markdown", "sql", version=SNAPSHOT_STAGE.code_version)
 def workspace_snapshot(
     context: dg.AssetExecutionContext,
     workspace: VoxWorkspace,
