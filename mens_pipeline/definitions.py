@@ -74,7 +74,7 @@ def defs() -> dg.Definitions:
 
 def _build_resources() -> dict[str, Any]:
     """Build the resources; the environment configures them, so the launchpad does not show them."""
-    made: dict[str, object] = {
+    made = {
         "workspace": VoxWorkspace(),
         "store": ArtifactStoreResource(),
         "telemetry": Telemetry(),
@@ -86,8 +86,19 @@ def _build_resources() -> dict[str, Any]:
     }
     return {
         "io_manager": ArtifactHandover(),
-        **{name: dg.ResourceDefinition.hardcoded_resource(resource) for name, resource in made.items()},
+        **{name: _provide(resource) for name, resource in made.items()},
     }
+
+
+def _provide(resource: object) -> dg.ResourceDefinition:
+    """Define a resource with the name and description of its class, which the UI shows."""
+
+    def provide(_context: dg.InitResourceContext) -> object:
+        return resource
+
+    kind = type(resource)
+    provide.__name__, provide.__module__ = kind.__name__, kind.__module__
+    return dg.ResourceDefinition(provide, description=(kind.__doc__ or "").partition("\n")[0])
 
 
 def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str, dg.CodeReferencesMetadataValue]]:

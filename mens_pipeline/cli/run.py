@@ -98,9 +98,10 @@ def _champion_lines(champion: Mapping[str, Any]) -> Iterator[str]:
 def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
     if adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
-    done, planned, minutes = adapter["num_updates"], adapter["num_planned_updates"], adapter["train/seconds"] / 60
+    done, planned, before = (int(adapter[f"num_{name}"]) for name in ("updates", "planned_updates", "updates_before"))
+    minutes = adapter["train/seconds"] / 60
     steps = f"{done} of {planned} steps" if done < planned else f"{done} steps"
-    after = f" after {adapter['num_updates_before']} earlier ones" if adapter["num_updates_before"] else ""
+    after = f" after {before} earlier ones" if before else ""
     limit = ", as many as fit into the budget" if done < planned else ""
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
     yield f"training    {steps} in {minutes:.1f} min{after}{limit}, {losses}{_note_reuse(adapter)}"

@@ -36,7 +36,7 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
 
 
 def line_chart(title: str, values: Mapping[int, float], level: float | None = None) -> str:
-    """Draw a curve over whole numbers as Markdown with an image, and write out its highest and lowest value.
+    """Draw a curve over whole numbers, and write out the highest and lowest value of what is drawn.
 
     `values` are at least one, in order; neighbours are averaged if there are many. `level` is drawn as a dashed line.
     The text has under 1,000 characters: Dagster hides longer ones behind a button.
@@ -46,7 +46,7 @@ def line_chart(title: str, values: Mapping[int, float], level: float | None = No
     groups = [places[start : start + every] for start in range(0, len(places), every)]
     points = [(fmean(x for x, _ in group), fmean(y for _, y in group)) for group in groups]
     (first, _), (last, _) = places[0], places[-1]
-    known = [*values.values(), *([] if level is None else [level])]
+    known = [*(y for _, y in points), *([] if level is None else [level])]
     low, high = min(known), max(known)
     across, up = _BAR / max(1, last - first), _HEIGHT / ((high - low) or 1)
     drawn = " ".join(f"{_MARGIN + (x - first) * across:.0f},{24 + (high - y) * up:.0f}" for x, y in points)
@@ -56,8 +56,8 @@ def line_chart(title: str, values: Mapping[int, float], level: float | None = No
         y = 24 + (high - level) * up
         dashed = f'<path d="M{_MARGIN} {y:.0f}h{_BAR}" stroke="#b02" stroke-dasharray="4"/>'
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_MARGIN + _BAR + 20}" height="{bottom + 24}" font-size="11">'
-        '<rect width="100%" height="100%" fill="#fff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_MARGIN + _BAR + 20}" height="{bottom + 24}" font-size="11" '
+        'font-family="sans-serif"><rect width="100%" height="100%" fill="#fff"/>'
         f'<text x="6" y="15">{escape(title)}</text><text x="6" y="34">{high:.3g}</text>'
         f'<text x="6" y="{bottom}">{low:.3g}</text><text x="{_MARGIN}" y="{bottom + 15}">{first}</text>'
         f'<text x="{_BAR + 20}" y="{bottom + 15}">{last}</text>'

@@ -64,7 +64,7 @@ class Trainer(dg.ConfigurableResource[None]):
     """Trains in separate processes, those of the scratch lane always locally.
 
     `launcher` is `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. A cancelled training may take
-    `grace_seconds` to write its checkpoint; `report_seconds` lie between two observations in the UI.
+    `grace_seconds` to write its checkpoint; `report_seconds` lie between two lines of progress.
     """
 
     launcher: Literal["", "local", "ray", "kuberay"] = ""
@@ -87,11 +87,11 @@ class Trainer(dg.ConfigurableResource[None]):
 
 
 def watch_training(context: dg.AssetExecutionContext, seconds: float) -> Callable[[dict[str, Any]], None]:
-    """Return a callback for telemetry that sends a step to the log and the UI, once in `seconds`."""
-    last = 0.0
+    """Return a callback for telemetry that logs a step once in `seconds`, and observes one in each tenth of them."""
+    last, tenth = 0.0, -1
 
     def watch(event: dict[str, Any]) -> None:
-        nonlocal last
+        nonlocal last, tenth
         payload = event["payload"]
         if event["event"] == "train_start":
             if done := step_of(payload["resumed_from"]):
@@ -105,6 +105,8 @@ def watch_training(context: dg.AssetExecutionContext, seconds: float) -> Callabl
             progress = f"step {payload['step']}/{payload['max_steps']}, loss {payload['loss']:.3f}"
             rate, minutes = payload["tokens_per_second"], payload["eta_seconds"] / 60
             context.log.info("%s, %.0f tokens/s, %.1f min to go", progress, rate, minutes)
+            if tenth == (tenth := 10 * payload["step"] // payload["max_steps"]):
+                return
             figures = {
                 "train/step": payload["step"],
                 "train/loss": round(payload["loss"], 4),

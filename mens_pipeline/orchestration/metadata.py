@@ -54,17 +54,21 @@ def identify(
 def describe_columns(model: type[BaseModel]) -> dict[str, Any]:
     """Return the metadata from which Dagster shows the columns of an asset."""
     schema = model.model_json_schema()
-    required = schema.get("required", [])
     columns = [
         dg.TableColumn(
             name,
             type=_name_type(field),
-            description=field.get("description"),
-            constraints=dg.TableColumnConstraints(nullable=name not in required),
+            description=field.get("description") or _describe_type(schema, field),
+            constraints=dg.TableColumnConstraints(nullable={"type": "null"} in field.get("anyOf", ())),
         )
         for name, field in schema["properties"].items()
     ]
     return {"dagster/column_schema": dg.TableSchema(columns)}
+
+
+def _describe_type(schema: dict[str, Any], field: dict[str, Any]) -> str | None:
+    described = schema.get("$defs", {}).get(_name_type(field), {}).get("description")
+    return described.partition("\n")[0] if described else None
 
 
 def _name_type(field: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, figures_of_infill, read_results
 from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
@@ -163,27 +164,41 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return metadata of the champion: card, report and history."""
-    champion = promotion.champion
+    """Return metadata of the champion: its figures, report, history and card."""
+    champion, history = promotion.champion, read_history(store)
     notice = format_refused_files(champion, load_source_policy(PIPELINE_CONFIG))
     card = (champion.file(ADAPTER) / CARD).read_text(encoding="utf-8")
     metadata = {
+        **_figures(read_results(champion.file(RESULTS))),
+        "adapter_sha256": history[-1].adapter_sha256[:12],
+        "reason": history[-1].reason,
         **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
-        "previous": promotion.previous or "none",
+        "previous": (promotion.previous or "none")[:12],
         "card": dg.MetadataValue.md(mark_card(card, notice)),
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
                 "action": event.action,
-                "champion": event.key[:12],
-                "reason": event.reason,
+                "adapter": event.adapter_sha256[:12],
             }
-            for event in reversed(read_history(store))
+            for event in reversed(history)
         ),
     }
     return fold_paths({**metadata, **({"forgotten": notice} if notice else {})})
+
+
+def _figures(results: EvalResults | None) -> dict[str, str]:
+    if results is None:
+        return {"figures": "cannot be read"}
+    scores, infill = results.adapter.overall, results.infill
+    return {
+        "parse rate": str(scores.parse_rate),
+        "resolve rate": str(scores.resolve_rate),
+        "hidden tests": str(scores.test_rate),
+        "exact lines": figures_of_infill(infill).get("exact lines", "none asked") if infill else "none asked",
+    }
 
 
 class Telemetry(dg.ConfigurableResource[None]):

@@ -116,6 +116,21 @@ def test_progress_has_rounded_numbers() -> None:
     }
 
 
+def test_a_training_is_observed_ten_times() -> None:
+    """However many steps it takes and however long: the events of an asset stay readable."""
+
+    @dg.asset
+    def adapter(context: dg.AssetExecutionContext) -> None:
+        watch = watch_training(context, 0.0)
+        for number in range(1, 400):
+            step = {"step": number, "max_steps": 400, "eta_seconds": 60.0}
+            watch({"event": "step", "payload": {**step, "loss": 1.0, "grad_norm": 1.0, "tokens_per_second": 1.0}})
+
+    events = [event.event_type_value for event in dg.materialize([adapter]).all_events]
+
+    assert events.count("ASSET_OBSERVATION") == 10
+
+
 def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "child.log"
     assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - what is tested

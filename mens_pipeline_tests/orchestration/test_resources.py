@@ -4,9 +4,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._config.pythonic_config.resource import get_resource_type_name
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extract.batches import Pool
+from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_executor, find_pools
@@ -53,3 +55,13 @@ def test_a_run_ends_with_a_line(
         said = capfd.readouterr().err
 
     assert said.count(f" - run {result.run_id} ends: 1 steps succeeded, 1 failed\n") == 1, said
+
+
+def test_resources_have_names_and_descriptions() -> None:
+    """Those of their classes; the page of resources shows them."""
+    found = defs().resources or {}
+    names = {name: get_resource_type_name(resource) for name, resource in found.items() if name != "io_manager"}
+
+    assert all(name.startswith("mens_pipeline.orchestration.") for name in names.values()), names
+    assert not any("<" in name for name in names.values())
+    assert all(found[name].description for name in names)

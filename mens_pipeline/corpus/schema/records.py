@@ -115,7 +115,7 @@ class ExtractedRecord(Strict):
     name: str | None = Field(description="The declared name, for a declaration.")
     category: str = Field(description="Its construct, the hardest of several; `documentation` for prose.")
     constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
-    difficulty: int = Field(ge=1, le=10)
+    difficulty: int = Field(ge=1, le=10, description="From 1, by its constructs and length.")
     weight: float = Field(gt=0, description="`training_weight` of the source.")
     metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source.")
 
@@ -288,10 +288,14 @@ class TrainingPair(BaseModel):
     rating: int = Field(default=3, ge=1, le=5, strict=True)
     """5 is ground truth."""
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
+    """Format of the row."""
     lane: Lane = Lane.CODEGEN
     response_mode: Literal["code_only", "prose_only"] = "code_only"
+    """Kind of response."""
     task_family: str = Field(default="vox_codegen", min_length=1)
+    """Kind of request; the mix weighs by it."""
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
+    """From 1, by constructs and length."""
     template: str | None = None
     """Template of a synthetic row: `table/catalogue`."""
     source: Source | None = None

@@ -166,8 +166,8 @@ def list_figures(results: EvalResults) -> dict[str, Any]:
         "eval/coverage": adapter.overall.coverage.share,
         "coverage": f"{share_text(len(shown), len(shown) + len(missing))} of the constructs",
         "eval/stop_rate": adapter.overall.stop_rate.value,
-        "num_too_long": results.num_too_long,
-        "attempt": results.progress.attempt,
+        "num_too_long": str(results.num_too_long),
+        "attempt": str(results.progress.attempt),
         "round": f"{results.progress.round} of {results.progress.num_rounds}",
         "missing_constructs": ", ".join(missing) or "none",
     }
@@ -205,7 +205,7 @@ def list_rows(results: EvalResults) -> list[dict[str, str]]:
     adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
     cells = ((r.label, r.cells[adapter], r.cells[base]) for r in figures.rows if r.suite == figures.rows[0].suite)
     return [
-        {"what": label, "adapter": ours.text, "95 % interval": ours.interval, "base": theirs.text}
+        {"what": label, "adapter": ours.text, "interval": ours.interval, "base": theirs.text}
         for label, ours, theirs in cells
     ]
 
@@ -216,7 +216,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
 
 
 @declare_asset(
-    "experiments",
+    "evaluation",
     "json",
     version=code_version("mens_pipeline.evaluation.results:results_in"),
     name=_NAME,

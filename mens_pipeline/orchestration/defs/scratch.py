@@ -116,7 +116,7 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
     return {
         "model": dg.MetadataValue.path(path / MODEL),
         "config": str(manifest.config),
-        "num_parameters": manifest.num_parameters,
+        "num_parameters": f"{manifest.num_parameters:,}",
         **losses_metadata(result, losses_of(path / TELEMETRY), None),
         **({} if result.validation_loss is None else {"validation_loss": round(result.validation_loss, 4)}),
         "num_rows": result.num_train,

@@ -164,7 +164,7 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
         "aside": dg.MetadataValue.path(split.file(ASIDE)),
         "heldout_files": share_text(counts.num_heldout_groups, counts.num_groups),
         "num_heldout": counts.heldout,
-        "judging_files": counts.num_evaluating_groups,
+        "evaluating_files": counts.num_evaluating_groups,
         "eval_suite": counts.shortfall or "as large as asked for",
         **{f"train/{name}": count for name, count in counts.train.items()},
         **{f"aside/{reason}": count for reason, count in counts.aside.items()},

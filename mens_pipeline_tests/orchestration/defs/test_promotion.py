@@ -296,7 +296,9 @@ def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> 
     assert paths_in(shown)["champion"] == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
     assert shown.metadata["changed"].value is True
     assert shown.tags == {"dagster/data_version": champion_key(store)}
-    assert "wrong dialect" in str(shown.metadata["history"].value)
+    assert "wrong dialect" in str(shown.metadata["reason"].value)
+    assert [*shown.metadata][:4] == ["parse rate", "resolve rate", "hidden tests", "exact lines"]
+    assert shown.metadata["parse rate"].value == "40/40 (100.0 %, 95 % interval 94.0 to 100.0)"
     assert len(requests) == 1
 
 

@@ -71,7 +71,7 @@ def test_a_train_set_becomes_a_model_once(
     assert all(result.success for result in results)
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
     assert len({entry.tags["dagster/data_version"] for entry in made if entry.tags}) == 1
-    assert made[0].metadata["num_parameters"].value == 892_928
+    assert made[0].metadata["num_parameters"].value == "892,928"
     assert "data:image/svg+xml" in str(made[0].metadata["curve"].value)
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "scratch_loss_fell": True,
