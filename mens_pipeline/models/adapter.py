@@ -121,6 +121,7 @@ class TrainingManifest(Recorded):
     base_model: Base
     recipe: TrainedRecipe
     recipe_origins: dict[Word, Word] = Field(default={}, description="Where each value of the recipe came from.")
+    recipe_name: Word | None = Field(default=None, description="Its name, with what the run changed of it.")
     preset: Word | None
     domain: Word | None = None
     continues: Before | None = Field(default=None, description="The run that this one goes on from.")

@@ -7,7 +7,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import BaseModel
 
-from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.models.adapter import Adapter
 
 RECIPE_TAG: Final = "mens/recipe"
 
@@ -37,18 +37,25 @@ def fold_paths(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {**others, FILES: dg.MetadataValue.json(paths)} if paths else others
 
 
-def identify(
-    context: dg.AssetExecutionContext, manifest: TrainingManifest, adapter_sha256: str, **tags: str
-) -> dict[str, str]:
-    """Tag a run with adapter, recipe and base, and return the same facts as metadata."""
+def identify(context: dg.AssetExecutionContext, adapter: Adapter, **tags: str) -> dict[str, str]:
+    """Tag a run with adapter, recipe and base, and return the same facts as metadata.
+
+    The digest is the one that `/v1/models` shows. A run that did not train takes the recipe from the manifest.
+    """
+    manifest = adapter.manifest
     run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
     tagged = run.tags.get(RECIPE_TAG) if run is not None else None
-    label = tagged or f"preset {manifest.preset or 'none'}"
-    facts = {"adapter": adapter_sha256[:12], "recipe": label, "base": manifest.base_model.name}
+    label = tagged or manifest.recipe_name or f"preset {manifest.preset or 'none'}"
+    facts = {"adapter": adapter.digest[:12], "recipe": label, "base": manifest.base_model.name}
     context.instance.add_run_tags(
         context.run.run_id, {f"mens/{name}": value for name, value in {**facts, **tags}.items()}
     )
-    return {"adapter_sha256": facts["adapter"], "recipe_name": label, "base_model": facts["base"]}
+    return {
+        "adapter_name": manifest.name,
+        "adapter_sha256": facts["adapter"],
+        "recipe_name": label,
+        "base_model": facts["base"],
+    }
 
 
 def describe_columns(model: type[BaseModel]) -> dict[str, Any]:

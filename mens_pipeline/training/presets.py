@@ -35,19 +35,22 @@ class Preset:
 class ResolvedRecipe:
     """A recipe with its preset and domain, and the origin of each value.
 
-    An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`.
+    An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`. `name`
+    is that of the recipe, with what a run changed of it (`wide, lora_r 8`); None outside of the graph.
     """
 
     recipe: Recipe
     origins: dict[str, str]
     preset: str | None
     domain: str | None
+    name: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields of manifest and preflight."""
         return {
             "recipe": self.recipe.model_dump(mode="json"),
             "recipe_origins": self.origins,
+            "recipe_name": self.name,
             "preset": self.preset,
             "domain": self.domain,
         }

@@ -142,7 +142,7 @@ def training_manifest(
         "vcs_sha": vcs_sha,
         "vox_backend": backend,
         "base_model": base.as_json(),
-        **{name: run.preflight[name] for name in ("recipe", "recipe_origins", "preset", "domain")},
+        **{name: run.preflight[name] for name in ("recipe", "recipe_origins", "recipe_name", "preset", "domain")},
         "continues": continues and continues.model_dump(mode="json", exclude={"adapter"}),
         "contract_digest": run.job.contract_digest,
         "train_file": str(run.job.train_path),

@@ -110,6 +110,7 @@ def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
 def training_manifest() -> dict[str, Any]:
     """What a verdict reads of a training manifest."""
     manifest = manifest_about(described_base(name="tiny", sha256=BASE), vcs_sha="abc1234")
+    manifest["recipe_name"] = "night"
     manifest["result"] |= {
         "device": "cpu",
         "num_supervised_tokens": 40,

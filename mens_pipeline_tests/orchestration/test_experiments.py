@@ -18,7 +18,7 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.models.adapter import ADAPTER as FOLDER
-from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
+from mens_pipeline.models.adapter import WEIGHTS, Adapter
 from mens_pipeline.orchestration.choices import TrainConfig, training_of
 from mens_pipeline.orchestration.defs.evaluation import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
@@ -57,7 +57,7 @@ def qlora_adapter(
     )
     made, _ = opened.build(Kind.QLORA_ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: details.label()})
-    facts = identify(context, Adapter.open(made.path).manifest, adapter_digest(made.path))
+    facts = identify(context, Adapter.open(made.path))
     return dg.MaterializeResult(value=made.ref(split.ref()), metadata={**_TRAINING, **facts})
 
 
@@ -67,7 +67,7 @@ def eval_results(
 ) -> dg.MaterializeResult[Any]:
     run = store.artifact(qlora_adapter).path
     made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
-    facts = identify(context, Adapter.open(run).manifest, adapter_digest(run))
+    facts = identify(context, Adapter.open(run))
     return dg.MaterializeResult(
         value=made.ref(qlora_adapter), metadata={"coverage": "30/30", "missing_constructs": "none", **facts}
     )
@@ -127,6 +127,13 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
         "short": "failed",
         "wide": "passed",
     }
+    for name, run in runs.items():
+        made = [event.step_materialization_data.materialization for event in run.get_asset_materialization_events()]
+        digests = {entry.asset_key.to_user_string(): entry.metadata["adapter_sha256"].value for entry in made}
+        assert digests == dict.fromkeys(
+            ("qlora_adapter", "eval_results", "benchmark_gate", "recipe_scores"), tags[name]["mens/adapter"]
+        )
+        assert {entry.metadata["adapter_name"].value for entry in made} == {"lora-adapter-0123abcd"}
     for name, metadata in scored.items():
         assert tags[name][RECIPE_TAG] == metadata["recipe_name"].value == name
         assert tags[name]["mens/adapter"] == metadata["adapter_sha256"].value

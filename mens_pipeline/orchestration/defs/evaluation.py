@@ -104,7 +104,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     )
     results = results_in(evaluation.path)
     metadata: dict[str, Any] = {
-        **identify(context, manifest, results.subject.adapter_sha256),
+        **identify(context, adapter),
         "reused": reused,
         "scores": table(list_rows(results)),
         **list_figures(results),
@@ -230,7 +230,7 @@ def recipe_scores(
     evaluation, gate = store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), store.artifact(benchmark_gate)
     results, receipt = results_in(evaluation.path), receipt_in(gate.path)
     figures = {
-        **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
+        **identify(context, adapter, verdict=str(receipt.status)),
         "verdict": str(receipt.status),
         **list_figures(results),
     }

@@ -97,7 +97,7 @@ def benchmark_gate(
         "reasons": _bullets(receipt.reasons),
         "warnings": _bullets(receipt.warnings),
         **_cause(receipt, adapter.manifest),
-        **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
+        **identify(context, adapter, verdict=str(receipt.status)),
         "status": str(receipt.status),
         "passed": receipt.overall_passed,
         "attempt": receipt.tried or "unknown",
@@ -228,7 +228,7 @@ def _promote(
         context.log.info(line)
         return [dg.AssetCheckResult(passed=True, description=line)]
     if config.best_of:
-        identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
+        identify(context, adapter, verdict=str(GateStatus.PASSED))
     heldout = store.artifact(benchmark_gate.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
     terms = read_terms(settings, store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), heldout)
     with ExitStack() as uninterrupted:

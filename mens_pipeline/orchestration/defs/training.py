@@ -1,5 +1,6 @@
 """Base model and adapter, and the checks of the training."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +30,7 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
+from mens_pipeline.training.qlora_adapter import STAGE, build_qlora_adapter, continue_from, further
 from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
@@ -110,16 +111,17 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
             run, opened, lambda prepared: trainer.run(context, prepared), named, backend, again=config.force_train
         )
 
-    run = prepare(choices.resolved)
+    resolved = replace(choices.resolved, name=config.label())
+    run = prepare(resolved)
     heldout = store.artifact(mixed_train_set.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, choices.decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": run.preflight["preset"] or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(run)
     for minutes in config.more_minutes or ():
-        adapter, reused = build(prepare(further(choices.resolved, minutes), continue_from(adapter.path)))
-    made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
-    metadata: dict[str, Any] = {"reused": reused, **describe_adapter(made), **identify(context, made.manifest, weights)}
+        adapter, reused = build(prepare(further(resolved, minutes), continue_from(adapter.path)))
+    made = Adapter.open(adapter.path)
+    metadata: dict[str, Any] = {"reused": reused, **describe_adapter(made), **identify(context, made)}
     # The digest covers everything that decides completions and no times, so the same training makes nothing stale.
     return hand_over(adapter, mixed_train_set, metadata=metadata, version=made.digest)
 

@@ -102,7 +102,7 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
 
     assert {name: _TAGS[name] for name in ("mens/verdict", "mens/recipe", "mens/base")} == {
         "mens/verdict": "failed",
-        "mens/recipe": "preset tiny",
+        "mens/recipe": "night",
         "mens/base": "tiny",
     }
     assert found["not_refused"].asset_key == promoted_adapter.key

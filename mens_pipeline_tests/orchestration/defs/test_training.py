@@ -92,6 +92,9 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     assert {(entry.tags or {})["dagster/data_version"] for entry in made} == {adapter_digest(adapter.path)}
     assert (adapter.path / "adapter" / "adapter_config.json").is_file()
     assert paths_in(made[0])["adapter"] == str(adapter.path / "adapter")
+    short = adapter_digest(adapter.path)[:12]
+    assert {run.tags["mens/adapter"] for run in runs} == {made[0].metadata["adapter_sha256"].value} == {short}
+    assert {run.tags["mens/recipe"] for run in runs} == {Adapter.open(adapter.path).manifest.recipe_name}
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "only_the_adapter_changed": True,
         "every_kind_shown": True,
