@@ -1,16 +1,20 @@
 """Work on many files in several processes, with results in order and bounded memory."""
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Final, Generic, TypeVar
+from threading import current_thread, main_thread
+from typing import Any, Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
 """Work for a process at once: half a second, and little memory."""
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -64,20 +68,41 @@ def in_batches(
         for batch in _batches(items, batch_bytes):
             waiting.append(batch)
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
-            if executor is None and pool.size > 1 and len(busy) > 1:
-                executor = pool.start(pool.size)
-                stack.push(partial(_end, executor))
-            if executor is not None:
-                for waited in busy:
-                    waited.future = executor.submit(work, waited.jobs)
+            with _uninterrupted():
+                if executor is None and pool.size > 1 and len(busy) > 1:
+                    executor = pool.start(pool.size)
+                    stack.push(partial(_end, executor))
+                if executor is not None:
+                    for waited in busy:
+                        waited.future = executor.submit(work, waited.jobs)
             while len(waiting) > 2 * pool.size:
                 yield from waiting.popleft().results(work)
         while waiting:
             yield from waiting.popleft().results(work)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold signals back while processes start; an interrupt there leaves processes that wait for work forever."""
+    if current_thread() is not main_thread():  # which alone is interrupted
+        yield
+        return
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for missed in held:
+            signal.raise_signal(missed)
+
+
 def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:
-    """End a pool; do not wait after an error, since the pool's own thread may be what cleans up."""
+    """End a pool; after an error kill its processes and do not wait: its own thread may be what cleans up."""
+    processes: dict[int, Any] = getattr(pool, "_processes", None) or {}
+    for process in [*processes.values()] if kind is not None else ():
+        process.kill()
     pool.shutdown(wait=kind is None, cancel_futures=True)
 
 

@@ -1,6 +1,8 @@
 """Batches: results in order, wherever they are worked out."""
 
+import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -83,6 +85,39 @@ def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
     """Nothing is passed over, in this process or in another."""
     with pytest.raises(ValueError, match="cannot work on"):
         list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(workers), _SMALL))
+
+
+def _wait(jobs: list[int]) -> list[str]:
+    time.sleep(300)
+    return _work(jobs)
+
+
+@pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_an_interrupt_leaves_no_process(number: int) -> None:
+    """Whenever it comes in the first second: while processes start, take their first work, or work."""
+    for place in range(number):
+
+        def items(place: int = place) -> Iterator[_Item]:
+            threading.Timer(place / number, os.kill, (os.getpid(), signal.SIGINT)).start()
+            yield from ((n, None, 10) for n in range(4))
+
+        with pytest.raises(KeyboardInterrupt):
+            list(in_batches(items(), _wait, Pool(2), _SMALL))
+        deadline = time.monotonic() + 20
+        while left := multiprocessing.active_children():
+            assert time.monotonic() < deadline, f"{left} after an interrupt at {place / number:.2f} s"
+            time.sleep(0.01)
+
+
+def test_a_thread_may_use_processes() -> None:
+    """Signals are held back in the main thread alone, which alone gets them."""
+    found: list[str] = []
+    items: list[_Item] = [(n, None, 10) for n in range(4)]
+    thread = threading.Thread(target=lambda: found.extend(in_batches(items, _work, Pool(2), _SMALL)))
+    thread.start()
+    thread.join()
+
+    assert len(found) == 4
 
 
 def test_no_items_give_no_results() -> None:
