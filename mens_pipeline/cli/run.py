@@ -17,7 +17,7 @@ from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, align_columns, log_line, print_json, print_line, show
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
-from mens_pipeline.settings import PRESETS, Settings, load_settings
+from mens_pipeline.settings import PRESETS, RECIPES, Settings, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.forecast import PresetEstimate, RunPlan
@@ -237,7 +237,7 @@ def run(
             log_line(line)
         configs = planned.configs(training)
     if with_training:
-        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion)
+        runs = _train_recipes(launch, chosen, configs, with_promotion=with_promotion and not _are_trials(chosen))
     else:
         outcome = launch("train_set")
         runs = iter([(outcome, outcome.success, {})])
@@ -275,6 +275,13 @@ def _make_train_set(launch: Launch) -> None:
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
+
+
+def _are_trials(chosen: Sequence[Mapping[str, Any]]) -> bool:
+    from mens_pipeline.training.presets import load_recipes
+
+    named = load_recipes(RECIPES)
+    return all(named[choice.get("recipe", _DEFAULT)].trial for choice in chosen)
 
 
 def _train_recipes(

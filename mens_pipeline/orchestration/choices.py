@@ -136,6 +136,20 @@ def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
     return config
 
 
+def trial_of(run: dg.DagsterRun) -> dict[str, int] | None:
+    """Return the part of the eval suite that the recipe of a run asks; None unless the recipe is a trial."""
+    recipe = config_of(run, _TRAINING).get("recipe", DEFAULT)
+    name = run.tags.get("dagster/partition", recipe) if recipe == DEFAULT else recipe
+    named = load_recipes(RECIPES).get(name)
+    return None if named is None else named.trial
+
+
+def settings_of(run: dg.DagsterRun) -> Settings:
+    """Return the settings of a run; a trial has a policy of its own."""
+    settings = load_settings()
+    return settings if trial_of(run) is None else settings.model_copy(update={"eval_policy": "trial"})
+
+
 def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
     """Return the thresholds that an adapter must meet in a run; `ConfigurationError` if policy or bar are invalid."""
     if benchmark_min_pass_rate and not settings.benchmark:

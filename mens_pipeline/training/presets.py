@@ -172,6 +172,12 @@ class NamedRecipe(Strict):
         default={}, description="Fields of the recipe that it changes."
     )
 
+    trial: dict[str, int] | None = Field(
+        default=None,
+        description="The part of the eval suite that it asks, in the fields of SuiteSize, if it is a trial: the policy "
+        "`trial` applies, and it is never promoted.",
+    )
+
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
         errors = recipe_errors(self.values())

@@ -20,15 +20,18 @@ from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.models.adapter import ADAPTER as FOLDER
 from mens_pipeline.models.adapter import WEIGHTS, Adapter
 from mens_pipeline.orchestration.choices import TrainConfig, training_of
-from mens_pipeline.orchestration.defs.evaluation import recipe_scores
+from mens_pipeline.orchestration.defs.evaluation import EvalConfig, recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.forecast import SuiteSize
 from mens_pipeline.orchestration.instance import open_instance, progress_logger
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.settings import RECIPES
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.presets import load_recipes
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, latest_in, read_failure
@@ -36,7 +39,7 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, build_resource
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> prompts of forty that its adapter answers well."""
 
-_ALL = {**_GOOD, "code_base": 34}
+_ALL = {**_GOOD, "code_base": 34, "tiny": 14}
 """The same, with one that passes and is not the best."""
 
 _COUNTS = ("num_updates", "num_planned_updates", "num_updates_before", "train/seconds", "first_loss", "last_loss")
@@ -285,6 +288,29 @@ def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: in
 
     assert result.exit_code == code, result.output
     assert len(json.loads(result.stdout)) == runs
+    assert champion_key(ArtifactStore(home.parent / "store")) is None
+
+
+@pytest.mark.slow
+def test_a_trial_passes_by_its_own_policy_and_is_never_promoted(
+    home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the eval suite and lower bars: a green verdict, and nothing of it is in use, not even as the best."""
+    monkeypatch.delenv("VOX_EVAL_MIN_PARSE_RATE")
+    monkeypatch.setenv("VOX_EVAL_POLICY", "ci")
+    trial = load_recipes(RECIPES)["tiny"].trial
+    run = _run(home, instance, last="promoted_adapter", qlora_adapter={"recipe": "tiny"})
+    gate = run.asset_materializations_for_node("benchmark_gate")[0].metadata
+    checks = {check.check_name: check for check in run.get_asset_check_evaluations()}
+
+    assert trial is not None
+    assert EvalConfig().size(trial) == SuiteSize.model_validate(trial)
+    assert trial["heldout_tasks"] == 50
+    assert (gate["passed"].value, str(gate["policy"].value)[:5]) == (True, "trial")
+    assert checks["gate_passed"].passed
+    assert checks["not_refused"].passed
+    assert "not promoted: its recipe is a trial; no adapter is in use" in (checks["not_refused"].description or "")
+    assert not _promote_best(instance, best_of=["tiny"]).success
     assert champion_key(ArtifactStore(home.parent / "store")) is None
 
 

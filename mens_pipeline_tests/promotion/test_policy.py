@@ -17,7 +17,7 @@ def test_the_shipped_policy_loads() -> None:
 
     assert (policy.min_source_parse_rate, policy.min_corpus_coverage, policy.min_pairs) == (0.70, 0.50, 50)
     assert policy.max_share_error == 0.05
-    assert list(policy.policies) == ["ci", "full", "bootstrap"]
+    assert list(policy.policies) == ["ci", "full", "bootstrap", "trial"]
 
 
 @pytest.mark.seed_row(67, 68)
@@ -46,11 +46,14 @@ def test_the_shipped_policies_build_on_ci() -> None:
     assert bootstrap == ci.model_copy(update=lenient)
     assert set(bootstrap.warn_only) > set(ci.warn_only)
     assert {GateName.COMPLETED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)
+    trial = policy.thresholds("trial")
+    assert trial.model_copy(update={"warn_only": bootstrap.warn_only}) == bootstrap
+    assert set(trial.warn_only) > {*bootstrap.warn_only, GateName.REGRESSION, GateName.DECLINE}
 
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("ful", r"Did you mean `full`\?"), ("nightly", r"Choose one of ci, full, bootstrap\.")],
+    [("ful", r"Did you mean `full`\?"), ("nightly", r"Choose one of ci, full, bootstrap, trial\.")],
 )
 def test_an_unknown_policy_is_refused_with_advice(name: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"policy {name}: not in config/gates\.yaml\. {advice}"):

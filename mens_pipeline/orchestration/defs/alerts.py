@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import SecretStr
 
 from mens_pipeline.orchestration.asset import read_reasons, read_refusals
-from mens_pipeline.orchestration.choices import config_of
+from mens_pipeline.orchestration.choices import config_of, trial_of
 from mens_pipeline.orchestration.defs.automation import whole_graph
 from mens_pipeline.orchestration.defs.promotion import PromotionConfig, promoted_adapter
 from mens_pipeline.orchestration.nightly import find_deadline, load_nightly
@@ -60,7 +60,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run = context.dagster_run
         if not _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
             return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
-        if not PromotionConfig(**config_of(run, promoted_adapter.op.name)).promote:
+        if trial_of(run) or not PromotionConfig(**config_of(run, promoted_adapter.op.name)).promote:
             return dg.SkipReason(f"run {run.run_id} was to evaluate and not to promote")
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")

@@ -58,11 +58,13 @@ experiments = dg.define_asset_job(
     "Promotes nothing.",
 )
 
+_COMPARED: Final = [name for name, recipe in load_recipes(RECIPES).items() if recipe.trial is None]
+
 promote_best = dg.define_asset_job(
     "promote_best",
     selection=dg.AssetSelection.assets("promoted_adapter"),
     executor_def=_ONE_PROCESS,
-    config={"ops": {"promoted_adapter": {"config": {"best_of": list(load_recipes(RECIPES))}}}},
+    config={"ops": {"promoted_adapter": {"config": {"best_of": _COMPARED}}}},
     description="Promotes the best recipe that was evaluated and passed, as after `experiments`; trains nothing.",
 )
 

@@ -19,6 +19,7 @@ from mens_pipeline.evaluation.suite import build_suite
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.asset import declare_asset, version_with_config
+from mens_pipeline.orchestration.choices import settings_of, trial_of
 from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.forecast import SuiteSize
 from mens_pipeline.orchestration.launchers import JobLauncher
@@ -27,7 +28,7 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.receipt import PAGE, receipt_in
 from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.promotion.report.side_by_side import build_table, list_columns, points
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings, read_thresholds
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, read_thresholds
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
@@ -43,10 +44,11 @@ class EvalConfig(dg.Config):
         default=None, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
     )
 
-    def size(self) -> SuiteSize | None:
+    def size(self, trial: dict[str, int] | None) -> SuiteSize | None:
         """Return the part that is asked; None for all. Refuse (`RefusedError`) fields that are missing or unknown."""
+        suite = self.suite or trial
         try:
-            return SuiteSize.model_validate(self.suite) if self.suite else None
+            return SuiteSize.model_validate(suite) if suite else None
         except ValidationError as error:
             advice = "Write all fields, as `mens plan --minutes M --json` prints them."
             raise RefusedError(f"eval_results: suite: {errors_in(error)}. {advice}") from error
@@ -73,11 +75,11 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     The prompts were held out of the training of this adapter. While gates are undecided, more files are completed, as
     config/gates.yaml says. Completions are kept, so the base does not repeat them every night.
     """
-    settings = load_settings()
+    settings = settings_of(context.run)
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     adapter, device = Adapter.open(store.artifact(qlora_adapter).path), compute.resolve()
     opened, asked, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
-    size = config.size()
+    size = config.size(trial_of(context.run))
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
     thresholds = read_thresholds(settings)

@@ -21,7 +21,7 @@ from mens_pipeline.orchestration.asset import (
     stop_if_canceled,
     version_with_config,
 )
-from mens_pipeline.orchestration.choices import required_thresholds
+from mens_pipeline.orchestration.choices import required_thresholds, settings_of, trial_of
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
 from mens_pipeline.orchestration.nightly import build_freshness, load_nightly
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
@@ -75,7 +75,7 @@ def benchmark_gate(
 
     The verdict names both by hash. The page `report.html` shows it to people, with every failure.
     """
-    settings, opened = load_settings(), store.open()
+    settings, opened = settings_of(context.run), store.open()
     adapter = Adapter.open(store.artifact(eval_results.of(Kind.QLORA_ADAPTER)).path)
     baseline = find_baseline(opened, adapter.digest)
     params = GateParams(
@@ -223,8 +223,10 @@ def _promote(
     if may_be_skipped and adapter.digest in find_withdrawn(opened):
         advice = "Change data or recipe, or sign an override."
         return [_refuse(context, "withdrawn by a rollback", opened, (advice,))]
-    if not config.promote:
-        line = f"evaluated, and not promoted: the run was told promote: false; {describe_champion(opened)}"
+    is_trial = trial_of(context.run) is not None
+    if is_trial or not config.promote:
+        why = "its recipe is a trial" if is_trial else "the run was told promote: false"
+        line = f"evaluated, and not promoted: {why}; {describe_champion(opened)}"
         context.log.info(line)
         return [dg.AssetCheckResult(passed=True, description=line)]
     if config.best_of:
