@@ -35,8 +35,8 @@ class Preset:
 class ResolvedRecipe:
     """A recipe with its preset and domain, and the origin of each value.
 
-    An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`. `name`
-    is that of the recipe, with what a run changed of it (`wide, lora_r 8`); None outside of the graph.
+    An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`.
+    `name` is that of the recipe, with what a run changed of it (`wide, lora_r 8`); None outside of the graph.
     """
 
     recipe: Recipe

@@ -24,13 +24,13 @@ from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, load_forgotten
 from mens_pipeline.corpus.schema.records import read_pairs, read_record_lines
 from mens_pipeline.delivery.hub import Target, plan_train_set
 from mens_pipeline.delivery.merge import MergeSource, card_of_source
-from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.orchestration.resources import champion_metadata
 from mens_pipeline.promotion.bill import BILL, files_in_bill, format_refused_files
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import PAGE
+from mens_pipeline.serving.pages import ADDRESS, PageServer, open_socket
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
