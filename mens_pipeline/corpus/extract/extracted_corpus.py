@@ -17,7 +17,7 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
     VOX_SUFFIXES,
-    Origin,
+    CheckoutOrigin,
     OwnSources,
     files_below,
     find_source_roots,
@@ -104,7 +104,7 @@ class WorkspaceState(BaseModel):
     """The commit of a workspace, None without a repository; and its checkouts."""
 
     commit: str | None
-    checkouts: tuple[Origin, ...] = ()
+    checkouts: tuple[CheckoutOrigin, ...] = ()
 
 
 class CorpusDetails(Details):
@@ -146,7 +146,7 @@ class WorkspaceParams(Params):
     roots: str
     commit: str | None
     telemetry: str | None
-    checkouts: tuple[Origin, ...] = Field(default=(), exclude_if=lambda checkouts: not checkouts)
+    checkouts: tuple[CheckoutOrigin, ...] = Field(default=(), exclude_if=lambda checkouts: not checkouts)
     include: tuple[str, ...] = Field(default=(), exclude_if=lambda include: not include)
     root: Helper[Path]
     query: Helper[TelemetryQuery | None]

@@ -74,7 +74,7 @@ def is_entered(folder: str) -> bool:
     return not folder.startswith(".") and folder != _BENCHMARK
 
 
-class Origin(BaseModel):
+class CheckoutOrigin(BaseModel):
     """Where the files of a checkout come from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,7 +85,7 @@ class Origin(BaseModel):
     problem: str | None = Field(description="Why git does not tell, in its own words.")
 
 
-def find_problems(origins: Iterable[Origin]) -> list[str]:
+def find_problems(origins: Iterable[CheckoutOrigin]) -> list[str]:
     """Return a warning for each checkout about which git does not tell."""
     advice = "Its files are on record without a commit, and what git ignores there is not known."
     return [f"{origin.folder}: git: {origin.problem}. {advice}" for origin in origins if origin.problem]
@@ -125,7 +125,7 @@ class Checkout:
         return read_attributes(self.folder, [name for name in self.files if name.endswith(_SUFFIXES)])
 
     @cached_property
-    def origin(self) -> Origin:
+    def origin(self) -> CheckoutOrigin:
         """Its commit and remote, or why git does not tell."""
         commit, problem = None, self._listing[1]
         if problem is None:
@@ -134,7 +134,7 @@ class Checkout:
             except RefusedError as error:
                 problem = None if _UNBORN in str(error) else str(error)
         remote = find_remote(self.folder) if problem is None else None
-        return Origin(folder=self.name, commit=commit, remote=remote, problem=problem)
+        return CheckoutOrigin(folder=self.name, commit=commit, remote=remote, problem=problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +204,12 @@ class OwnSources:
         is_denied = judge is not None and judge.attributes.get(_name(path, judge), _SILENT)[1] is False
         return None if is_denied else (DropReason.GENERATED, "a comment says that it is generated")
 
-    def origin_of(self, path: Path) -> Origin | None:
+    def origin_of(self, path: Path) -> CheckoutOrigin | None:
         """Return the origin of the checkout that a file belongs to; None outside one."""
         checkout = self._folder(path.parent).checkout
         return checkout.origin if checkout is not None else None
 
-    def origins(self) -> tuple[Origin, ...]:
+    def origins(self) -> tuple[CheckoutOrigin, ...]:
         """Return the origins of the checkouts that own files come from, as far as folders were read."""
         found = {f.checkout.name: f.checkout for f in self._folders.values() if f.checkout and self._is_open(f)}
         return tuple(found[name].origin for name in sorted(found))

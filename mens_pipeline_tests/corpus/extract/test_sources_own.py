@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.extract.sources import Origin, OwnSources, files_below, find_problems
+from mens_pipeline.corpus.extract.sources import CheckoutOrigin, OwnSources, files_below, find_problems
 from mens_pipeline.corpus.extract.workspace import extract_workspace, page_records
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline_tests.corpus.checkouts import commit_all, git, make_checkout, write_files
@@ -148,13 +148,16 @@ def test_a_checkout_about_which_git_does_not_tell(tmp_path: Path, monkeypatch: p
     write_files(tmp_path, _programs("a.vox", "build/b.vox"))
     git(tmp_path, "add", "a.vox")
 
-    def look() -> tuple[dict[str, str], tuple[Origin, ...]]:
+    def look() -> tuple[dict[str, str], tuple[CheckoutOrigin, ...]]:
         sources = OwnSources(tmp_path)
         return {
             o.path: "".join(d.reason for d in o.drops) for o in extract_workspace(tmp_path, sources=sources)
         }, sources.origins()
 
-    assert look() == ({"a.vox": "", "build/b.vox": ""}, (Origin(folder=".", commit=None, remote=None, problem=None),))
+    assert look() == (
+        {"a.vox": "", "build/b.vox": ""},
+        (CheckoutOrigin(folder=".", commit=None, remote=None, problem=None),),
+    )
     with monkeypatch.context() as patch:
         patch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         reasons, (origin,) = look()
