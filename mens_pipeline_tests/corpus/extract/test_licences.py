@@ -182,7 +182,7 @@ def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
     assert [len(page_records([workspace], (), policy=policy)) for policy in (None, _NO_GPL)] == [2, 1]
 
 
-def test_records_of_a_denied_licence_do_not_stay(workspace: Path, tmp_path: Path) -> None:
+def test_records_of_files_that_may_not_train_do_not_stay(workspace: Path, tmp_path: Path) -> None:
     """Those of other folders, which were extracted before the policy was."""
     records = tmp_path / "records.jsonl"
     records.write_text("".join(f"{line}\n" for o in extract_workspace(workspace) for line in o.lines))
@@ -191,6 +191,8 @@ def test_records_of_a_denied_licence_do_not_stay(workspace: Path, tmp_path: Path
 
     assert carried_records(records, folder, sources, roots).kept == 5
     assert (carried.kept, dict(carried.dropped)) == (3, {LeaveReason.LICENCE: 2})
+    (workspace / "a.vox").write_text("// @generated\n")
+    assert carried_records(records, folder, sources, roots).dropped.keys() == {LeaveReason.NOT_OWN}
 
 
 def test_the_key_of_a_corpus_holds_what_decides_licences(workspace: Path, store: ArtifactStore) -> None:
