@@ -1,5 +1,6 @@
 """Deep, huge and hostile texts are judged, in time, without an exception."""
 
+import random
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -7,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mens_pipeline.language import Code, Mode, analyze, analyze_bytes
-from mens_pipeline.language.front_end import DeepStack
+from mens_pipeline.language.front_end import DeepStack, analyze_uncached
 from mens_pipeline.language.parser.cursor import MAX_NESTING
+from mens_pipeline.language.semantics import semantic_diagnostics
 from mens_pipeline_tests.every import every
+from mens_pipeline_tests.speed import assert_linear
 
 _LEVELS = 500
 
@@ -181,6 +184,51 @@ def test_a_long_text_of_anything_is_judged(fragment: str, num_characters: int) -
     analysis = analyze(fragment * (num_characters // len(fragment)))
 
     assert analysis.ok == (not analysis.errors)
+
+
+_FRAMES = (
+    *("{}", "fn f() {{ {} }}", "fn f() {{ x({}) }}", "let x = [{}]", "let x = {}", "fn f({}) {{ }}", "type T {{ {} }}"),
+    *("fn f() {{ if a {{ {} }} }}", "routes {{ {} }}", "component C() {{ view: column() {{ {} }} }}"),
+)
+_TOKENS = (
+    "a ",
+    "B ",
+    "1 ",
+    '"s" ',
+    ", ",
+    ". ",
+    ": ",
+    "= ",
+    "+ ",
+    "not ",
+    "( ",
+    ") ",
+    "{ ",
+    "} ",
+    "\n",
+    "@a ",
+    "let ",
+    "is ",
+)
+
+
+def _draw_shapes() -> list[tuple[str, str]]:
+    draw = random.Random(4)  # noqa: S311 - shapes of tests
+    drawn = [(draw.choice(_FRAMES), "".join(draw.choices(_TOKENS, k=draw.randint(2, 4)))) for _ in range(14)]
+    return [(_FRAMES[1], "b "), (_FRAMES[2], "B "), *drawn]
+
+
+def _judge(source: str) -> None:
+    analysis = analyze_uncached(source)
+    if analysis.module is not None:
+        semantic_diagnostics(analysis.module, source)
+
+
+@every("shape", _draw_shapes())
+def test_time_grows_with_the_text_whatever_repeats(shape: tuple[str, str]) -> None:
+    """Two to four tokens in ten frames: nothing looks back or ahead further with each token."""
+    frame, tokens = shape
+    assert_linear(_judge, lambda size: frame.format(tokens * size), 40_000 if tokens == "b " else 2_000)
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 1_000_000, b"\0" * 1_000_000, b"let x = \xc3\x28", bytes(range(256))])

@@ -55,6 +55,7 @@ class TokenCursor(ABC):
         self.pos = 0
         self.depth = 0
         self.warnings: list[Finding] = []
+        self.last_stray: int | None = None
 
     @abstractmethod
     def expression(self) -> Expr:

@@ -84,8 +84,8 @@ class StatementParser(OperandParser):
 
     def _warn_of_stray_word(self, word: str) -> None:
         """Warn, once per line, about a bare name before another statement: valid (N9), but rarely intended."""
-        last = self.warnings[-1] if self.warnings else None
-        if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
+        last, self.last_stray = self.last_stray, self.pos
+        if last is not None and "NL" not in self.kinds[last : self.pos]:
             return
         message = f"`{word}` is a statement of its own here, before {self.next_token_text()} on the same line"
         advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
