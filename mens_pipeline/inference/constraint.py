@@ -2,8 +2,8 @@
 
 `Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
 the whole vocabulary, at the cost of little more than one token. Near the limit a token must also leave room to close
-the program, so that every completion ends as one. No token ends the third equal statement in a row, since small models
-repeat themselves until they are cut off.
+the program, so that every completion ends as one. Small models repeat themselves until they are cut off, so no token
+ends the third equal statement in a row (`would_run_away`), and at the third token of that kind the program is closed.
 
 `InsertConstraint` takes a token where prefix and piece together can still become a program. It accepts the end only
 where prefix, piece and suffix are a program or, in an editor, may become one with more typing (`Surroundings.accept`).
@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
@@ -43,12 +43,23 @@ _LETTER: Final = "\u00e9"
 _SHORTEST: Final = "\nimport q"
 """Turns blanks and comments, which declare nothing, into a program."""
 _CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
-_ENDS_ENTRY: Final = frozenset(",}\n")
+_TELLING: Final = frozenset(",}\n([{")
+"""Characters that open a block or end an entry."""
 _MOST_ALIKE: Final = 2
-"""Equal statements, fields or entries of a block in a row that are allowed."""
+"""Equal statements, fields or openers in a row that are allowed."""
 _MOST_ELEMENTS: Final = 8
+"""The same for elements of parentheses and brackets, and for all of one token."""
 _LONGEST_TURN: Final = 3
 """Entries that may alternate."""
+_LONGEST_PERIOD: Final = 64
+_SHORTEST_RUN: Final = 160
+"""Characters: rulers of comments are shorter."""
+_LOOKED_BACK: Final = 2_000
+"""Characters in which repetitions are looked for, so that a long text costs no more."""
+_DEEPEST: Final = 40
+"""Open blocks; the parser's time for a token grows with them."""
+_MOST_REFUSALS: Final = 2
+"""Tokens by which a program would run away, before it is closed."""
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """State of the parser -> the end of a program, found by any completion of this process."""
@@ -68,50 +79,90 @@ class _Block:
     entries: list[list[str]] = field(default_factory=list)
     entry: list[str] = field(default_factory=list)
 
+    @property
+    def words(self) -> list[str]:
+        return [*chain.from_iterable(self.entries), *self.entry]
 
-def repeats_itself(text: str) -> bool:
-    """Check whether a text ends with a statement, field or other entry that repeats too often in a row.
 
-    The limit is three times, alone or in turn with up to two others; nine times in parentheses and brackets, since
-    lists of equal elements are common. Entries of one token never count.
+def would_run_away(text: str, piece: str) -> bool:
+    """Check whether a text would repeat itself too often in a row with a piece, or open too many blocks.
+
+    The limit is three times for statements, fields and the openers of nested blocks, alone or in turn with up to two
+    others; nine times in parentheses and brackets, since lists of equal elements are common, for whatever has one
+    token, and for characters.
 
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
     """
+    if _TELLING.isdisjoint(piece):
+        return _ends_periodically(text + piece)
+    if len(text) > _LOOKED_BACK:
+        text = text[text.find("\n", -_LOOKED_BACK) :]
     blocks = [_Block("{")]
-    is_end = False
-    for token in tokenize(text):
+    for token in tokenize(text + piece):
         if token.is_trivia:
             continue
-        block, word, is_end = blocks[-1], token.text, False
-        if word in _CLOSED_BY:
-            block.entry.append(word)
-            blocks.append(_Block(word))
-        elif len(blocks) > 1 and word == _CLOSED_BY[block.opener]:
-            blocks.pop()
-            outer = blocks[-1]
-            outer.entry += [*chain.from_iterable(block.entries), *block.entry, word]
-            is_end = block.opener == outer.opener == "{"
-        elif word == "," or (token.kind == "NL" and block.opener == "{"):
-            is_end = True
-        elif token.kind != "NL":
-            block.entry.append(word)
-        if is_end and blocks[-1].entry:
-            blocks[-1].entries.append(blocks[-1].entry)
-            blocks[-1].entry = []
-    most = _MOST_ALIKE if blocks[-1].opener == "{" else _MOST_ELEMENTS
-    return is_end and any(_ends_alike(blocks[-1].entries, turn, most + 1) for turn in range(1, _LONGEST_TURN + 1))
+        is_end, is_opener = _read(token.text, blocks, is_line_end=token.kind == "NL"), token.text in _CLOSED_BY
+        if token.end > len(text) and ((is_end and _repeats(blocks[-1])) or (is_opener and _nests_alike(blocks))):
+            return True
+    return _ends_periodically(text + piece)
 
 
-def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
-    """Check whether the last `length` entries occur `times` times in a row; entries of one token do not count."""
-    last = entries[-length * times :]
-    turn = last[:length]
-    return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
+def _read(word: str, blocks: list[_Block], *, is_line_end: bool) -> bool:
+    """Add a token to the open blocks; return whether it ends an entry."""
+    block, is_end = blocks[-1], word == "," or (is_line_end and blocks[-1].opener == "{")
+    if word in _CLOSED_BY:
+        block.entry.append(word)
+        blocks.append(_Block(word))
+    elif len(blocks) > 1 and word == _CLOSED_BY[block.opener]:
+        blocks.pop()
+        blocks[-1].entry += [*block.words, word]
+        is_end = block.opener == blocks[-1].opener == "{"
+    elif not (is_end or is_line_end):
+        block.entry.append(word)
+    if is_end and blocks[-1].entry:
+        blocks[-1].entries.append(blocks[-1].entry)
+        blocks[-1].entry = []
+    return is_end
+
+
+def _repeats(block: _Block) -> bool:
+    return _ends_alike(block.entries, _MOST_ALIKE if block.opener == "{" else _MOST_ELEMENTS)
+
+
+def _nests_alike(blocks: list[_Block]) -> bool:
+    heads = [block.words for block in blocks[:-1]]
+    return len(heads) > _DEEPEST or _ends_alike(heads, _MOST_ALIKE, is_nested=True)
+
+
+def _ends_alike(entries: list[list[str]], most: int, *, is_nested: bool = False) -> bool:
+    """Check whether one to three last entries occur more than `most` times in a row; a nest may begin in an entry."""
+    for length in range(1, _LONGEST_TURN + 1):
+        turn = entries[-length:]
+        times = 1 + (most if any(len(entry) > 1 for entry in turn) else _MOST_ELEMENTS)
+        last = entries[-length * times :]
+        if is_nested and last:
+            last[0] = last[0][-len(turn[0]) :]
+        if len(last) == length * times and last == turn * times:
+            return True
+    return False
+
+
+def _ends_periodically(text: str) -> bool:
+    for period in range(1, _LONGEST_PERIOD + 1):
+        run = text[-max(_SHORTEST_RUN, period * (_MOST_ELEMENTS + 1)) :]
+        if len(run) >= _SHORTEST_RUN and run[period:] == run[:-period]:
+            return True
+    return False
 
 
 class Constraint:
-    """The program that a completion has written so far, and the tokens that may follow it."""
+    """The program that a completion has written so far, and the tokens that may follow it.
+
+    Attributes:
+        is_forced: Whether the shortest way to the end is being written.
+        cut: Why the program did not go on as the model would have it, apart from syntax.
+    """
 
     def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:
         """Begin with the empty program; `max_new_tokens` include the token of `stop` that ends the completion."""
@@ -128,7 +179,9 @@ class Constraint:
         self._closings: dict[ParserPlace, str] = {}
         self._is_whole = True
         self._num_searches = 0
+        self._ran_away_at = set[int]()
         self.is_forced = False
+        self.cut: Literal["limit", "repetition"] | None = None
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         """Choose the next token by the scores of all, of shape `(tokens,)`."""
@@ -139,12 +192,14 @@ class Constraint:
     def _draw(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         refused: list[int] = []
         self._num_searches = 0
-        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES:
+        while len(refused) < _MOST_TRIES and self._num_searches < _MOST_SEARCHES and self.cut != "repetition":
             token = sampler.choose(scores, refused)
             if self._may_follow(token):
                 return token
             refused.append(token)
-        self.is_forced = True
+            if len(self._ran_away_at) > _MOST_REFUSALS:
+                self.cut = "repetition"
+        self.is_forced, self.cut = True, self.cut or "limit"
         self._closing = self._find_closing("")
         return self._next_forced()
 
@@ -163,7 +218,8 @@ class Constraint:
         piece = piece.removesuffix(_REPLACEMENT) + (_LETTER if piece.endswith(_REPLACEMENT) else "")
         if _REPLACEMENT in piece or self._viable.would_be(piece) is Viability.DEAD:
             return False
-        if not _ENDS_ENTRY.isdisjoint(piece) and repeats_itself(self._text + piece):
+        if would_run_away(self._text, piece):
+            self._ran_away_at.add(self._left)
             return False
         return self._left > self._room_from or self._leaves_room(piece)
 
@@ -173,6 +229,7 @@ class Constraint:
         closing = self._known_closing(piece) or self._find_closing(piece)
         # The token itself and the one that ends the completion also need room.
         if closing is None or len(closing) + 2 > self._left:
+            self.cut = "limit"
             return False
         self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
         return True
@@ -287,7 +344,7 @@ class InsertConstraint:
             return False
         self._num_read += len(self._viable.unsettled)
         is_dead = self._viable.would_be(more) is Viability.DEAD
-        return not is_dead and not ("\n" in more and repeats_itself(self._prefix + text))
+        return not is_dead and not would_run_away(self._prefix + self._piece, more)
 
     def _take(self, token: int) -> None:
         if token in self._stop:

@@ -127,8 +127,11 @@ class ServedSlot(Slot):
         """Return the result, with the brackets of an unfinished program closed; None if nothing can be sent in time."""
         closing: str | None = ""
         is_whole = self.end == "stop" or not self.is_steered
+        cut = self.constraint.cut if self.is_steered and isinstance(self.constraint, Constraint) else None
         if self.end == "late":
             self.cut = "timeout"
+        elif cut == "repetition":
+            self.cut = cut
         if not is_whole and not is_program(self.text, Mode.SOURCE):
             closing = complete(self.text, Mode.SOURCE, is_strict=True) if self.text.strip() else None
         if self.end == "late" and (is_whole or closing is None):
@@ -139,7 +142,7 @@ class ServedSlot(Slot):
         return GenerationResult(
             text=self.text + (closing or ""),
             tokens=() if closing else tuple(chain(*(piece.tokens for piece in self.pieces))),
-            reason="stop" if self.end == "stop" else "length",
+            reason="stop" if self.end == "stop" and cut is None else "length",
             num_tokens=len(self.tokens),
             num_computed=len(self.tokens),
             prompt_seconds=self.first_token - self.begun,

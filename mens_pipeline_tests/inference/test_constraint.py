@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.constraint import Constraint, repeats_itself
+from mens_pipeline.inference.constraint import Constraint, would_run_away
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generate import complete_slots, generate, new_slot
 from mens_pipeline.inference.generation import (
@@ -87,7 +87,7 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
             and (piece := tokenizer.decode([*ids, token])).startswith(text)
             and "\ufffd" not in piece
             and ViableText(is_strict=True).would_be(piece) is not Viability.DEAD
-            and not repeats_itself(piece)
+            and not would_run_away(text, piece.removeprefix(text))
         ]
         masked = torch.full_like(scores, -torch.inf)
         masked[alive] = scores[alive]
@@ -163,24 +163,45 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
         ("type T {\n    a: int,\n    a: int,\n    a: int,", True),
         ("let a = [" + "[0, 1], " * 8, False),
         ("let a = [" + "[0, 1], " * 9, True),
-        ("let a = [" + "0, " * 30, False),
+        ("let a = [" + "0, " * 8, False),
+        ("let a = [" + "0, " * 9, True),
+        ('let a = ["' + 'open", "' * 9, True),
+        ("let a = [" + "0, 1, " * 9, True),
+        ("let a = f(g(f(g(x), 1), g(f(x)))", False),
+        ("let a = str(str(x))", False),
+        ("let a = str(str(str(", True),
+        ("let a = str(len(str(len(str(len(", True),
+        ("let a = str(str(str", False),
+        ("let a = cons(1, cons(2, cons(3, cons(4, nil))))", False),
+        ("let a: list[list[list[int", True),
+        ("fn f() {\n    if a {\n        if a {\n            if a {\n", True),
+        ("let a = (((((((x + 1) * 2) * 3) * 4) * 5) * 6) * 7)", False),
+        ("let a = (((((((((x", True),
+        ("fn f() {\n" + "".join(f"while a{n} {{\n" for n in range(40)), True),
+        ("fn f() {\n" + "".join(f"while a{n} {{\n" for n in range(39)), False),
+        ("let a = 1" + " + 1" * 38, False),
+        ("let a = 1" + " + 1" * 40, True),
+        ("let a = " + "not " * 37 + "a", False),
+        ("let a = " + "not " * 40, True),
+        ('let a = "' + "open_" * 40, True),
+        ("let " + "open_" * 40, True),
+        ("// " + "-" * 100 + "\n", False),
+        ("// " + "-" * 160, True),
+        ("\n" * 160, True),
         ("let a = f(" + "{ a: 1 }, " * 9, True),
         ("fn f() {\n    a(1)\n    a(1)\n    a(1)\n    ", True),
         ("}}} a\n a\n a\n", False),
     ],
 )
 def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
-    assert repeats_itself(text) is expected
+    """Statements, fields, elements, openers and characters, alone or in turn, however they are spaced."""
+    assert would_run_away("", text) is expected
+    assert any(would_run_away(text[:end], text[end : end + 3]) for end in range(0, len(text), 3)) is expected
 
 
-@pytest.mark.slow
 def test_hardly_any_program_of_people_repeats_itself() -> None:
-    found = {
-        name
-        for name, source in golden_programs().items()
-        for place, sign in enumerate(source)
-        if sign in ",}\n" and repeats_itself(source[: place + 1])
-    }
+    """One shows three placeholders that are the same."""
+    found = {name for name, source in golden_programs().items() if would_run_away("", source)}
 
     assert found == {"app/loading_reef_gallery.vox"}
 
@@ -200,25 +221,38 @@ def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
     assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != line_end
 
 
-@pytest.mark.slow
-def test_what_nests_ever_deeper_is_closed_in_time(tokenizer: Any) -> None:
-    """A call in a call in a call: the way to the end is looked for before it is longer than what is left."""
+@pytest.mark.parametrize(
+    ("start", "again"),
+    [
+        ("fn a() to int {\n    return range(0, str(len(", "str("),
+        ("fn a() to int {\n    return ", "len(str("),
+        ('fn a() to list[str] {\n    return ["open", ', '"open_open", '),
+        ("fn a() {\n    ", "if b {\n"),
+        ("fn a() {\n    b = b", " + b"),
+        ('fn a() {\n    b = "', "open_"),
+        ("fn a() {\n", "    b = b + 1\n"),
+        ("", "\n"),
+    ],
+)
+def test_a_program_that_runs_away_is_closed_soon(tokenizer: Any, start: str, again: str) -> None:
+    """Though the model would write the same for ever, and returns to it wherever a token of it is refused."""
     import torch
 
     end = tokenizer.eos_token_id
-    constraint, scores = Constraint(tokenizer, frozenset({end}), Mode.SOURCE, 300), torch.zeros(len(tokenizer))
-    ids: list[int] = []
-    wanted = list(tokenizer.encode("fn a() {\n    return "))
-    call = tokenizer.encode("f(")
-    while len(ids) < 300 and (not ids or ids[-1] != end):
-        scores.zero_()
-        scores[wanted.pop(0) if wanted else call[len(ids) % 2]] = 1.0
-        ids.append(constraint.choose(scores, Sampler(0.0, 1.0, "")))
+    constraint, scores = Constraint(tokenizer, frozenset({end}), Mode.SOURCE, 1_024), torch.zeros(len(tokenizer))
+    wanted, ids = list(tokenizer.encode(start, add_special_tokens=False)), list[int]()
+    round_ = list(tokenizer.encode(again, add_special_tokens=False))
+    scores[tokenizer.encode("a(b)1", add_special_tokens=False)] = 0.1
+    while not ids or ids[-1] != end:
+        wanted = wanted or [*round_]
+        favoured = scores.clone()
+        favoured[wanted.pop(0)] = 1.0
+        ids.append(constraint.choose(favoured, Sampler(0.0, 1.0, "")))
     text = tokenizer.decode(ids, skip_special_tokens=True)
 
-    assert ids[-1] == end
-    assert text.count("f(") > 30
+    assert len(ids) < 600, text  # of bytes: 150 of a real tokenizer
     assert is_program(text, Mode.SOURCE)
+    assert constraint.cut == "repetition"
 
 
 def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:

@@ -62,14 +62,21 @@ class _Characters:
         return [*map(ord, text)]
 
 
+def _favour(token: int) -> Any:
+    import torch
+
+    return torch.eye(128)[token]
+
+
 @dataclass
 class _Typist:
-    """Writes a text, a character a step; to write one takes some seconds."""
+    """Writes a text, a character a step, and another one where the parser asks for it; one takes some seconds."""
 
     text: Any
     pause: float = 0.0
     scores: Any = None
     num_slots: int = 1
+    is_steered: bool = False
     slots: list[tuple[ServedSlot, Any]] = field(default_factory=list)
 
     def admit(self, slot: ServedSlot) -> None:
@@ -82,6 +89,8 @@ class _Typist:
             slot.end_unwanted(_CLOCK.now)
             if slot.end is None:
                 token = ord(next(text, "\0"))
+                if self.is_steered:
+                    token = slot.choose(_favour(token))
                 slot.take(token, self.scores, frozenset({_END}))
         ended = [slot for slot, _ in self.slots if slot.end is not None]
         self.slots = [(slot, text) for slot, text in self.slots if slot.end is None]
@@ -168,6 +177,30 @@ def test_what_a_named_declaration_lacks_may_still_come() -> None:
 
     for prompt in ("Write a function `add`.", "Write a function `add` that calls `twice`."):
         assert _result(text, prompt=prompt).text == text.strip()
+
+
+@pytest.mark.parametrize(
+    ("start", "again", "limit"),
+    [
+        ("fn f(s: str) to int {\n    return range(0, str(len(", "str(", {"cut": "repetition"}),
+        ('fn f() to list[str] {\n    return ["open", ', '"open_open", ', {"cut": "repetition"}),
+        ("fn f() {\n    a = [", "".join(f"{number}, " for number in range(999)), {}),
+    ],
+)
+def test_a_program_that_the_server_closes_says_so(start: str, again: str, limit: dict[str, str]) -> None:
+    """With `length`, though the last token ends the turn: the model would have gone on."""
+    end = _result(chain(start, cycle(again)), is_steered=True)
+
+    assert is_program(end.text, Mode.SOURCE)
+    assert (end.reason, end.details) == ("length", {"decoding": "constrained", **limit})
+    assert end.num_computed < (600 if limit else 901)
+
+
+def test_a_program_that_the_model_ends_says_stop() -> None:
+    """Steered all the way."""
+    end = _result(_ADD, is_steered=True)
+
+    assert (end.text, end.reason, "cut" in end.details) == (_ADD, "stop", False)
 
 
 def test_at_the_limit_it_is_closed() -> None:
