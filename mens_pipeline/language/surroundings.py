@@ -32,6 +32,8 @@ _DEEPEST: Final = 5
 """Blocks to open before the first line of a window."""
 _CLOSERS: Final = frozenset("}]) \n")
 _CLOSES_BLOCKS: Final = frozenset("} ")
+_OPENERS: Final = frozenset("([{")
+_ENDS: Final = frozenset("}])")
 _DECLARED_ELSEWHERE: Final = frozenset({Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT})
 """Errors that a declaration outside the text would explain."""
 _LEARNED_UNIT: Final = "    "
@@ -139,8 +141,15 @@ class Surroundings:
         return is_blank and not above.startswith(_ANNOUNCES) and analyze(self.prefix + _NEXT, self.mode).ok
 
     def indent(self, piece: str) -> str:
-        """Return a piece with the indentation of the file, if that is not four spaces, which a model learned."""
+        """Return a piece with the indentation of the file, if that is not four spaces, which a model learned.
+
+        Its first line has the indentation of the block after a line end, and no blank after a blank.
+        """
         unit = self._indent_unit
+        line = self.prefix.rpartition("\n")[2]
+        if not line or line[-1] in " \t":
+            text = piece.lstrip(" \t")
+            piece = ("" if line or text[:1] in {"", "\n"} else self._block_indent(text[0] in _ENDS)) + text
         if unit in {"", _LEARNED_UNIT} or "\n" not in piece:
             return piece
         first, *lines = piece.split("\n")
@@ -158,6 +167,19 @@ class Surroundings:
             indent = levels[-1][1] if columns >= begin else self._own_indent[: -num_less * len(unit) or None]
             written.append(indent + text if text else "")
         return "\n".join(written)
+
+    def _block_indent(self, is_end: bool) -> str:  # noqa: FBT001 - whether its block ends here
+        """Return the indentation of a new line after the text before the cursor."""
+        line = self.prefix.rstrip().rpartition("\n")[2]
+        lowest = depth = 0
+        for token in tokenize(line):
+            depth += (token.text in _OPENERS) - (token.text in _ENDS)
+            lowest = min(lowest, depth)
+        indent = line[: len(line) - len(line.lstrip(" \t"))]
+        unit = self._indent_unit or _LEARNED_UNIT
+        if is_end == (depth > lowest):
+            return indent
+        return indent.removesuffix(unit) if is_end else indent + unit
 
     @cached_property
     def _own_indent(self) -> str:

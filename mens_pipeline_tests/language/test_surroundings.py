@@ -1,6 +1,7 @@
 """The text around a cursor, as editors send it: windows, files with errors, long files."""
 
 import re
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -207,6 +208,52 @@ def test_a_piece_gets_the_indentation_of_its_file(unit: str) -> None:
     assert around.indent(piece) == own[own.index("if b") : -len("\n}\n")]
     assert nested.indent(f"return 2\n{begin}{begin}return 3") == f"return 2\n{unit}{unit}return 3"
     assert around.indent("return 1") == "return 1"
+
+
+_NESTED = """fn f(items: list[int]) to int {
+    for item in items {
+        if item is 3 {
+            return item
+        } else {
+            print(item)
+        }
+    }
+    return g(
+        items,
+    )
+}
+"""
+
+
+def _accept_in_vim(before: str, piece: str, after: str) -> str:
+    """As llama.vim does on a line of blanks: it sends none of them, and the piece brings its own."""
+    return before.rstrip(" ") + read_surroundings(before.rstrip(" "), after).indent(piece) + after
+
+
+def _accept_at_cursor(before: str, piece: str, after: str) -> str:
+    """As the page does."""
+    return before + read_surroundings(before, after).indent(piece) + after
+
+
+@pytest.mark.parametrize("blank", ["", " ", "    ", "\t"], ids=repr)
+@pytest.mark.parametrize("accept", [_accept_in_vim, _accept_at_cursor])
+def test_an_accepted_line_has_the_indentation_of_its_block(accept: Callable[[str, str, str], str], blank: str) -> None:
+    """However the model began it: at four, eight and twelve columns, after blocks that open and end."""
+    lines = _NESTED.splitlines(keepends=True)
+    for number, line in enumerate(lines[1:], 1):
+        begin = len(line) - len(line.lstrip())
+        before, after = "".join(lines[:number]) + line[:begin], "\n" + "".join(lines[number + 1 :])
+
+        assert accept(before, blank * bool(begin) + line.strip(), after) == _NESTED
+
+
+def test_a_piece_in_a_line_brings_no_second_blank() -> None:
+    """And the one that is missing."""
+    begin = "fn f(t: Ticket) {\n    t.filter({"
+
+    assert _accept_at_cursor(begin + " ", " closed: false })", "\n}\n") == begin + " closed: false })\n}\n"
+    assert _accept_at_cursor(begin, " closed: false })", "\n}\n") == begin + " closed: false })\n}\n"
+    assert _accept_at_cursor("fn f() {\n", "\n    return", "\n}\n") == "fn f() {\n\n    return\n}\n"
 
 
 @pytest.mark.parametrize(
