@@ -114,12 +114,16 @@ ModeOption = Literal["auto", "source", "script", "ui"]
 
 @dataclass(frozen=True, slots=True)
 class _CheckedFile:
-    """A file with its verdict; `semantic` is None if the file is rejected or only syntax was asked for."""
+    """A file with its verdict; `semantic` is None if the file is rejected or only syntax was asked for.
+
+    `error` says why it could not be read.
+    """
 
     path: str
     data: bytes
     analysis: Analysis
     semantic: tuple[Diagnostic, ...] | None
+    error: str | None = None
 
     @property
     def source(self) -> str:
@@ -181,11 +185,12 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def _read_program(path: Path) -> bytes:
+def _read_program(path: Path) -> bytes | str:
+    """Return the content of a file, or why it cannot be read, since one bad file must not end the work on others."""
     try:
         return read_regular(path, _MAX_BYTES)
     except OSError as error:
-        raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
+        return f"{error.strerror}. Name a readable file."
 
 
 def _resolve_mode(path: Path, mode: ModeOption) -> Mode:
@@ -194,6 +199,8 @@ def _resolve_mode(path: Path, mode: ModeOption) -> Mode:
 
 def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> _CheckedFile:
     data = sys.stdin.buffer.read() if path == _STDIN else _read_program(path)
+    if isinstance(data, str):
+        return _CheckedFile(str(path), b"", Analysis(None, ()), None, data)
     analysis = analyze_bytes(data, _resolve_mode(path, mode))
     module = analysis.module if with_semantics else None
     semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
@@ -205,7 +212,8 @@ def _print_json(checked: Iterable[_CheckedFile]) -> bool:
     all_right = True
     for file in checked:
         semantic = {} if file.semantic is None else {"semantic": semantic_records(file.semantic)}
-        records.append({"path": file.path, **verdict_record(file.analysis), **semantic})
+        error = {} if file.error is None else {"error": file.error}
+        records.append({"path": file.path, **verdict_record(file.analysis), **semantic, **error})
         all_right = all_right and file.is_right
     rejected = sum(not record["ok"] for record in records)
     print_json({"num_files": len(records), "num_rejected": rejected, "files": records})
@@ -217,6 +225,8 @@ def _print_text(checked: Iterable[_CheckedFile]) -> bool:
     for file in checked:
         diagnostics = sorted((*file.analysis.diagnostics, *(file.semantic or ())), key=lambda one: one.start)
         source = SourceText(file.source)
+        if file.error is not None:
+            typer.echo(visible_text(f"{file.path}: {file.error}"))
         for diagnostic in diagnostics:
             typer.echo(render(file.path, source, diagnostic))
         num_files += 1
@@ -284,7 +294,7 @@ _OUTCOME_COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
 
 @dataclass(frozen=True, slots=True)
 class _TestedFile:
-    """A file with the report of its tests; `source` is empty if the file is not UTF-8."""
+    """A file with the report of its tests; bytes of `source` that are not UTF-8 are replaced."""
 
     path: str
     source: str
@@ -325,11 +335,13 @@ def run_files(
 def _test_files(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[_TestedFile]:
     for path in paths:
         data, chosen = _read_program(path), _resolve_mode(path, mode)
-        try:
-            source = data.decode("utf-8")
-        except UnicodeDecodeError:
+        if isinstance(data, str):
+            yield _TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, message=data))
+            continue
+        source = data.decode("utf-8", "replace")
+        if source.encode() != data:
             errors = analyze_bytes(data, chosen).errors
-            yield _TestedFile(str(path), "", ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
+            yield _TestedFile(str(path), source, ProgramReport(ProgramStatus.REJECTED, diagnostics=errors))
         else:
             yield _TestedFile(str(path), source, sandbox.run(source, mode=chosen))
 

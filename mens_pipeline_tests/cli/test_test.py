@@ -1,6 +1,7 @@
 """`mens test` as a person and as a machine meet it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,70 @@ def test_scripts_are_read_in_the_given_mode(tmp_path: Path) -> None:
     path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
 
     assert (_test(path, "--mode", "script").exit_code, _test(path).exit_code) == (0, 1)
+
+
+_HOSTILE: dict[str, bytes] = {
+    "later": b"fn f() to int {\n    return 1\n}\n// caf\351\n",
+    "bytes": bytes(range(256)) * 9,
+    "utf16": "fn f() { }".encode("utf-16"),
+    "nul": b"\0" * 999,
+    "deep": b"fn f() { return " + b"(" * 9_000,
+    "words": b"fn f() { " + b"b " * 9_000 + b"}",
+    "loop": b"@test fn t() { loop { } }",
+    "half": rb"""@test fn t() { panic(json.parse("\"\\ud800\"")) }""",
+    "escape": b"@test fn t() { panic('\x1b[31m') }",
+    "string": b'let a = "' + b"a" * 9_000,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("command", ["test", "check", "corpus"])
+def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> None:
+    """A folder of hostile contents, one of which is too large: each gets a line."""
+    for name, content in _HOSTILE.items():
+        _write(tmp_path, f"{name}.vox", content)
+    good = _write(tmp_path, "z.vox", _GOOD)
+    large = _write(tmp_path, "large.vox", b"")
+    os.truncate(large, 67_108_865)
+    if command == "corpus":
+        output, report = tmp_path / "records.jsonl", tmp_path / "report.json"
+        result = invoke("corpus", "extract", tmp_path, "-o", output, "--report", report)
+        assert result.exit_code == 0, result.output
+        assert '"z.vox"' in output.read_text()
+        assert "large.vox" in report.read_text()
+        return
+    text, document = invoke(command, tmp_path), invoke(command, "--json", tmp_path)
+    told = {Path(file["path"]).stem: file for file in json.loads(document.stdout)["files"]}
+
+    assert (text.exit_code, document.exit_code) == (1, 1)
+    assert told.keys() == {*_HOSTILE, "z", "large"}
+    assert "larger than 67108864 bytes. Name a readable file." in text.stdout
+    assert f"{tmp_path / 'later.vox'}:4:" in text.stdout
+    assert str(good) not in text.stdout
+
+
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [
+        ("missing.vox", "missing.vox: no such file or folder. Name an existing one."),
+        (".", "no .vox files below ."),
+    ],
+)
+def test_misuse_exits_2_with_advice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argument: str,
+    advice: str,
+) -> None:
+    """A mistake in the command is told apart from a failing test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["mens", "test", argument])
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+
+    assert exit_info.value.code == 2
+    assert advice in capsys.readouterr().err
 
 
 def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
