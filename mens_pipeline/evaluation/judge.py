@@ -50,8 +50,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
                 num_tests=len(report.tests),
                 num_passed=report.num_passed,
                 error_class=report.error_class,
-                # Escape halves of characters, which JSON can smuggle in, so that any file can hold the text.
-                message=_message(report).encode("utf-8", "backslashreplace").decode("utf-8"),
+                message=_message(report),
             )
             for report in sandbox.map_with_tests(pairs)
         ]

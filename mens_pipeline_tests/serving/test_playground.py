@@ -47,6 +47,19 @@ def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
     assert (bad["semantic"], bad["tests"]) == ([], [])
 
 
+def test_texts_that_a_program_makes_are_told(server: Running) -> None:
+    """Halves of characters, which no response can hold, and infinity."""
+    half = r'json.parse("\"\\ud800\"")'
+    bodies = (f"assert({half} is 1)", f"print({half})\n assert(false)", f"panic({half})", "assert(1.0 / 0.0 is 2.0)")
+    source = "".join(f"@test fn t{number}() {{ {body} }}\n" for number, body in enumerate(bodies))
+    with server.http() as client:
+        reply = client.post("/check", json={"source": source})
+        assert client.post("/check", content=rb'{"source": "@test fn \ud800"}').status_code == 200
+
+    assert reply.status_code == 200
+    assert [test["outcome"] for test in reply.json()["tests"]] == ["failed", "failed", "error", "failed"]
+
+
 def test_a_check_is_bounded(server: Running) -> None:
     with server.http(headers={}) as client:
         assert client.post("/check", json={"source": ""}).status_code == 401

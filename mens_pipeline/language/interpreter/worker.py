@@ -19,6 +19,7 @@ import errno
 import json
 import os
 import platform
+import re
 import resource
 import signal
 import struct
@@ -178,12 +179,17 @@ def run_request(request: RunRequest) -> ProgramReport:
     return run_tests(source, limits, seed, features=features, mode=request.mode)
 
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""A half of a character, which a program gets from JSON, and which no file or response can hold."""
+
+
 def serve(requests: BinaryIO, replies: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
-    """Reply to all requests: `kept` to `null`, else the result of `respond`, in JSON types."""
+    """Reply to all requests: `kept` to `null`, else the result of `respond`, in JSON types, with halves escaped."""
     for line in requests:
         request = json.loads(line)
         reply = kept if request is None else respond(request)
-        replies.write(json.dumps(reply).encode() + b"\n")
+        text = json.dumps(reply, ensure_ascii=False)
+        replies.write(_HALF.sub(lambda half: rf"\\u{ord(half[0]):x}", text).encode() + b"\n")
         replies.flush()
 
 

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -146,7 +146,8 @@ def test_a_worker_may_be_ended_twice() -> None:
 def test_serving_in_this_process() -> None:
     request = RunRequest(_OK, None, Limits(), 3, Features(database=True))
     hidden = RunRequest("fn f() to int { return 1 }", "@test fn t() { assert(f() is 1) }", Limits(), 0, Features())
-    lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden))
+    half = replace(request, source=r'@test fn t() { panic(json.parse("\"\\ud800\"")) }')
+    lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden, half))
     completions = io.BytesIO()
     given_up: list[int] = []
 
@@ -160,7 +161,8 @@ def test_serving_in_this_process() -> None:
     assert given_up == [5]
     assert json.loads(kept) == {"files": ""}
     assert read_request(json.loads(lines.splitlines()[0])) == request
-    assert [read_report(json.loads(line)).passed for line in reports] == [True, True]
+    assert [read_report(json.loads(line)).passed for line in reports] == [True, True, False]
+    assert "\\ud800" in read_report(json.loads(reports[2])).tests[0].message
 
 
 def test_what_is_given_up() -> None:
