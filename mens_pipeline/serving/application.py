@@ -26,7 +26,7 @@ from mens_pipeline.serving.access import Access, AccessControl
 from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
 from mens_pipeline.serving.feedback import FEEDBACK, WHY_WITHHELD, CursorUse, FeedbackRequest
 from mens_pipeline.serving.generation import GenerationResult, PreparedRequest
-from mens_pipeline.serving.http import RequestRefusedError, read_body
+from mens_pipeline.serving.http import RequestRefusedError, client_went_away, read_body
 from mens_pipeline.serving.metrics import METRICS, AccessLog, Metrics
 from mens_pipeline.serving.queue import GenerationQueue, ServerLimits, State
 from mens_pipeline.serving.served_model import ServedModel
@@ -171,8 +171,39 @@ class CheckRequest(BaseModel):
     source: str = Field(max_length=_MOST_CHARACTERS, description="The program.")
 
 
+class CheckQueue:
+    """Checks programs one at a time, in the order of their requests; as many may wait as completions."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits = limits
+        self._turn = asyncio.Lock()
+        self._num_open = 0
+
+    async def check(self, request: Request, source: str) -> dict[str, Any]:
+        """Return the report on a program.
+
+        Raises:
+            RequestRefusedError: Too many wait, its turn did not come in time, or the client disconnected before it.
+        """
+        if self._num_open > self._limits.max_waiting:
+            message = "Too many programs wait for a check. Ask again in 2 seconds."
+            raise RequestRefusedError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "2"})
+        self._num_open += 1
+        try:
+            async with asyncio.timeout(self._limits.timeout) as wait, self._turn:
+                wait.reschedule(None)
+                if await request.is_disconnected():
+                    raise client_went_away()
+                return await run_in_threadpool(_check, source)
+        except TimeoutError as error:
+            message = f"No check within {self._limits.timeout:g} seconds, because others took long. Ask again."
+            raise RequestRefusedError(504, message, code="timeout") from error
+        finally:
+            self._num_open -= 1
+
+
 def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> None:
-    one_by_one = asyncio.Lock()
+    checks = CheckQueue(limits)
     said = served.candidate
     notice = "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
     html = _HTML.replace(_HEADING, _HEADING + notice)
@@ -184,9 +215,7 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
 
     @app.post(CHECK)
     async def check(request: Request) -> dict[str, Any]:
-        source = (await read_body(request, CheckRequest, limits.max_request_bytes)).source
-        async with one_by_one:
-            return await run_in_threadpool(_check, source)
+        return await checks.check(request, (await read_body(request, CheckRequest, limits.max_request_bytes)).source)
 
 
 def _check(source: str) -> dict[str, Any]:

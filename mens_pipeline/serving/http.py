@@ -60,6 +60,9 @@ def client_went_away() -> RequestRefusedError:
 _SECONDS: Final = 30.0
 """Time for a body to arrive."""
 
+_MOST_HELD: Final = 67_108_864
+"""Bytes of all bodies that arrive at once, unless one alone may have more."""
+
 _MOST_ERRORS: Final = 10
 """Errors of a body that a message names."""
 
@@ -70,11 +73,17 @@ _OWN: Final = "Value error, "
 Model = TypeVar("Model", bound=BaseModel)
 
 
+class _Held:
+    """Bytes of all bodies that are arriving."""
+
+    num_bytes = 0
+
+
 async def read_body(request: Request, model: type[Model], max_bytes: int) -> Model:
     """Read and validate the body of a request; FastAPI's own limit is not used, since its error has another format.
 
-    `RequestRefusedError` if the body is too long, too slow or invalid (the first ten errors are named), or if the
-    client disconnected.
+    `RequestRefusedError` if the body is too long, too slow or invalid (the first ten errors are named), too many bodies
+    arrive at once, or the client disconnected.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
@@ -84,12 +93,18 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
         async with asyncio.timeout(_SECONDS):
             async for chunk in request.stream():
                 body += chunk
+                _Held.num_bytes += len(chunk)
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes)
+                if _Held.num_bytes > max(_MOST_HELD, max_bytes):
+                    headers = {"Retry-After": "2", "Connection": "close"}
+                    raise RequestRefusedError(503, "Too many bodies arrive at once. Ask again.", headers=headers)
     except TimeoutError as error:
         raise RequestRefusedError(408, f"The body took more than {_SECONDS:g} seconds.", code="timeout") from error
     except ClientDisconnect as error:
         raise client_went_away() from error
+    finally:
+        _Held.num_bytes -= len(body)
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:

@@ -224,6 +224,7 @@ def _judge(source: str) -> None:
         semantic_diagnostics(analysis.module, source)
 
 
+@pytest.mark.threat("W8")
 @every("shape", _draw_shapes())
 def test_time_grows_with_the_text_whatever_repeats(shape: tuple[str, str]) -> None:
     """Two to four tokens in ten frames: nothing looks back or ahead further with each token."""

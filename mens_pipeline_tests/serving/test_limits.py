@@ -14,9 +14,11 @@ import pytest
 from fastapi import Request
 from pydantic import BaseModel
 
+from mens_pipeline.serving import application, http
 from mens_pipeline.serving.http import RequestRefusedError, read_body
 from mens_pipeline.serving.ollama import OllamaChatRequest
 from mens_pipeline.serving.openai import ChatRequest
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running
 
 _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}
@@ -201,6 +203,66 @@ def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], fiel
 
     assert (refusal.status, len(str(refusal)) < 500) == (400, True)
     assert time.process_time() - begun < 1
+
+
+@pytest.mark.threat("N3")
+def test_all_bodies_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one more would exceed is refused; bodies that ended make room."""
+    monkeypatch.setattr(http, "_MOST_HELD", 2_500)
+
+    async def send(size: int) -> int:
+        """The status of a body that arrives, and then is not finished for a while."""
+        parts = iter([{"body": b" " * size, "more_body": True}, {"body": b"", "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", **next(parts)}
+
+        request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        with pytest.raises(RequestRefusedError) as refusal:
+            await read_body(request, ChatRequest, 1_000)
+        return refusal.value.status
+
+    async def send_all() -> list[int]:
+        return [*await asyncio.gather(*map(send, [1_000, 1_000, 1_000])), await send(1_000)]
+
+    assert asyncio.run(send_all()) == [400, 400, 503, 400]
+
+
+@pytest.mark.threat("N4")
+def test_checks_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is gone when its turn comes costs nothing, one whose turn does not come hears so."""
+    checked, may_end = list[str](), threading.Event()
+
+    def check(source: str) -> dict[str, Any]:
+        checked.append(source)
+        assert may_end.wait(10)
+        return {}
+
+    monkeypatch.setattr(application, "_check", check)
+
+    async def ask(queue: application.CheckQueue, source: str) -> int:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect" if source == "gone" else "http.request"}
+
+        try:
+            await queue.check(Request({"type": "http"}, receive), source)
+        except RequestRefusedError as refusal:
+            return refusal.status
+        return 200
+
+    async def ask_all(*sources: str, seconds: float = 10.0) -> list[int]:
+        queue = application.CheckQueue(ServerLimits(1, 1_000, seconds, 1))
+        asked = [asyncio.create_task(ask(queue, source)) for source in sources]
+        await asyncio.sleep(0.1)
+        may_end.set()
+        return await asyncio.gather(*asked)
+
+    assert asyncio.run(ask_all("first", "gone", "gone", "last")) == [200, 499, 499, 200]
+    assert checked == ["first", "last"]
+    may_end.clear()
+    assert asyncio.run(ask_all("first", "late", seconds=0.05)) == [200, 504]
+    assert asyncio.run(ask_all(*"123456")) == [200] * 5 + [429]
 
 
 def test_ten_mistakes_are_named() -> None:
