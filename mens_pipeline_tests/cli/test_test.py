@@ -166,30 +166,6 @@ def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> No
     assert str(good) not in text.stdout
 
 
-@pytest.mark.parametrize(
-    ("argument", "advice"),
-    [
-        ("missing.vox", "missing.vox: no such file or folder. Name an existing one."),
-        (".", "no .vox files below ."),
-    ],
-)
-def test_misuse_exits_2_with_advice(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    argument: str,
-    advice: str,
-) -> None:
-    """A mistake in the command is told apart from a failing test."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["mens", "test", argument])
-    with pytest.raises(SystemExit) as exit_info:
-        main()
-
-    assert exit_info.value.code == 2
-    assert advice in capsys.readouterr().err
-
-
 def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start, with the reason; where everything is kept out, there is nothing to say."""
     kept = {"files": "", "system calls": "Invalid argument"}

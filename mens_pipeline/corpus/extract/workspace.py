@@ -4,8 +4,11 @@ import hashlib
 import json
 import os
 import re
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -152,6 +155,33 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     return in_batches(items(), reader.extract_batch, pool)
 
 
+_MOST_SECONDS: Final = 60
+"""Processor time for one file, so that one that nobody foresaw cannot hold the others for hours."""
+
+
+class _TooSlowError(Exception):
+    pass
+
+
+@contextmanager
+def _limit_time(seconds: float) -> Iterator[None]:
+    """Raise `_TooSlowError` in the body after some processor time; only a main thread, as workers have, can do that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooSlowError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     sources: OwnSources
@@ -198,7 +228,17 @@ class _Reader:
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
     def extract_batch(self, files: list[tuple[Unit, SourceFile]]) -> list[FileOutcome]:
-        return [replace(self._extract(unit, file), licence=file.licence, remote=file.remote) for unit, file in files]
+        return [
+            replace(self._extract_in_time(unit, file), licence=file.licence, remote=file.remote) for unit, file in files
+        ]
+
+    def _extract_in_time(self, unit: Unit, file: SourceFile) -> FileOutcome:
+        try:
+            with _limit_time(_MOST_SECONDS):
+                return self._extract(unit, file)
+        except _TooSlowError:
+            drop = Drop(unit, file.path, 1, DropReason.TOO_SLOW, f"more than {_MOST_SECONDS} s of processor time")
+            return FileOutcome(file.path, file.blob, (), {}, (drop,), stands_alone=False)
 
     def _extract(self, unit: Unit, file: SourceFile) -> FileOutcome:
         is_page = unit is Unit.PAGE

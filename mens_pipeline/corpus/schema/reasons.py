@@ -31,6 +31,8 @@ class DropReason(StrEnum):
     LINK = "link"
     """A symbolic link, whose target is read on its own; or a pipe or device."""
     TOO_LARGE = "too_large"
+    TOO_SLOW = "too_slow"
+    """To read it took a minute of processor time."""
     NOT_TEXT = "not_text"
     UNREADABLE = "unreadable"
     REJECTED = "rejected"

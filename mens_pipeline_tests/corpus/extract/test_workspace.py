@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.extract import workspace as workspace_module
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.workspace import (
     MAX_FILE_BYTES,
@@ -255,3 +257,18 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     """It is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name a folder of pages"):
         page_records([tmp_path / "nowhere"], set())
+
+
+def test_a_file_that_takes_too_long_is_dropped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again next time; where no signal can come, it takes its time."""
+    functions = "".join(f"fn f{number}(a: int) to int {{\n    return a + {number}\n}}\n" for number in range(2_000))
+    (tmp_path / "slow.vox").write_text(functions)
+    (tmp_path / "z.vox").write_text("fn a() to int {\n    return 1\n}\n")
+    monkeypatch.setattr(workspace_module, "_MOST_SECONDS", 0.02)
+    slow, quick = extract_workspace(tmp_path)
+    with ThreadPoolExecutor(1) as thread:
+        patient, _ = thread.submit(lambda: [*extract_workspace(tmp_path)]).result()
+
+    assert [(drop.path, drop.reason) for drop in slow.drops] == [("slow.vox", DropReason.TOO_SLOW)]
+    assert (slow.lines, slow.stands_alone, len(quick.lines) > 0) == ((), False, True)
+    assert patient.lines
