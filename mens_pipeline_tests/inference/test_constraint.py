@@ -228,6 +228,7 @@ def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
         ("fn a() to int {\n    return ", "len(str("),
         ('fn a() to list[str] {\n    return ["open", ', '"open_open", '),
         ("fn a() {\n    ", "if b {\n"),
+        ("fn a() {\n    ", "".join(f"f{number}(" for number in range(200))),
         ("fn a() {\n    b = b", " + b"),
         ('fn a() {\n    b = "', "open_"),
         ("fn a() {\n", "    b = b + 1\n"),
