@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -205,7 +206,10 @@ class CheckQueue:
 def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> None:
     checks = CheckQueue(limits)
     said = served.candidate
-    notice = "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
+    day = datetime.fromtimestamp(served.created_unix, UTC).date()
+    about = [served.name, f"on {served.base}" * bool(served.base), f"of {day}", served.figures]
+    notice = f'<p id="model">{escape(", ".join(filter(None, about)))}.</p>\n'
+    notice += "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
     html = _HTML.replace(_HEADING, _HEADING + notice)
 
     @app.head(PAGE)  # clients of Ollama ask so whether there is a server

@@ -6,7 +6,7 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, read_results
+from mens_pipeline.evaluation.results import RESULTS, Scores, read_results
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
@@ -55,6 +55,8 @@ class ServedModel:
         infill_order: The side of a cursor that it is shown first; None if the window is.
         infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None if no
             evaluation calibrated it.
+        base: Name of the model that it adapts; empty for a merged one.
+        figures: What its evaluation measured, for people; empty without one.
     """
 
     name: str
@@ -69,6 +71,8 @@ class ServedModel:
     infill_window: int | None = None
     infill_order: Order | None = None
     infill_threshold: float | None = None
+    base: str = ""
+    figures: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,6 +132,10 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
     evaluated = evaluated_model("adapter", adapter, device)
     read_adapter_config(adapter.folder)
     check_tokenizer(FileTokenizer(evaluated.base_path), evaluated.base_path)
+    results = read_results((evaluation or adapter.path) / RESULTS)
+    if results is not None and results.subject.adapter_sha256 != adapter.digest:
+        results = None
+    abstention = results.infill.abstention if results is not None and results.infill is not None else None
     return ServedModel(
         name=manifest.name,
         sha256=adapter.digest,
@@ -139,15 +147,14 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
         num_parameters=base.num_parameters,
         infill_window=manifest.recipe.infill_window if manifest.is_taught else None,
         infill_order=manifest.infill_order if manifest.is_taught else None,
-        infill_threshold=_read_threshold(evaluation or adapter.path, adapter.digest),
+        infill_threshold=None if abstention is None else abstention.threshold,
+        base=Path(base.name).name,
+        figures="" if results is None else _format_figures(results.adapter.overall),
     )
 
 
-def _read_threshold(folder: Path, adapter_sha256: str) -> float | None:
-    results = read_results(folder / RESULTS)
-    if results is None or results.subject.adapter_sha256 != adapter_sha256 or results.infill is None:
-        return None
-    return None if results.infill.abstention is None else results.infill.abstention.threshold
+def _format_figures(scores: Scores) -> str:
+    return f"{scores.parse_rate.short} of its programs parse, {scores.test_rate.short} pass their hidden tests"
 
 
 def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:

@@ -3,10 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
+from mens_pipeline.serving.application import _add_playground
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.firefox import FIREFOX, Page, firefox
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
@@ -28,6 +33,20 @@ def test_the_page_can_load_and_send_nothing_elsewhere(server: Running) -> None:
     assert response.status_code == 200
     assert "default-src 'none'" in response.headers["content-security-policy"]
     assert "http" not in response.text.replace("https://", "http").split("<script>")[1]
+
+
+def test_the_page_says_which_model_answers(server: Running) -> None:
+    """Its name and day, its base and what its evaluation measured, as text; a merged model knows only the first two."""
+    told = replace(server.served, base="tiny<1>", figures="11/13 (84.6 %) of its programs parse")
+    app = FastAPI()
+    _add_playground(app, told, ServerLimits(1, 1_000, 1.0, 1))
+    with server.http(headers={}) as client:
+        plain = client.get("/").text
+    page = TestClient(app).get("/").text
+
+    assert re.search(rf'<p id="model">{server.served.name}, of \d{{4}}-\d\d-\d\d\.</p>', plain)
+    assert "on tiny&lt;1&gt;, of 20" in page
+    assert "11/13 (84.6 %) of its programs parse.</p>" in page
 
 
 def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
@@ -134,6 +153,23 @@ def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
     assert page.run("document.getElementById('source').value") == "fn half(n: int) to int { return n / 2 }"
     assert page.run("document.getElementById('edit').hidden") is False
     page.run("void (document.getElementById('source').value = '', choose('ask'))")
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+def test_a_failed_example_offers_the_best_of_four(page: Page) -> None:
+    """A click asks for it; where all is well, or nothing can fail, there is no button."""
+    prompt = "'Write `fn half(n: int) to int`. For example, `half(8)` is 4.'"
+    page.run(f"void (by('prompt').value = {prompt}, show('fn half(n: int) to int {{ return n / 2 }}'))")
+    page.run("judge()")
+    assert page.run("by('better').hidden") is True
+    page.run("void show('fn half(n: int) to int { return n }')")
+    page.run("judge()")
+    assert page.run("by('better').hidden") is False
+    page.run("void (window.asked = [], window.write = (signal, options) => { asked.push(options); return 'free'; })")
+    _click(page, "Best of four")
+    page.wait_for("document.getElementById('verdict').textContent.includes('written')")
+    assert page.run("asked") == [{"best_of": 4}]
 
 
 @pytest.mark.e2e
