@@ -6,7 +6,8 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, Scores, read_results
+from mens_pipeline.evaluation.results import RESULTS, read_results
+from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
