@@ -95,7 +95,7 @@ _AGAIN: Final = (
 )
 
 
-def say_again(result: dg.AssetCheckResult) -> dg.AssetCheckResult:
+def add_advice(result: dg.AssetCheckResult) -> dg.AssetCheckResult:
     """Add figures and advice to a blocking check that failed; alerts read the figures in its description."""
     if result.passed:
         return result
@@ -108,14 +108,14 @@ def say_again(result: dg.AssetCheckResult) -> dg.AssetCheckResult:
 
 
 def blocking_check(asset: dg.AssetsDefinition) -> Callable[[Callable[..., dg.AssetCheckResult]], Any]:
-    """Declare a check that stops everything after an asset, with `say_again` about its failure."""
+    """Declare a check that stops everything after an asset, with `add_advice` about its failure."""
 
     def declare(check: Callable[..., dg.AssetCheckResult]) -> dg.AssetChecksDefinition:
         @wraps(check)
-        def check_and_say(*arguments: Any, **named: Any) -> dg.AssetCheckResult:
-            return say_again(check(*arguments, **named))
+        def check_and_advise(*arguments: Any, **named: Any) -> dg.AssetCheckResult:
+            return add_advice(check(*arguments, **named))
 
-        return dg.asset_check(asset=asset, blocking=True)(check_and_say)
+        return dg.asset_check(asset=asset, blocking=True)(check_and_advise)
 
     return declare
 

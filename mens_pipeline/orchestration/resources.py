@@ -98,7 +98,7 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     """Return the executor that MENS_EXECUTOR names, so that a launcher can place each step by its tags."""
     name = load_settings().executor
     if name is None:
-        return say_end(default)
+        return log_end(default)
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -111,7 +111,7 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     return found
 
 
-def say_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+def log_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     """Return an executor that ends with a line about the run.
 
     The level in dagster.yaml hides Dagster's own events, and `dg launch` would print nothing.
@@ -122,7 +122,7 @@ def say_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
         made = create_own(init)
         execute = made.execute
 
-        def execute_and_say(plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
+        def execute_and_log(plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
             ended: Counter[dg.DagsterEventType] = Counter()
             for event in execute(plan_context, execution_plan):
                 ended[event.event_type] += 1
@@ -130,7 +130,7 @@ def say_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
             done, failed = (ended[of] for of in (dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE))
             plan_context.log.info("run %s ends: %d steps succeeded, %d failed", plan_context.run_id, done, failed)
 
-        made.execute = execute_and_say
+        made.execute = execute_and_log
         return made
 
     schema: Any = executor.config_schema

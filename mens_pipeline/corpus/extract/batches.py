@@ -68,7 +68,7 @@ def in_batches(
         for batch in _batches(items, batch_bytes):
             waiting.append(batch)
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
-            with _uninterrupted():
+            with _hold_signals():
                 if executor is None and pool.size > 1 and len(busy) > 1:
                     executor = pool.start(pool.size)
                     stack.push(partial(_end, executor))
@@ -82,7 +82,7 @@ def in_batches(
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _hold_signals() -> Iterator[None]:
     """Hold signals back while processes start; an interrupt there leaves processes that wait for work forever."""
     if current_thread() is not main_thread():  # which alone is interrupted
         yield

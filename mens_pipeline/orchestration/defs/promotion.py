@@ -15,9 +15,9 @@ from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.asset import (
     OWNERS,
+    add_advice,
     declare_asset,
     plainly,
-    say_again,
     stop_if_canceled,
     version_with_config,
 )
@@ -170,7 +170,7 @@ def gate_checks(
             description=summary or None,
             metadata=metadata,
         )
-        yield say_again(result) if receipt.strict else result
+        yield add_advice(result) if receipt.strict else result
 
 
 @dg.asset(
