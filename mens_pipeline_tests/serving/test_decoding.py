@@ -47,7 +47,7 @@ def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
 
     assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []
     assert {_read_decoding(choice) for choice in choices} == {"constrained"}
-    assert {choice.finish_reason for choice in choices} == {"stop"}
+    assert {choice.finish_reason for choice in choices} == {"length"}
 
 
 def test_a_request_may_ask_for_another_way(steering: Running) -> None:

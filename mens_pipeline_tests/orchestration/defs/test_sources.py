@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import load_named, load_recipes
 from mens_pipeline_tests.orchestration.stores import read_failure
@@ -52,6 +53,7 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
         "golden_accepted",
         *(["measured"] if num_good + num_bad else []),
         "required",
+        *([] if passed else ["next"]),
     ]
     if num_good + num_bad:
         assert evaluation.metadata["measured"].value == round(num_good / (num_good + num_bad), 4)
@@ -157,7 +159,6 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
         ({}, {"more_minutes": [-1.0]}, "Write minutes above 0"),
         ({}, {"more_minutes": [math.nan]}, "Write minutes above 0"),
         ({}, {"native_train": False}, "Leave native_train out"),
-        ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
     ],
 )
@@ -186,3 +187,9 @@ def test_an_error_in_the_launchpad_shows_before_anything_is_made(
     assert set(failures) == {"workspace_snapshot", "base_model"}
     assert message in failures["workspace_snapshot"]
     assert not any(event.is_step_materialization for event in result.all_events)
+
+
+def test_an_unknown_policy_shows_when_the_location_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
+    with pytest.raises(ConfigurationError, match="policy nope: not in config/gates.yaml"):
+        defs()
