@@ -1,6 +1,7 @@
 """Retention and lineage of a store that machines share: a machine without a cache sees what all of them made."""
 
 import json
+import os
 import time
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from mens_pipeline.delivery.lineage import trace_lineage
 from mens_pipeline.delivery.retention import RetentionPlan, load_retention, prune, read_store
 from mens_pipeline.promotion.history import find_champion
 from mens_pipeline.settings import RETENTION
+from mens_pipeline.storage.documents import TAG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
@@ -53,7 +55,10 @@ def url(tmp_path: Path, store_url: str) -> str:
 
 
 def _prune(store: ArtifactStore, days: float, *, apply: bool) -> RetentionPlan:
-    return prune(store, _POLICY, time.time() + days * _DAY, apply=apply, show=lambda _plan: None)
+    now = time.time() + days * _DAY
+    (store.root / TAG).touch()
+    os.utime(store.root / TAG, (now, now))  # or the clock would seem to have jumped
+    return prune(store, _POLICY, now, apply=apply, show=lambda _plan: None)
 
 
 def test_a_cold_machine_tells_the_lineage_of_the_champion(url: str, tmp_path: Path) -> None:

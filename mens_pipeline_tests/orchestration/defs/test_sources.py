@@ -191,5 +191,5 @@ def test_an_error_in_the_launchpad_shows_before_anything_is_made(
 
 def test_an_unknown_policy_shows_when_the_location_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
-    with pytest.raises(ConfigurationError, match="policy nope: not in config/gates.yaml"):
+    with pytest.raises(ConfigurationError, match=r"policy nope: not in config/gates\.yaml"):
         defs()
