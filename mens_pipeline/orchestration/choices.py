@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, create_model
 
 from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, load_forgotten
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
@@ -49,6 +50,7 @@ _READERS: Final[Mapping[str, Callable[[Path], object]]] = {
     PRESETS.name: load_named,
     DOMAINS.name: load_named,
     RECIPES.name: load_recipes,
+    FORGOTTEN: load_forgotten,
     PIPELINE_CONFIG.name: load_pipeline_config,
     MIX_CONFIG.name: load_mix_config,
     GATE_POLICY.name: load_gate_policy,

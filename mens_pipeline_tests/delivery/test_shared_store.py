@@ -56,6 +56,7 @@ def url(tmp_path: Path, store_url: str) -> str:
 
 def _prune(store: ArtifactStore, days: float, *, apply: bool) -> RetentionPlan:
     now = time.time() + days * _DAY
+    store.root.mkdir(exist_ok=True)
     (store.root / TAG).touch()
     os.utime(store.root / TAG, (now, now))  # or the clock would seem to have jumped
     return prune(store, _POLICY, now, apply=apply, show=lambda _plan: None)

@@ -32,8 +32,8 @@ def test_another_configuration_is_another_version(tmp_path: Path) -> None:
     assert spec.code_version == version_with_config(STAGE, MIX_CONFIG, PIPELINE_CONFIG)
 
 
-_READ = ("presets", "domains", "recipes", "pipeline", "mix", "gates", "evaluation", "retention")
-_OTHERS = {"dagster", "dagster-postgres", "kuberay"}
+_READ = ("presets", "domains", "recipes", "pipeline", "mix", "gates", "evaluation", "retention", "forgotten")
+_OTHERS = {"dagster-postgres", "kuberay"}
 """Read by Dagster and by Ray."""
 
 
@@ -41,6 +41,7 @@ def test_every_mistake_in_the_configuration_shows_when_the_location_loads(tmp_pa
     """Each file with a misspelt key, named with the key that was meant, all of them at once."""
     config = tmp_path / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
+    (config / "forgotten.yaml").write_text('- reason: "asked"\n  licence: "GPL-3.0"\n')
     check_configuration(config)
     meant = {}
     for name in _READ:
