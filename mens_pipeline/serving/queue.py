@@ -1,4 +1,7 @@
-"""The queue of completions, and the thread that generates several at once; cancelled and late ones are dropped."""
+"""The queue of completions, and the thread that generates several at once; cancelled and late ones are dropped.
+
+Pieces at a cursor have slots of their own, and most of the steps while there are any: a programmer waits for them.
+"""
 
 import threading
 import time
@@ -25,6 +28,8 @@ from mens_pipeline.serving.slot import ServedSlot, new_slot
 _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
 """Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions continue."""
+_PIECE_STEPS: Final = 8
+"""While pieces at a cursor are written, the other completions get one of so many steps."""
 _FIRST_GUESS_SECONDS: Final = 5.0
 _NEWEST: Final = 0.2
 """The weight of the newest completion in the mean of their seconds."""
@@ -90,7 +95,7 @@ class Totals:
 
 
 class GenerationQueue:
-    """Generates completions in a separate thread, in the order of submission."""
+    """Generates completions in a separate thread, in the order of submission; pieces at a cursor go first."""
 
     def __init__(self, load: Callable[[], Loaded], limits: ServerLimits, changed: Callable[[State], None]) -> None:
         """Prepare the thread; it calls `load` when it starts, and `changed` with each new state."""
@@ -165,24 +170,27 @@ class GenerationQueue:
             self._changed(State.ENDED)
 
     def _work(self, loaded: Loaded) -> None:
-        engine = loaded.new_engine(self._limits.max_concurrent)
-        self._num_slots = engine.num_slots
+        pieces, others = (loaded.new_engine(self._limits.max_concurrent) for _ in range(2))
+        self._num_slots, num_steps = others.num_slots, 0
         with self._wake:
             if self.state is State.LOADING:
                 self.state = State.READY
         if self.state is State.READY:
             self._changed(State.READY)
-        while self._admit(engine, loaded):
+        while self._admit(pieces, others, loaded):
+            num_steps += 1
+            is_turn_of_others = not pieces.slots or (others.slots and num_steps % _PIECE_STEPS == 0)
             try:
-                engine.step()
+                (others if is_turn_of_others else pieces).step()
             except RuntimeError as error:  # out of memory, in most cases
-                engine.clear()
+                pieces.clear()
+                others.clear()
                 self._fail(error)
             for slot in [slot for slot in self._running if slot.end is not None]:
                 self._running.remove(slot)
                 self._finish(slot)
 
-    def _admit(self, engine: Engine[ServedSlot], loaded: Loaded) -> bool:
+    def _admit(self, pieces: Engine[ServedSlot], others: Engine[ServedSlot], loaded: Loaded) -> bool:
         """Move waiting completions into free slots, and wait if there are none; return False at the end."""
         with self._wake:
             while not (self._waiting or self._running):
@@ -194,11 +202,12 @@ class GenerationQueue:
                 return False
             waiting, self._waiting = self._waiting, deque()
             for completion in waiting:
+                engine = others if completion.request.around is None else pieces
                 if completion.is_cancelled:
                     continue
                 if now >= completion.request.deadline:
                     completion.listen(self._lateness())
-                elif len(self._running) < self._num_slots:
+                elif engine.has_room:
                     slot = new_slot(loaded, completion)
                     self._running.append(slot)
                     engine.admit(slot)

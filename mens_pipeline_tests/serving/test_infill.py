@@ -48,6 +48,16 @@ def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
     assert piece == "" or analyze(_PREFIX + piece + _SUFFIX).ok
 
 
+def test_a_piece_waits_for_no_other_completion(taught_run: Path) -> None:
+    """The only slot is taken by a completion of hundreds of tokens, whose stream has just begun."""
+    limits = ServerLimits(1, 20_000, 60.0, 4_000)
+    with running(taught_run, limits, syntax=Syntax.CONSTRAINED, show_all=True) as server:
+        asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on."}], "stream": True}
+        next(iter(server.openai().chat.completions.create(model="mens", **asked)))
+        assert server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=12).status_code == 200
+        assert server.figures()["mens_completions_written"] == 1
+
+
 def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
     shown = 0
     for seed in range(12):

@@ -1,7 +1,7 @@
 """Completions that do not end by themselves: where they are ended, what is sent of them, and what they may take."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, cycle, repeat
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import pytest
 
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
+from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving import queue as queue_module
 from mens_pipeline.serving import slot as slot_module
@@ -53,6 +54,8 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Characters:
     """A tokenizer of characters."""
 
+    added_tokens_decoder: Final[dict[int, Any]] = {}
+
     @staticmethod
     def decode(tokens: Any, **_options: Any) -> str:
         return "".join(map(chr, tokens))
@@ -79,6 +82,10 @@ class _Typist:
     is_steered: bool = False
     slots: list[tuple[ServedSlot, Any]] = field(default_factory=list)
 
+    @property
+    def has_room(self) -> bool:
+        return len(self.slots) < self.num_slots
+
     def admit(self, slot: ServedSlot) -> None:
         assert slot.constraint is not None
         self.slots.append((slot, iter(self.text)))
@@ -103,7 +110,7 @@ class _Typist:
 @dataclass(frozen=True, slots=True)
 class _Loaded(Loaded):
     def new_engine(self, _num_slots: int) -> Any:
-        return self.model
+        return replace(self.model, slots=[])
 
 
 def _generate(
@@ -152,6 +159,44 @@ def _result(*asked: Any, **options: Any) -> GenerationResult:
     assert isinstance(end, GenerationResult)
     assert "".join(piece.text for piece in pieces) == end.text
     return end
+
+
+def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of the others may take the parser long; they still go on."""
+    steps, over = list[bool](), threading.Event()
+    step = _Typist.step
+
+    def record(typist: _Typist) -> list[ServedSlot]:
+        steps.append(any(slot.is_checked for slot, _ in typist.slots))
+        return step(typist)
+
+    monkeypatch.setattr(_Typist, "step", record)
+    loaded = _Loaded(_Typist(cycle("a")), frozenset({_END}), _Characters())
+    queue = GenerationQueue(lambda: loaded, ServerLimits(1, 1_000, 60.0, 900), lambda _state: over.set())
+    queue.start()
+    assert over.wait(60)
+    over.clear()
+    long = PreparedRequest(
+        asked=GenerationRequest("mens", (), text=""),
+        max_tokens=900,
+        deadline=_CLOCK.now + 60,
+        syntax=Syntax.CONSTRAINED,
+        seed=0,
+        prompt=(1,),
+    )
+    piece = replace(long, max_tokens=40, around=read_surroundings("let x = ", ""))
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, Piece):
+            over.set()
+
+    queue.submit([PendingCompletion(long, 0, lambda _event: None), PendingCompletion(piece, 0, listen)])
+    assert over.wait(60)
+    queue.stop(0)
+    queue.join(30)
+
+    assert sum(steps) == 40
+    assert "".join("po"[not of_piece] for of_piece in steps).startswith("pppppppopppppppopppppppo")
 
 
 def test_a_declaration_that_comes_again_ends_it() -> None:
