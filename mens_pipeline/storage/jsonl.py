@@ -56,7 +56,11 @@ def write_digest(path: Path) -> str:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
-    with replacing(path) as target, TextIOWrapper(target, encoding="utf-8", newline="\n") as text:
+    # Half a character becomes an escape, which JSON reads as such.
+    with (
+        replacing(path) as target,
+        TextIOWrapper(target, encoding="utf-8", errors="backslashreplace", newline="\n") as text,
+    ):
         yield text
 
 

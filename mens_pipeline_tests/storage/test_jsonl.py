@@ -76,12 +76,14 @@ def test_rows_of_newer_code_are_not_to_be_deleted(tmp_path: Path) -> None:
 
 
 def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:
-    """One character, UTF-8."""
+    """One character, UTF-8; half a character is escaped."""
     write_text(tmp_path / "text", "ä\n")
+    write_text(tmp_path / "half", "\ud800\n")
 
     assert write_lines(tmp_path / "lines", ["ä", "b"]) == 2
     assert (tmp_path / "lines").read_bytes() == "ä\nb\n".encode()
     assert (tmp_path / "text").read_bytes() == "ä\n".encode()
+    assert (tmp_path / "half").read_bytes() == rb"\ud800" + b"\n"
 
 
 @pytest.mark.seed_row(4)

@@ -3,6 +3,7 @@
 The table is a separate SQLite file, named to `mens serve`; the nightly run reads it like other telemetry.
 """
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Final
 from mens_pipeline.corpus.telemetry.redaction import redact
 from mens_pipeline.errors import ConfigurationError
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
+"""A half of a character, which JSON can hold and SQLite cannot."""
 _REPLACEMENT: Final = "\ufffd"
 """The replacement character: a decoder writes it for bytes that are not valid UTF-8."""
 _SECONDS: Final = 5.0
@@ -44,14 +47,16 @@ class AcceptedPieces:
     def add(self, prefix: str, piece: str, suffix: str) -> bool:
         """Add a piece with the text around it, redacted; return whether it was written.
 
-        It is not if there is no text before it, if it is empty or not valid text, or if a secret crosses one of its
-        edges. A file that cannot be written any more raises `sqlite3.Error`.
+        It is not if there is no text before it, if it is empty or not valid text, if half a character is next to it, or
+        if a secret crosses one of its edges. A file that cannot be written any more raises `sqlite3.Error`.
         """
         before, behind = redact(prefix).text, redact(suffix).text
         whole = redact(prefix + piece + suffix).text
         rest = whole.removeprefix(before)
         middle = rest.removesuffix(behind) if behind else rest
         if before + middle + behind != whole or not before.strip() or not middle.strip() or _REPLACEMENT in middle:
+            return False
+        if _HALF.search(whole):
             return False
         with closing(self._connect()) as connection, connection:
             connection.execute(_INSERT, (before, middle, behind))

@@ -54,6 +54,13 @@ def test_an_accepted_piece_is_a_row_at_a_cursor(table: Path) -> None:
     assert not line.source.golden
 
 
+def test_half_characters_are_not_written(table: Path) -> None:
+    """JSON can send them; the table cannot hold them."""
+    for place in range(3):
+        texts = [text + "\ud800" * (number == place) for number, text in enumerate((_PREFIX, "* 2", _SUFFIX))]
+        assert not AcceptedPieces(table).add(texts[0], texts[1], texts[2])
+
+
 def test_secrets_are_not_written(table: Path) -> None:
     """Before, in and behind the piece; one that reaches over its edge keeps all of it from being written."""
     pieces = AcceptedPieces(table)
