@@ -14,6 +14,7 @@ seen what follows. Instead, the model is shown the text before the word, and mus
 and in the `token healing` example of llama.cpp).
 """
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -36,6 +37,8 @@ _MOST_TRIES: Final = 256
 """Tokens to try before taking the shortest way to the end of a program."""
 _MOST_SEARCHES: Final = 16
 """Ways to the end to search for one token, while each found one needs more room than is left."""
+CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""A control character that no editor may be sent; they mean nothing in Vox."""
 _REPLACEMENT: Final = "\ufffd"
 """The decoded text of a token that holds a part of a character."""
 _LETTER: Final = "\u00e9"
@@ -338,7 +341,7 @@ class InsertConstraint:
             return self._around.accept(piece)
         text = self._decode([*self._tokens, token])
         more = text.removeprefix(self._piece)
-        if not text.startswith(self._piece) or not more or _REPLACEMENT in more:
+        if not text.startswith(self._piece) or not more or _REPLACEMENT in more or CONTROL.search(more):
             return False
         if not text.startswith(self._begun) and not self._begun.startswith(text):
             return False

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from mens_pipeline.evaluation.judge import errors_beside
-from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
+from mens_pipeline.inference.constraint import CONTROL, BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
 from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
@@ -90,6 +90,8 @@ class ServedSlot(Slot):
             text = self.stream.feed(token)
         if self.end is not None:
             text += self.stream.end()
+        if self.completion.request.around is not None:
+            text = CONTROL.sub("", text)
         if self.stream.is_stopped:
             self.end = "stop"
         if text or self.end is not None:

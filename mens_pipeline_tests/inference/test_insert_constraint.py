@@ -84,6 +84,19 @@ def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
         assert num_taken < most
 
 
+def test_no_piece_has_control_characters(tokenizer: Any) -> None:
+    """They mean nothing in Vox, so a piece of them would fit; an editor shows them to a person."""
+    import torch
+
+    stop = frozenset({tokenizer.eos_token_id})
+    scores = torch.zeros(len(tokenizer))
+    scores[[tokenizer.encode(text)[-1] for text in ("\0", "\x1b", "\x7f")]] = 9.0
+    scores[tokenizer.encode("1")[-1]] = 5.0
+    constraint = InsertConstraint(tokenizer, stop, Surroundings("let x = ", "\n"))
+
+    assert tokenizer.decode([constraint.choose(scores, Sampler(0.0, 1.0, ""))]) == "1"
+
+
 _REST = "\n\nfn last() to int {\n    return 3\n}\n"
 """A program behind the line of the cursor."""
 

@@ -48,14 +48,15 @@ def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
     assert piece == "" or analyze(_PREFIX + piece + _SUFFIX).ok
 
 
-def test_a_piece_waits_for_no_other_completion(taught_run: Path) -> None:
-    """The only slot is taken by a completion of hundreds of tokens, whose stream has just begun."""
-    limits = ServerLimits(1, 20_000, 60.0, 4_000)
-    with running(taught_run, limits, syntax=Syntax.CONSTRAINED, show_all=True) as server:
+def test_a_piece_waits_for_no_other_completion(endless_model: Path, tmp_path: Path) -> None:
+    """The only slot is taken by a completion that does not end."""
+    run = write_taught_run(tmp_path, endless_model)
+    with running(run, ServerLimits(1, 20_000, 20.0, 900_000), show_all=True) as server:
         asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on."}], "stream": True}
-        next(iter(server.openai().chat.completions.create(model="mens", **asked)))
-        assert server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=12).status_code == 200
-        assert server.figures()["mens_completions_written"] == 1
+        with server.openai().chat.completions.create(model="mens", **asked) as stream:
+            next(iter(stream))
+            assert server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=12).status_code == 200
+            assert server.figures()["mens_completions_written"] == 1
 
 
 def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
@@ -174,6 +175,18 @@ def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
         reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
 
     assert reply.status_code in {200, 400}, reply.text
+
+
+def test_no_piece_has_control_characters(taught_run: Path) -> None:
+    """A model that is not held to the language writes them at random."""
+    with running(taught_run, _LIMITS, show_all=True) as server:
+        bodies = (
+            {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 40, "seed": seed} for seed in range(3)
+        )
+        text = "".join(server.post("/infill", **body, temperature=1.5).json()["content"] for body in bodies)
+
+    assert len(text) > 40
+    assert not [character for character in text if character < " " and character not in "\t\n\r"]
 
 
 @pytest.mark.parametrize("order", ["suffix_first", "prefix_first"])
