@@ -23,6 +23,7 @@ from mens_pipeline.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
+    from obstore.store import BackoffConfig, RetryConfig
 
 Version = dict[str, str]
 """A server's names for one state of an object: `e_tag`, `version`."""
@@ -37,6 +38,9 @@ _RENEWED_AFTER: Final = timedelta(hours=1)
 _VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
+_RETRY_SECONDS: Final = 25.0
+"""A server that restarts is away for less; every request is repeated as long, so that it costs no run."""
+_BACKOFF: Final["BackoffConfig"] = {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=2)}
 _ADVICE: Final = (
     "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of this "
     "process may read and write there. Everything made so far stays in MENS_STORE_ROOT; run the same command again."
@@ -77,7 +81,10 @@ class Remote:
         """
         self.url = url.rstrip("/")
         with self._translate_errors(""):
-            self._bucket = from_url(self.url, retry_config={"max_retries": 4, "retry_timeout": timedelta(minutes=1)})
+            retries = int(_RETRY_SECONDS / _BACKOFF["init_backoff"].total_seconds())
+            timeout = timedelta(seconds=_RETRY_SECONDS)
+            retry: RetryConfig = {"max_retries": retries, "retry_timeout": timeout, "backoff": _BACKOFF}
+            self._bucket = from_url(self.url, retry_config=retry)
 
     def read(self, name: str) -> StoredObject:
         """Read a document; an absent one is empty."""

@@ -233,6 +233,7 @@ def test_a_server_that_is_gone_says_so(
     machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
     """One line, with what to do; what lies here can be read, and what is made meanwhile is not lost."""
+    monkeypatch.setattr(remote_module, "_RETRY_SECONDS", 1.0)
     made, _ = _build(machines[0])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -244,6 +245,23 @@ def test_a_server_that_is_gone_says_so(
         _build(alone)
     assert "\n" not in str(details.value)
     assert str(details.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
+
+
+@pytest.mark.slow
+def test_a_server_that_restarts_costs_no_run(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests wait for it: the former four retries were over within a second."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket, bind_and_activate=False) as server:
+        server.server_bind()
+        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        store = _machine(tmp_path, store_url)
+
+        def begin() -> None:
+            server.server_activate()
+            server.serve_forever(0.01)
+
+        threading.Timer(2.0, begin).start()
+        assert store.documents.read("k", "latest") == b""
+        server.shutdown()
 
 
 class _NoBucket(BaseHTTPRequestHandler):
