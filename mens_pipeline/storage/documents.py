@@ -5,6 +5,7 @@ at once.
 """
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -27,6 +29,8 @@ _PART: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 """Names of our drafts; a user's own file must never match one."""
 _YOUNG_SECONDS: Final = 60.0
 """An unlocked draft that is older belonged to a process that was killed."""
+_QUIET_SECONDS: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
 _LOOKED: Final[dict[Path, float]] = {}
 """Folder -> time of the last search for drafts, since a search takes longer the more files there are."""
 
@@ -92,9 +96,23 @@ def hold_draft(handle: int, folder: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock across processes and threads; the lock file stays."""
+    """Hold an exclusive lock across processes and threads; the lock file stays. A wait of seconds is logged.
+
+    `ConfigurationError` on a file system without locks.
+    """
     with path.open("a", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        notice = Timer(_QUIET_SECONDS, _LOG.warning, ("%s: locked; waiting for the process that holds it.", path))
+        notice.daemon = True
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notice.start()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            problem = f"its file system refuses locks ({error.strerror}). Use a folder on another one."
+            raise ConfigurationError(f"{path}: {problem}") from error
+        finally:
+            notice.cancel()
         yield
 
 

@@ -1,8 +1,11 @@
 """The store: content-addressed, whole or absent."""
 
+import errno
 import fcntl
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -330,6 +333,36 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
 
     assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], link]
     assert tmp_path.is_dir()
+
+
+def test_who_waits_for_a_lock_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a moment, with the file; a lock that is free is taken without a word."""
+    monkeypatch.setattr(documents, "_QUIET_SECONDS", 0.01)
+    with documents.hold_lock(tmp_path / "lock"):
+        waiter = threading.Thread(target=lambda: documents.hold_lock(tmp_path / "lock").__enter__())
+        waiter.start()
+        deadline = time.monotonic() + 10
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+    waiter.join(10)
+
+    assert caplog.messages == [f"{tmp_path / 'lock'}: locked; waiting for the process that holds it."]
+
+
+def test_a_file_system_without_locks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of some network drives, which no test can mount."""
+
+    def refuse(*_asked: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ConfigurationError, match=r"lock: its file system refuses locks \(No locks available\)\. Use"),
+        documents.hold_lock(tmp_path / "lock"),
+    ):
+        pass
 
 
 def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
