@@ -9,6 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from mens_pipeline.errors import RefusedError, near_miss
 
+_UNKNOWN: Final = frozenset(("extra_forbidden", "literal_error", "enum"))
+"""Mistakes that a field or a choice of newer code makes."""
 _OWN: Final = "Value error, "
 """Prefix of pydantic for messages of our validators, which name their subject themselves."""
 _NEWER: Final = "newer_format"
@@ -74,10 +76,10 @@ def newer_format(version: object, newest: int) -> str | None:
 
 
 def newer_than_known(error: ValidationError) -> str | None:
-    """Explain that newer code wrote an invalid document: a newer format, or only unknown fields."""
+    """Explain that newer code wrote an invalid document: a newer format, or only unknown fields and choices."""
     errors = error.errors()
     details = next((str(item["ctx"]["problem"]) for item in errors if item["type"] == _NEWER), None)
-    if details is None and all(item["type"] == "extra_forbidden" for item in errors):
+    if details is None and all(item["type"] in _UNKNOWN for item in errors):
         fields = ", ".join(".".join(map(str, item["loc"])) for item in errors)
         details = f"written by a newer version of mens-pipeline (it says {fields}, which is not known here). Upgrade it"
     return details

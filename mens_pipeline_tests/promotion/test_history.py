@@ -83,8 +83,8 @@ def _add_an_unchained_line(text: str) -> str:
             r"history\.jsonl:2: a line before this one was changed or is missing",
         ),
         (
-            _rewrite(lambda text: text.replace('"promote"', '"demote"', 1)),
-            r"history\.jsonl:1: no event \(action: .*\)\. It alone says what was promoted and withdrawn: restore it",
+            _rewrite(lambda text: text.replace('"previous"', '"former"', 1)),
+            r"history\.jsonl:1: no event \(previous: .*\)\. It alone says what was promoted and withdrawn: restore it",
         ),
         (
             _rewrite(_add_an_unchained_line),
@@ -116,7 +116,9 @@ def test_a_damaged_history_stops_every_change(
     assert {path.name for path in rolled_back.iterdir()} == left
 
 
-@pytest.mark.parametrize("newer", [{"format_version": 2, "action": "retire"}, {"by": "a maintainer"}])
+@pytest.mark.parametrize(
+    "newer", [{"format_version": 2, "action": "retire"}, {"by": "a maintainer"}, {"action": "retire"}]
+)
 def test_a_history_of_a_newer_version_asks_for_an_upgrade(
     rolled_back: Path, store: ArtifactStore, newer: dict[str, Any]
 ) -> None:
