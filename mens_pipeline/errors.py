@@ -40,6 +40,30 @@ def how_to_install(extra: str) -> str:
     return f"Run: pip install {what}"
 
 
+SMALLER: Final = "Use a smaller batch, model or --preset, or end other programs, and run the same again."
+_AGAIN: Final = "and run the same again."
+_OF_MACHINE: Final = {
+    "Read-only file system": f"Let it be written, {_AGAIN}",
+    "No space left on device": f"Make room, {_AGAIN}",
+    "No locks available": f"Use folders on another file system, {_AGAIN}",
+    "Cannot allocate memory": SMALLER,
+    "out of memory": SMALLER,
+}
+"""Words of the system, which libraries quote -> advice."""
+_SHOWN: Final = 300
+
+
+def describe_machine_problem(error: BaseException) -> str | None:
+    """Say what the machine lacks (memory, a disk, locks, the database of Dagster), if an exception is about that."""
+    said = " ".join(str(error).split())[:_SHOWN]
+    if isinstance(error, MemoryError):
+        return f"out of memory. {SMALLER}"
+    if type(getattr(error, "orig", error)).__module__.startswith("psycopg"):
+        return f"PostgreSQL, the database of Dagster: {said}. See that it runs, {_AGAIN}"
+    advice = next((advice for words, advice in _OF_MACHINE.items() if words in str(error)), None)
+    return advice and f"{said}. {advice}"
+
+
 _SHORTEST_BEGINNING: Final = 3
 _SIMILAR: Final = 0.7
 _MOST_WORDS: Final = 2000

@@ -22,7 +22,7 @@ from mens_pipeline.cli.synthesis import generate_data
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup
-from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
+from mens_pipeline.errors import DiskError, MensError, RefusedError, describe_machine_problem, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
 from mens_pipeline.settings import load_settings, pipeline_commit
 from mens_pipeline.storage.files import disk_error, is_full
@@ -149,15 +149,15 @@ def main() -> None:
         log_line(f"mens: {place}: {error.strerror}. Let this user read and write it, or name another one.")
         sys.exit(MISUSE)
     except Exception as error:
-        problem = _disk_problem(error)
+        problem = _machine_problem(error)
         if problem is None:
             raise
         log_line(f"mens: {problem}")
         sys.exit(REFUSED)
 
 
-def _disk_problem(error: BaseException | None) -> str | None:
-    """Return why a disk refused a write, if an error or its cause is about that; None otherwise.
+def _machine_problem(error: BaseException | None) -> str | None:
+    """Return what the machine lacks, if an error or its cause is about that; None otherwise.
 
     SQLite and SQLAlchemy give neither error number nor file; the database is Dagster's. Only for these two the error
     that was being handled counts as a cause: in others it may be unrelated.
@@ -169,6 +169,8 @@ def _disk_problem(error: BaseException | None) -> str | None:
             found = next((pair for pair in _SQLITE_DISK.items() if pair[0] in str(error)), None)
             if found is not None:
                 return f"{load_settings().dagster_home}: {found[0]}. {found[1]}"
+        if problem := describe_machine_problem(error):
+            return problem
         is_of_sqlite = isinstance(error, sqlite3.Error) or type(error).__module__.startswith("sqlalchemy.")
         before = error.__context__ if is_of_sqlite and not error.__suppress_context__ else None
         error = error.__cause__ or before

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import SMALLER, RefusedError
 from mens_pipeline.jobs.environment import ray_environment, training_environment
 from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, read_result
 
@@ -103,6 +103,8 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     if code == ExitCode.REFUSED:
         raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
     log = run_dir / LOG
+    if code == -signal.SIGKILL:
+        raise RefusedError(f"{run_dir}: the {what} process was killed, perhaps for want of memory. {SMALLER}")
     words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
     raise RefusedError(f"{run_dir}: the {what} process ended with {code}. Its last words ({log}):\n{words}")
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.errors import MensError, RefusedError, describe_machine_problem
 from mens_pipeline.jobs.agent import own_team, start_ranks
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.jobs.environment import own_environment
@@ -123,6 +123,8 @@ def _do(job: Job) -> ExitCode:
             raise
         except Exception as error:
             if not found_no_room(error):
+                if problem := describe_machine_problem(error):
+                    return fail(job, f"{job.run_dir}: {problem}")
                 raise
             advice = "Make room, and run the same again: it goes on from its newest checkpoint."
             for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):

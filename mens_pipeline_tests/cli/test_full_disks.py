@@ -121,6 +121,45 @@ def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, 
     assert "DAGSTER_HOME" in message
 
 
+_SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system (os error 30)"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "out of memory. Use a smaller batch"),
+        (RuntimeError("alloc_cpu: Error code 12 (Cannot allocate memory)"), "(Cannot allocate memory). Use a smaller"),
+        (RuntimeError("CUDA out of memory. Tried"), "out of memory. Tried. Use a smaller batch"),
+        (ValueError(_SAFETENSORS), "(os error 30). Let it be written"),
+        (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
+    ],
+)
+def test_whatever_the_machine_lacks_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, said: str
+) -> None:
+    """Also as the cause of another error."""
+
+    def fail(cause: Exception | None) -> None:
+        if cause is None:
+            raise error
+        raise KeyError("step") from cause
+
+    for cause in (None, error):
+        monkeypatch.setattr("mens_pipeline.cli.main.app", lambda cause=cause: fail(cause))
+        assert said in _read_refusal(run_main(folder=tmp_path))
+
+
+def test_a_postgresql_that_is_gone_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    psycopg2 = pytest.importorskip("psycopg2")
+    monkeypatch.setattr(
+        "mens_pipeline.cli.main.app", lambda: psycopg2.connect("host=127.0.0.1 port=1 dbname=x connect_timeout=2")
+    )
+
+    line = _read_refusal(run_main(folder=tmp_path))
+    assert line.startswith("mens: PostgreSQL, the database of Dagster: ")
+    assert line.endswith("See that it runs, and run the same again.")
+
+
 def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing = tmp_path / "home" / "history" / "runs.db"
     monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: sqlite3.connect(missing))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
-from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.local import refuse_failure, run_job
 from mens_pipeline.jobs.protocol import FAILURE, ExitCode, mark_complete, newest_checkpoint
 from mens_pipeline.jobs.run import found_no_room
 from mens_pipeline_tests.corpus.full_disk import full_after
@@ -73,6 +74,14 @@ def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
     assert not (job.parent / FAILURE).exists()
     assert log.read_text().startswith(f"earlier words\npython -m mens_pipeline.jobs: {job}: no job (")
     assert "Field required" in log.read_text()
+
+
+def test_a_child_that_was_killed_says_what_for(tmp_path: Path) -> None:
+    """As the kernel does where memory runs out: the log has no word of it."""
+    with pytest.raises(
+        RefusedError, match=r"the training process was killed, perhaps for want of memory\. Use a small"
+    ):
+        refuse_failure(tmp_path, -signal.SIGKILL, "training")
 
 
 @pytest.mark.parametrize("of_parent", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
