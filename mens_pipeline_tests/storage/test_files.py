@@ -27,6 +27,23 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
         read_regular(tmp_path / "a", 4)
 
 
+def test_no_link_is_followed_below_a_folder(tmp_path: Path) -> None:
+    """In no part, and with no handle left open; above the folder links are as good as any name."""
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "root" / "a" / "b" / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("root")
+    (tmp_path / "root" / "link").symlink_to("a")
+    (tmp_path / "root" / "a" / "b" / "link").symlink_to("file")
+    num_open = len([*Path("/dev/fd").iterdir()])
+
+    for root in (tmp_path / "root", tmp_path / "link"):
+        assert read_regular(root / "a" / "b" / "file", 9, below=root) == b"x"
+        for name in ("link/b/file", "a/b/link", "a/c/file", "a/b/file/file"):
+            with pytest.raises(OSError, match=r"symbolic|directory"):
+                read_regular(root / name, 9, below=root)
+    assert len([*Path("/dev/fd").iterdir()]) == num_open
+
+
 def test_nothing_else_is_opened(tmp_path: Path) -> None:
     """A folder says what it is; a pipe, a device and a link that is not wanted do not wait."""
     (tmp_path / "file").write_bytes(b"x")

@@ -278,7 +278,7 @@ class _PageRecords:
             resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root, self.allowance)
             refusal = self._find_reason_against_includes(files)
             code = strip_metadata(resolved)
-        except IncludeError as error:
+        except (IncludeError, OSError, UnicodeDecodeError) as error:  # it may change after it was resolved
             return drop(DropReason.BAD_INCLUDE, str(error))
         except FrontmatterError as error:
             return drop(DropReason.BAD_FRONTMATTER, str(error))
@@ -303,7 +303,7 @@ class _PageRecords:
 
     def _find_reason_against_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
         for path in files:
-            data = read_regular(path, MAX_INCLUDED_BYTES)
+            data = read_regular(path, MAX_INCLUDED_BYTES, below=self.root.resolve())
             refusal = self.refuse(path, data)
             text = decode_text(data)
             refusal = refusal or find_reason(comment_header(text).values, must_opt_in=False)

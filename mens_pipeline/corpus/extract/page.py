@@ -185,7 +185,7 @@ def _read(path: Path, root: Path, allowance: Allowance) -> tuple[Path, str]:
     try:
         if path.stat().st_size > MAX_INCLUDED_BYTES:
             raise IncludeError(f"{path.name} is larger than {MAX_INCLUDED_BYTES} bytes")
-        data = read_regular(path, MAX_INCLUDED_BYTES)
+        data = read_regular(path, MAX_INCLUDED_BYTES, below=root.resolve())
         allowance.spend(len(data))
         return path, decode_text(data)
     except (OSError, UnicodeDecodeError) as error:

@@ -205,9 +205,10 @@ class _Reader:
             size = path.stat().st_size
             if size > MAX_FILE_BYTES:
                 return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
-            data = read_regular(path, MAX_FILE_BYTES, follow=False)
-        except OSError as error:
-            return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
+            is_golden = self.roots.is_golden(path)
+            data = read_regular(path, MAX_FILE_BYTES, below=self.sources.root)
+        except (OSError, RuntimeError) as error:  # a folder may become a link, or a circle of them, this moment
+            return Drop(unit, name, 1, DropReason.UNREADABLE, getattr(error, "strerror", None) or type(error).__name__)
         if is_other_format(data):
             return Drop(Unit.OTHER_FORMAT, name, 1, DropReason.NOT_TEXT, "not text in UTF-8")
         licence = self.licences.find_licence(path, data)
@@ -217,7 +218,7 @@ class _Reader:
         commit, remote, origin = self.commit, None, self.sources.origin_of(path)
         if origin is not None:
             commit, remote = commit if origin.folder == "." else origin.commit, origin.remote
-        return SourceFile(name, data, commit, self.roots.is_golden(path), licence, remote)
+        return SourceFile(name, data, commit, is_golden, licence, remote)
 
     def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
@@ -350,9 +351,10 @@ def carried_records(
         path = workspace / name
         if roots.is_negative(path):
             return LeaveReason.NEGATIVE_ROOT
-        if not path.is_file():
+        try:
+            data = read_regular(path, MAX_FILE_BYTES, below=workspace)
+        except OSError:
             return LeaveReason.GONE
-        data = path.read_bytes()
         if sources.find_reason(path) or sources.find_mark(path, data):
             return LeaveReason.NOT_OWN
         refusal = _find_refusal(policy or SourcePolicy(), name, data, licences.find_licence(path, data))

@@ -259,6 +259,27 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
         page_records([tmp_path / "nowhere"], set())
 
 
+def test_a_folder_that_becomes_a_link_is_not_read_through(tmp_path: Path) -> None:
+    """It was listed as a folder: what it leads to is dropped, be it outside of the workspace or a circle."""
+    for number, target in enumerate(("outside", "later")):
+        case = tmp_path / str(number)
+        later = case / "workspace" / "later"
+        for folder, name in ((later, "x"), (case / "outside", "stranger")):
+            (folder / "deep").mkdir(parents=True)
+            (folder / "deep" / "b.vox").write_text(f"fn {name}() {{ }}\n")
+        (later / "deep" / "a.vox").write_text("fn a() { }\n")
+
+        def turn(_file: SourceFile, later: Path = later, target: Path = case / target) -> None:
+            if not later.is_symlink():
+                later.rename(later.with_name("moved"))
+                later.symlink_to(later if target.name == "later" else target)
+
+        outcomes = {outcome.path: outcome for outcome in extract_workspace(case / "workspace", known=turn)}
+        (drop,) = outcomes["later/deep/b.vox"].drops
+        assert drop.reason is DropReason.UNREADABLE
+        assert "stranger" not in str(outcomes)
+
+
 def test_a_file_that_takes_too_long_is_dropped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again next time; where no signal can come, it takes its time."""
     functions = "".join(f"fn f{number}(a: int) to int {{\n    return a + {number}\n}}\n" for number in range(2_000))
