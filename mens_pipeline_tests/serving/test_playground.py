@@ -189,6 +189,46 @@ def test_the_page_says_what_is_true(page: Page, source: str, examples: list[list
 
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
+@pytest.mark.parametrize(("source", "said"), [("11", "is 11"), ('"a, right is b"', 'is "a, right is b"')])
+def test_a_failed_example_says_what_it_is(page: Page, source: str, said: str) -> None:
+    page.run(f"check({json.dumps(f'fn f() {{ return {source} }}')}, 'findings', [['f()', '10']])")
+
+    assert _text(page, "findings") == f"f() is 10: failed, {said}"
+
+
+_TYPED = "fn total(items: list[int]) to int {\n    let mut sum = 0\n    for item in items { sum = sum + item"
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+@pytest.mark.parametrize(
+    ("before", "after", "listed"),
+    [
+        ("", "", ""),
+        ("// \U0001f4a1\nfn g( { }\n", "", "2:7 expected-name"),
+        ("", "\n\nfn g() { let = 2 }", "expected-"),
+    ],
+    ids=["alone", "below an error", "above an error"],
+)
+def test_a_person_who_types_is_told_of_errors_elsewhere(page: Page, before: str, after: str, listed: str) -> None:
+    """At the ends of words; whoever asks for the tests is told of all errors."""
+    typed = [before + _TYPED[: match.end()] for match in re.finditer(r"\w+\W?", _TYPED)]
+    texts = [[text + after, len(text.encode("utf-16-le")) // 2] for text in typed[::4]]
+    step = "source.value = text; source.setSelectionRange(at, at); await look(undefined, isUnfinished)"
+    told = "found.push([by('problems').textContent, by('state').className])"
+    loop = f"for (const [text, at] of {json.dumps(texts)}) {{ {step}; {told}; }}"
+    found = page.run(f"(async () => {{ const found = []; {loop} return found; }})()")
+    page.run("look()")
+
+    assert [one for one in found if (listed in one[0], one[1]) != (True, "bad" if listed else "")] == []
+    assert listed or {text for text, _ in found} == {""}
+    assert "unclosed-delimiter" in _text(page, "problems") or listed
+    assert _text(page, "state").startswith("does not parse")
+    page.run("void (source.value = '', choose('ask'))")
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
 def test_examples_are_read_from_a_prompt(page: Page) -> None:
     prompt = (
         'Write `fn f(n: int) to str`. For example, `f([1, 2])` is [2, 1], `g("a.b")` is "a. b" and `f(-1)` is -1.5.'
