@@ -8,6 +8,8 @@ import dagster as dg
 from pydantic import BaseModel
 
 from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.promotion.policy import load_gate_policy
+from mens_pipeline.settings import GATE_POLICY
 
 RECIPE_TAG: Final = "mens/recipe"
 
@@ -16,6 +18,11 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> dg.
     """Return rows as a table; name the columns if there may be no rows."""
     schema = dg.TableSchema([dg.TableColumn(name) for name in columns]) if columns else None
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
+
+
+def required_by(key: str) -> dict[str, Any]:
+    """Return the value that a key of config/gates.yaml requires, and which key of which file it is."""
+    return {"required": getattr(load_gate_policy(GATE_POLICY), key), "set_by": f"{key} in {GATE_POLICY}"}
 
 
 _KEY: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,14 +24,14 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
 )
 from mens_pipeline.corpus.extract.forgotten import FORGOTTEN
 from mens_pipeline.corpus.extract.sources import find_problems
-from mens_pipeline.corpus.schema.account import count_lost, share_text
+from mens_pipeline.corpus.schema.account import Unit, count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import choices_of
-from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.metadata import required_by, table
 from mens_pipeline.orchestration.resources import (
     ArtifactStoreResource,
     Compute,
@@ -92,9 +93,7 @@ def workspace_snapshot(
 def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that at least `min_source_parse_rate` (config/gates.yaml) of the golden programs parse; none fail."""
     report = source_report_in(store.artifact(workspace_snapshot))
-    return dg.AssetCheckResult(
-        passed=is_accepted(report), metadata=_metadata(report, load_gate_policy(GATE_POLICY).min_source_parse_rate)
-    )
+    return dg.AssetCheckResult(passed=is_accepted(report), metadata=_metadata(report))
 
 
 def is_accepted(report: WorkspaceReport) -> bool:
@@ -103,7 +102,7 @@ def is_accepted(report: WorkspaceReport) -> bool:
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 
 
-def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.MetadataValue]:
+def _metadata(report: WorkspaceReport) -> dict[str, Any]:
     rejected = [
         {"file": file.path, "line": file.line, "code": file.code, "message": file.message}
         for file in report.rejected[:_MOST_ROWS]
@@ -113,7 +112,7 @@ def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.Metadata
         **({"broken_files": table(rejected)} if rejected else {}),
         "golden_accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
         **({} if report.parse_rate is None else {"measured": dg.MetadataValue.float(round(report.parse_rate, 4))}),
-        "required": dg.MetadataValue.float(required),
+        **required_by("min_source_parse_rate"),
     }
 
 
@@ -191,17 +190,25 @@ def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStore
 @blocking_check(extracted_corpus)
 def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the corpus covers at least `min_corpus_coverage` of the constructs of the parser."""
-    required = load_gate_policy(GATE_POLICY).min_corpus_coverage
+    required = required_by("min_corpus_coverage")
     counts = _construct_counts(store.artifact(extracted_corpus))
     present = sum(count > 0 for count in counts.values())
     missing = [name for name, count in counts.items() if count == 0]
+    passed = present / len(counts) >= required["required"]
+    programs = CorpusDetails.of(store.artifact(extracted_corpus)).units[Unit.VOX_FILE].kept
+    needed = ceil(required["required"] * len(counts))
+    advice = (
+        f"Programs read: {programs}; constructs in them: {present}, required {needed}. "
+        f"Add programs; for a small workspace set min_corpus_coverage to {floor(100 * present / len(counts)) / 100:g}."
+    )
     return dg.AssetCheckResult(
-        passed=present / len(counts) >= required,
+        passed=passed,
         metadata={
-            "absent": ", ".join(missing) or "none",
             "constructs_present": share_text(present, len(counts)),
             "measured": round(present / len(counts), 4),
-            "required": required,
+            **required,
+            **({} if passed else {"advice": advice}),
+            "absent": ", ".join(missing) or "none",
             "shown": dg.MetadataValue.md(bar_chart("records by construct", counts)),
         },
     )

@@ -35,7 +35,7 @@ from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.metadata import required_by, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
@@ -248,9 +248,9 @@ def _infill_metadata(report: MixReport) -> dict[str, Any]:
 @blocking_check(mixed_train_set)
 def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that there are at least `min_pairs` distinct pairs (config/gates.yaml)."""
-    required = load_gate_policy(GATE_POLICY).min_pairs
+    required = required_by("min_pairs")
     num_pairs = MixReport.of(store.artifact(mixed_train_set)).num_pairs
-    return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"measured": num_pairs, "required": required})
+    return dg.AssetCheckResult(passed=num_pairs >= required["required"], metadata={"measured": num_pairs, **required})
 
 
 @blocking_check(mixed_train_set)
@@ -283,6 +283,7 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "measured": round(max(errors.values(), default=0.0), 4),
+            **required_by("max_share_error"),
             "required": f"{allowed:g} at most",
             "too_small_for_their_share": ", ".join(small) or "none",
             **{f"error/{path}": round(error, 4) for path, error in errors.items()},

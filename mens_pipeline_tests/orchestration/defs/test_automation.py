@@ -9,6 +9,7 @@ import pytest
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.asset import read_reason
+from mens_pipeline.settings import GATE_POLICY
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
@@ -89,6 +90,7 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
     assert not result.success
     assert not check.passed
     assert (check.metadata["measured"].value, check.metadata["required"].value) == (49, 50)
+    assert check.metadata["set_by"].value == f"min_pairs in {GATE_POLICY}"
     assert "STEP_START" not in _events(result, "qlora_adapter")
     assert any("enough_pairs" in reason for reason in _reasons(result))
 

@@ -23,7 +23,7 @@ from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
-from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore
 
@@ -105,6 +105,11 @@ def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
     assert coverage.metadata["constructs_present"].value == f"1/{len(CONSTRUCTS)} (3.3 %)"
     assert (coverage.metadata["measured"].value, coverage.metadata["required"].value) == (0.0333, 0.5)
     assert "workflow" in str(coverage.metadata["absent"].value)
+    assert coverage.metadata["set_by"].value == f"min_corpus_coverage in {GATE_POLICY}"
+    assert coverage.metadata["advice"].value == (
+        "Programs read: 1; constructs in them: 1, required 15. "
+        "Add programs; for a small workspace set min_corpus_coverage to 0.03."
+    )
 
 
 def test_a_broken_workspace_is_not_extracted(tmp_path: Path) -> None:

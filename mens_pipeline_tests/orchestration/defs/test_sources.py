@@ -53,7 +53,7 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
         "golden_accepted",
         *(["measured"] if num_good + num_bad else []),
         "required",
-        *([] if passed else ["next"]),
+        "set_by",
     ]
     if num_good + num_bad:
         assert evaluation.metadata["measured"].value == round(num_good / (num_good + num_bad), 4)
