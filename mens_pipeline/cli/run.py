@@ -52,6 +52,7 @@ def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "
     """Yield lines about pairs, training, scores, verdict, champion and reuse, and the next command."""
     train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
+    yield from _source_lines(figures)
     if train_set:
         yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
     if adapter:
@@ -75,6 +76,15 @@ def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "
     if any(reused):
         yield f"reused      {sum(reused)}/{len(reused)} stages"
     yield f"next        {_next(figures, command, options, is_good=is_good)}"
+
+
+def _source_lines(figures: Figures) -> Iterator[str]:
+    read = figures.get("extracted_corpus") or figures.get("workspace_snapshot", {})
+    made = (figures.get(name, {}) for name in ("validated_pairs", "heldout_split", "mixed_train_set"))
+    for number, account in enumerate(values["yours"] for values in (read, *made) if "yours" in values):
+        yield f"{'' if number else 'yours':<11} {account}"
+    if "report" in read:
+        yield f"reasons     {read['report']}"
 
 
 def find_command() -> str:

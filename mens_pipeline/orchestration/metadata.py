@@ -1,7 +1,8 @@
 """Metadata that assets show in the UI: tables, columns, paths, and the identity of an adapter."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import dagster as dg
@@ -18,6 +19,26 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> dg.
     """Return rows as a table; name the columns if there may be no rows."""
     schema = dg.TableSchema([dg.TableColumn(name) for name in columns]) if columns else None
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
+
+
+YOURS: Final = "yours"
+"""Name of the metadata entry that accounts for the files of the workspace; `mens run` prints it."""
+
+_MOST_PLACES: Final = 3
+
+
+def count_reasons(dropped: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield `2 rejected (a.vox:3 expected-token, b.vox:1 unclosed-delimiter)` for each reason; at most three places.
+
+    `dropped` are reasons, each with its place or an empty text.
+    """
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for reason, place in dropped:
+        places[reason].append(place)
+    for reason, found in sorted(places.items(), key=lambda item: -len(item[1])):
+        named = [*filter(None, dict.fromkeys(found))]
+        more = f" and {len(named) - _MOST_PLACES} more" if len(named) > _MOST_PLACES else ""
+        yield f"{len(found)} {reason}" + (f" ({', '.join(named[:_MOST_PLACES])}{more})" if named else "")
 
 
 def required_by(key: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import run_main
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "run"]
@@ -61,6 +64,50 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     assert result.returncode == 1
     assert outcome["success"] is False
     assert outcome["checks"][0]["figures"]["golden_accepted"] == "0/1 (0.0 %)"
+
+
+_SUM = "fn total(prices: list[int]) to int {\n    let mut sum = 0\n    for price in prices { sum = sum + price }\n}\n"
+_OWN = {
+    "broken.vox": "fn half(n: int) to int {\n    return ) n\n}\n",
+    "crlf.vox": "fn smaller(a: int, b: int) to int {\r\n    if a < b { return a }\r\n    return b\r\n}\r\n",
+    "keys.vox": f'fn key() to str {{ return "{"AKIA" + "QYLPMN5HHHFPZAM2"}" }}\n',
+    "total.vox": _SUM,
+    "total_copy.vox": _SUM,
+    "build/made.vox": "fn made() to int { return 1 }\n",
+    "page.md": "# Without consent\n",
+    **{
+        f"add_{n}.vox": f"fn add_{n}(a: int) to int {{\n    let b = a * {n}\n    return b + {n}\n}}\n"
+        for n in range(2, 5)
+    },
+}
+
+
+@pytest.mark.slow
+def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken file, one with other line ends, one with a key, one twice, one that a tool made, and a page."""
+    for name, text in _OWN.items():
+        path = tmp_path / "shop" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    config = shutil.copytree(PROJECT_ROOT / "config", tmp_path / "config")
+    for name, key in (("gates.yaml", "min_corpus_coverage: 0.0"), ("pipeline.yaml", "  limit: 60")):
+        text = (config / name).read_text(encoding="utf-8")
+        (config / name).write_text(re.sub(rf"^{key.partition(':')[0]}: .*", key, text, count=1, flags=re.MULTILINE))
+    monkeypatch.setenv("MENS_CONFIG_ROOT", str(config))
+    stdout = _run(home, "--source-root", tmp_path / "shop").stdout
+    found = re.search(r"^yours +(.+)\n +(.+)\n +(.+)\n +(.+)\nreasons +(.+)", stdout, re.MULTILINE)
+    assert found is not None, stdout
+    counts = [int(number) for number in re.findall(r"(\d+) (?:pairs|train|evaluate|[a-z]+_[a-z]+)", found[3])]
+
+    assert found[1] == (
+        "9 vox files: 7 read, 1 rejected (broken.vox:2 expected-expression), 1 ignored (build/made.vox:1); "
+        "1 page: 0 read, 1 not_opted_in (page.md:1); 1 access_token redacted (keys.vox)"
+    )
+    assert found[2] == "7 records: 6 valid, 1 near_duplicate (total_copy.vox)"
+    assert counts[0] == 6 == sum(counts[1:]), found[3]
+    assert found[4].startswith(f"mixed: {counts[1]} pairs, 60 synthetic, ")
+    assert Path(found[5]).is_file()
+    assert f"set_by: max_share_error in {config}" in stdout
 
 
 @pytest.mark.nightly

@@ -55,6 +55,22 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     )
 
 
+def test_the_own_files_come_first() -> None:
+    """Of a refused run those that were read, of a refused snapshot those that were seen."""
+    seen, read = {"yours": "2 programs"}, {"yours": "2 vox files", "report": "report.json"}
+    pairs, mixed = {"yours": "2 records"}, {**_TRAIN_SET, "yours": "mixed: 3 pairs"}
+    made = {"extracted_corpus": read, "validated_pairs": pairs, "mixed_train_set": mixed}
+    blank = " " * 11
+
+    assert _lines(workspace_snapshot=seen).startswith("yours       2 programs\nnext ")
+    assert _lines(workspace_snapshot=seen, extracted_corpus=read).startswith(
+        "yours       2 vox files\nreasons     report.json\nnext "
+    )
+    assert _lines(workspace_snapshot=seen, **made).startswith(
+        f"yours       2 vox files\n{blank} 2 records\n{blank} mixed: 3 pairs\nreasons     report.json\ntrain set "
+    )
+
+
 def test_what_was_never_shown_stands_below_what_was() -> None:
     left = "telemetry (372 rows)"
     lines = _lines(qlora_adapter={**_ADAPTER, "never_shown": left}).splitlines()

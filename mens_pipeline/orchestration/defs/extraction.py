@@ -1,8 +1,10 @@
 """The snapshot of the workspace and the corpus extracted from it, with their checks."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from math import ceil, floor
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +27,14 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
 from mens_pipeline.corpus.extract.forgotten import FORGOTTEN
 from mens_pipeline.corpus.extract.sources import find_problems
 from mens_pipeline.corpus.schema.account import Unit, count_lost, share_text
+from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.choices import choices_of
-from mens_pipeline.orchestration.metadata import required_by, table
+from mens_pipeline.orchestration.metadata import YOURS, count_reasons, required_by, table
 from mens_pipeline.orchestration.resources import (
     ArtifactStoreResource,
     Compute,
@@ -43,6 +46,7 @@ from mens_pipeline.orchestration.resources import (
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG
 from mens_pipeline.storage.files import find_little_room
+from mens_pipeline.storage.kinds import CorpusFile
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 _MOST_ROWS: Final = 50
@@ -74,7 +78,9 @@ def workspace_snapshot(
     report = source_report_in(snapshot)
     for problem in find_problems(params.checkouts):
         context.log.warning(problem)
+    rejected = [(DropReason.REJECTED, f"{file.path}:{file.line} {file.code}") for file in report.rejected]
     metadata: dict[str, Any] = {
+        YOURS: ", ".join((f"{report.num_files} programs", *count_reasons(rejected))),
         "reused": reused,
         "num_programs": report.num_files,
         "num_bytes": report.num_bytes,
@@ -157,9 +163,8 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         )
     details = CorpusDetails.of(corpus)
     units = details.units
-    reasons = ((unit, reason, count) for unit, c in units.items() for reason, count in c.dropped.items())
-    dropped = ({"unit": unit, "reason": reason, "dropped": count} for unit, reason, count in reasons)
     metadata: dict[str, Any] = {
+        YOURS: "; ".join(_account_for_files(corpus)),
         "dagster/row_count": details.num_records,
         "redactions": dg.MetadataValue.json(details.redactions),
         "reused": reused.is_whole,
@@ -172,9 +177,24 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "telemetry": dg.MetadataValue.json(details.telemetry or {}),
         "commit": str(details.inputs.commit)[:12],
         "units": table({"unit": unit, "seen": c.seen, "kept": share_text(c.kept, c.seen)} for unit, c in units.items()),
-        "dropped": table(dropped, ("unit", "reason", "dropped")),
     }
     return hand_over(corpus, workspace_snapshot, metadata=metadata)
+
+
+def _account_for_files(corpus: Artifact) -> Iterator[str]:
+    dropped: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    with corpus.file(CorpusFile.FILES).open(encoding="utf-8") as lines:
+        for path, drops, redacted in map(itemgetter("path", "drops", "redacted"), map(json.loads, lines)):
+            for drop in drops:
+                code = f" {drop['detail'].partition(':')[0]}" if drop["reason"] == DropReason.REJECTED else ""
+                dropped[drop["unit"]].append((drop["reason"], f"{path}:{drop['line']}{code}"))
+            dropped[YOURS] += [(f"{kind} redacted", path) for kind, count in redacted.items() for _ in range(count)]
+    units = CorpusDetails.of(corpus).units
+    for unit in Unit:
+        if seen := units[unit].seen:
+            noun = f"{unit.replace('_', ' ')}{'s' * (seen > 1)}"
+            yield ", ".join((f"{seen} {noun}: {units[unit].kept} read", *count_reasons(dropped[unit])))
+    yield from count_reasons(dropped[YOURS])
 
 
 @blocking_check(extracted_corpus)

@@ -1,7 +1,10 @@
 """From the corpus to the train set: synthetic corpus, validated pairs, split and mix, each with its checks."""
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
@@ -21,12 +24,12 @@ from mens_pipeline.corpus.curate.mix import MixReport, SourceReport, load_mix_co
 from mens_pipeline.corpus.curate.mixed_train_set import REPORT_SUFFIX, TRAIN, MixParams
 from mens_pipeline.corpus.curate.mixed_train_set import STAGE as MIXING
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, PairsDetails, RowCounts, ValidationParams
+from mens_pipeline.corpus.curate.validated_pairs import PAIRS, QUARANTINE, PairsDetails, RowCounts, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
-from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, TELEMETRY
 from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
-from mens_pipeline.corpus.schema.records import TrainingPair
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import REPORT as SYNTHETIC_REPORT
 from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
@@ -35,12 +38,15 @@ from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.metadata import required_by, table
+from mens_pipeline.orchestration.metadata import YOURS, count_reasons, required_by, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef
+
+_OTHERS: Final = {SourceKind.EVOLVED, SourceKind.SYNTHETIC, SourceKind.TELEMETRY}
+"""Origins outside the workspace."""
 
 
 @declare_asset("corpus", "json", version=version_with_config(SYNTHESIS, PIPELINE_CONFIG), rows=TrainingPair)
@@ -103,6 +109,7 @@ def validated_pairs(
         extracted_corpus,
         synthetic_corpus,
         metadata={
+            YOURS: _account_for_records(pairs, details.validation[RECORDS]),
             "dagster/row_count": sum(details.num_pairs.values()),
             "reused": reused,
             "folder": dg.MetadataValue.path(pairs.path),
@@ -115,6 +122,14 @@ def validated_pairs(
             "chart": dg.MetadataValue.md(bar_chart("pairs by category", details.categories)),
         },
     )
+
+
+def _account_for_records(pairs: Artifact, counts: RowCounts) -> str:
+    # The rows of the corpus come first in the quarantine.
+    with pairs.file(QUARANTINE).open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in islice(lines, counts.seen - counts.kept)]
+    dropped = ((row["reason"], row["record"]["source"]["path"]) for row in rows)
+    return ", ".join((f"{counts.seen} records: {counts.kept} valid", *count_reasons(dropped)))
 
 
 @blocking_check(validated_pairs)
@@ -158,6 +173,7 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
     split, reused = SPLITTING.build(store.open(), params)
     counts = SplitReport.of(split)
     metadata: dict[str, Any] = {
+        YOURS: _account_for_pairs(split, counts, PairsDetails.of(params.pairs).num_pairs[PAIRS]),
         "dagster/row_count": sum(counts.train.values()),
         "reused": reused,
         "heldout": dg.MetadataValue.path(split.file(HELDOUT)),
@@ -171,6 +187,14 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
         **{f"tested_functions/{status}": count for status, count in counts.tested_functions.items()},
     }
     return hand_over(split, validated_pairs, metadata=metadata)
+
+
+def _account_for_pairs(split: Artifact, counts: SplitReport, total: int) -> str:
+    with split.file(ASIDE).open(encoding="utf-8") as lines:
+        aside = [(row["reason"], row["pair"]["source"]) for row in map(json.loads, lines)]
+    dropped = [(reason, source["path"]) for reason, source in aside if source and source["kind"] not in _OTHERS]
+    kept = f"{total} pairs: {counts.train[PAIRS]} train, {counts.heldout} evaluate"
+    return ", ".join((f"{kept} (held-out files: {counts.num_heldout_groups})", *count_reasons(dropped)))
 
 
 @blocking_check(heldout_split)
@@ -223,6 +247,7 @@ def mixed_train_set(
     train = mixed.file(TRAIN)
     categories, report = _count_categories(mixed), MixReport.of(mixed)
     metadata: dict[str, Any] = {
+        YOURS: f"mixed: {', '.join(_account_for_source(source) for source in report.sources if source.input_lines)}",
         "dagster/row_count": report.total_emitted,
         "num_distinct": report.num_pairs,
         "reused": reused,
@@ -234,6 +259,11 @@ def mixed_train_set(
         "chart": dg.MetadataValue.md(bar_chart("training rows by construct", categories)),
     }
     return hand_over(mixed, heldout_split, metadata=metadata)
+
+
+def _account_for_source(source: SourceReport) -> str:
+    dropped = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items() if count)
+    return f"{source.distinct_lines:,} {Path(source.path).stem}" + (f" (not {dropped})" if dropped else "")
 
 
 def _infill_metadata(report: MixReport) -> dict[str, Any]:
