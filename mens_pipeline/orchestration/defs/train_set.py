@@ -128,7 +128,8 @@ def _account_for_records(pairs: Artifact, counts: RowCounts) -> str:
     # The rows of the corpus come first in the quarantine.
     with pairs.file(QUARANTINE).open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in islice(lines, counts.seen - counts.kept)]
-    dropped = ((row["reason"], row["record"]["source"]["path"]) for row in rows)
+    read = ((row["reason"], row["record"]) for row in rows)  # no record of a row that is too large
+    dropped = ((reason, record["source"]["path"] if record else "") for reason, record in read)
     return ", ".join((f"{counts.seen} records: {counts.kept} valid", *count_reasons(dropped)))
 
 

@@ -10,8 +10,10 @@ import pytest
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, RowCounts
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.orchestration.defs.train_set import (
+    _account_for_records,
     as_many_as_asked,
     enough_pairs,
     mixed_rows_accounted_for,
@@ -23,6 +25,7 @@ from mens_pipeline.orchestration.defs.train_set import (
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
+from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import mix_report, split_report
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 
@@ -94,6 +97,21 @@ def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bo
     mixed = store_with(tmp_path, Kind.MIXED_TRAIN_SET, mix_report({"distinct_lines": num_pairs}))
 
     assert _result(enough_pairs(*mixed)).passed is passed
+
+
+def test_an_account_names_no_file_of_a_row_without_a_record(store: ArtifactStore) -> None:
+    """As of one that is too large; rows of other files, which come later, are not counted."""
+    rows = ('{"reason":"too_large","record":null}', '{"reason":"schema","record":{"source":{"path":"a.vox"}}}', "{}")
+
+    def write(folder: Path) -> dict[str, Any]:
+        (folder / QUARANTINE).write_text("\n".join(rows))
+        return {}
+
+    pairs, _ = store.build(Kind.VALIDATED_PAIRS, {}, write)
+
+    assert _account_for_records(pairs, RowCounts(seen=3, kept=1, rejected={}, warned={})) == (
+        "3 records: 1 valid, 1 too_large, 1 schema (a.vox)"
+    )
 
 
 def _build_mix(**changes: Any) -> dict[str, Any]:
