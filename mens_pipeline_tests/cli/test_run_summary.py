@@ -44,7 +44,7 @@ _PASSED = {**_GATE, "passed": True, "status": "passed"}
 _CHAMPION = {"champion": "folder", "changed": True}
 
 
-def _lines(*, is_good: bool = True, **figures: dict[str, Any]) -> str:
+def _lines(*, is_good: bool = True, **figures: Any) -> str:
     return "\n".join(summarize(figures, is_good=is_good, command=".venv/bin/mens", options=" --preset tiny"))
 
 

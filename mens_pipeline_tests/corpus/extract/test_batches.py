@@ -92,7 +92,7 @@ def _wait(jobs: list[int]) -> list[str]:
     return _work(jobs)
 
 
-@pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_an_interrupt_leaves_no_process(number: int) -> None:
     """Whenever it comes in the first second: while processes start, take their first work, or work."""
     for place in range(number):

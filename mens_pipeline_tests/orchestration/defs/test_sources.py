@@ -54,6 +54,7 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
         *(["measured"] if num_good + num_bad else []),
         "required",
         "set_by",
+        *([] if passed else ["next"]),
     ]
     if num_good + num_bad:
         assert evaluation.metadata["measured"].value == round(num_good / (num_good + num_bad), 4)
