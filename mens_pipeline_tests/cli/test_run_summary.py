@@ -59,7 +59,7 @@ def test_the_own_files_come_first() -> None:
     """Of a refused run those that were read, of a refused snapshot those that were seen."""
     seen, read = {"yours": "2 programs"}, {"yours": "2 vox files", "report": "report.json"}
     pairs, mixed = {"yours": "2 records"}, {**_TRAIN_SET, "yours": "mixed: 3 pairs"}
-    made = {"extracted_corpus": read, "validated_pairs": pairs, "mixed_train_set": mixed}
+    made: dict[str, Any] = {"extracted_corpus": read, "validated_pairs": pairs, "mixed_train_set": mixed}
     blank = " " * 11
 
     assert _lines(workspace_snapshot=seen).startswith("yours       2 programs\nnext ")
