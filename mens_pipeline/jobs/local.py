@@ -103,10 +103,10 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     if code == ExitCode.REFUSED:
         raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
     log = run_dir / LOG
-    if code == -signal.SIGKILL:
-        raise RefusedError(f"{run_dir}: the {what} process was killed, perhaps for want of memory. {SMALLER}")
+    is_killed = code == -signal.SIGKILL
+    ended = f"was killed, perhaps for want of memory. {SMALLER}" if is_killed else f"ended with {code}."
     words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
-    raise RefusedError(f"{run_dir}: the {what} process ended with {code}. Its last words ({log}):\n{words}")
+    raise RefusedError(f"{run_dir}: the {what} process {ended} Its last words ({log}):\n{words}")
 
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:

@@ -5,9 +5,11 @@ Its own pages and programs may ask, as with `mens serve`, but no other page in a
 """
 
 import logging
+import os
 import sys
 from typing import Any
 
+from dagster import DagsterEventType, DagsterInstance
 from dagster._cli import dev
 from dagster_shared.ipc import open_ipc_subprocess
 from dagster_shared.utils.warnings import disable_dagster_warnings
@@ -47,6 +49,16 @@ class Webserver(DagsterWebserver[Any, Any]):
         return [Middleware(AccessControl, access=access, check_method=_check_method), *super().build_middleware()]
 
 
+def _write_cursors() -> None:
+    """Write the cursors of the event consumer, at the newest event: the daemon warns of each that it does not find."""
+    kinds = (DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_SUCCESS)
+    keys = {f"EVENT_LOG_CONSUMER_CURSOR-{kind.value}" for kind in kinds}
+    with DagsterInstance.get() as instance:
+        newest = str(instance.event_log_storage.get_maximum_record_id() or 0)
+        missing = keys - instance.daemon_cursor_storage.get_cursor_values(keys).keys()
+        instance.daemon_cursor_storage.set_cursor_values(dict.fromkeys(missing, newest))
+
+
 def main(arguments: list[str]) -> None:
     """Start the web server, or with `dev` in front all that Dagster needs."""
     if arguments[:1] != ["dev"]:
@@ -59,6 +71,8 @@ def main(arguments: list[str]) -> None:
     )
     # It says that the dagster.yaml here is not read, whether or not DAGSTER_HOME links to it, as `make ui` does.
     logging.getLogger("dagster").addFilter(lambda record: "instance configuration value" not in record.getMessage())
+    if os.environ.get("DAGSTER_HOME"):
+        _write_cursors()
     with disable_dagster_warnings():  # it advises `dg dev`, which is for a checkout
         dev.dev_command(arguments[1:])
 

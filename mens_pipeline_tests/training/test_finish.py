@@ -53,7 +53,8 @@ def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None
     words = b"first words " + b"." * 2000 + b"\xff\nRuntimeError: no more memory"
     (run.job.run_dir / "child.log").write_bytes(words)
 
-    expected = rf"(?s)run: the training process ended with {int(code)}\. Its last words \(.*child\.log\):\n\.+"
+    ended = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else f"ended with {int(code)}"
+    expected = rf"(?s)run: the training process {ended}\. .*Its last words \(.*child\.log\):\n\.+"
 
     with pytest.raises(RefusedError, match=rf"{expected}.*\nRuntimeError: no more memory$") as caught:
         _finish(run, code)
