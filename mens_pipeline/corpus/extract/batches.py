@@ -3,7 +3,7 @@
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 BATCH_BYTES: Final = 512 * 1024
 """Work for a process at once: half a second, and little memory."""
 
-_WAKE_SECONDS: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 Job = TypeVar("Job")
@@ -48,8 +47,6 @@ class _Batch(Generic[Job, Result]):
     future: Future[list[Result]] | None = None
 
     def results(self, work: Callable[[list[Job]], list[Result]]) -> Iterator[Result]:
-        while self.future is not None and not wait([self.future], _WAKE_SECONDS).done:
-            pass  # a signal just before a thread waits does not wake it
         done = iter(self.future.result() if self.future is not None else work(self.jobs))
         return (next(done) if item is None else item for item in self.items)
 

@@ -92,6 +92,15 @@ def _wait(jobs: list[int]) -> list[str]:
     return _work(jobs)
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Interrupts are heeded, as in a terminal; a shell has what it starts in the background ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_an_interrupt_leaves_no_process(number: int) -> None:
     """Whenever it comes in the first second: while processes start, take their first work, or work."""
