@@ -6,11 +6,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.extract.batches import Pool, in_batches
+from mens_pipeline.corpus.extract.batches import Pool, in_batches, start_processes
 
 _Item = tuple[int | None, str | None, int]
 
@@ -116,6 +117,20 @@ def test_an_interrupt_leaves_no_process(number: int) -> None:
         while left := multiprocessing.active_children():
             assert time.monotonic() < deadline, f"{left} after an interrupt at {place / number:.2f} s"
             time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("heeded")
+def test_an_interrupt_waits_until_processes_have_started() -> None:
+    started: list[Executor] = []
+
+    def start(number: int) -> Executor:
+        os.kill(os.getpid(), signal.SIGINT)
+        started.append(start_processes(number))
+        return started[0]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(in_batches([(n, None, 10) for n in range(4)], _work, Pool(2, start), _SMALL))
+    assert len(started) == 1
 
 
 def test_a_thread_may_use_processes() -> None:
