@@ -5,7 +5,6 @@ Its own pages and programs may ask, as with `mens serve`, but no other page in a
 """
 
 import logging
-import os
 import sys
 from typing import Any
 
@@ -71,7 +70,7 @@ def main(arguments: list[str]) -> None:
     )
     # It says that the dagster.yaml here is not read, whether or not DAGSTER_HOME links to it, as `make ui` does.
     logging.getLogger("dagster").addFilter(lambda record: "instance configuration value" not in record.getMessage())
-    if os.environ.get("DAGSTER_HOME"):
+    if "dagster_home" in load_settings().model_fields_set:
         _write_cursors()
     with disable_dagster_warnings():  # it advises `dg dev`, which is for a checkout
         dev.dev_command(arguments[1:])
