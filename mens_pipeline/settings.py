@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     store_url: str | None = Field(default=None, pattern="^(s3|gs|az)://[^/]+", validation_alias="MENS_STORE_URL")
     """A shared bucket, s3://BUCKET/PREFIX (or gs, az), that MENS_STORE_ROOT then caches."""
     launcher: Literal["local", "ray", "kuberay"] = Field(default="local", validation_alias="MENS_LAUNCHER")
-    """Where to train: in processes here, on a Ray cluster, or, from Dagster, on one by KubeRay."""
+    """Launcher of trainings: local processes, a Ray cluster or, from Dagster, KubeRay."""
     ray_address: str | None = Field(default=None, validation_alias="RAY_ADDRESS")
     """The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs."""
     store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")

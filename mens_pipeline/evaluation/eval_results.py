@@ -91,7 +91,7 @@ def prepare_infill(
 
     def prepare(name: str, model: Model, source: Adapter, decoding: Decoding) -> Generation:
         is_line = name in LINE_MODELS.values()
-        tasks = holes.lines if is_line else holes.asked if name == INFILL else holes.tasks
+        tasks = holes.lines if is_line else holes.cursors if name == INFILL else holes.tasks
         requests = [task.request(holes.window, is_prefix_alone=is_line) for task in tasks]
         under = replace(conditions, decoding=decoding)
         return prepare_generation(model, source, requests, under, label=name.replace("_", " "))

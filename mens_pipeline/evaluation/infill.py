@@ -185,7 +185,7 @@ class Holes:
     silent: tuple[InfillTask, ...] = ()
 
     @property
-    def asked(self) -> tuple[InfillTask, ...]:
+    def cursors(self) -> tuple[InfillTask, ...]:
         """Holes, and cursors without anything to write, that a model is asked at; the server knows some by itself."""
         return (*self.tasks, *(task for task in self.silent if not task.is_finished))
 

@@ -65,7 +65,7 @@ class Request(Strict):
     task: str
     prompt: str
     mode: Mode = Mode.SOURCE
-    """How a program in the completion is read."""
+    """Mode in which a program in the completion is parsed."""
     suffix: str | None = Field(default=None, exclude_if=lambda suffix: suffix is None)
     """The text after the cursor; the prompt is then the text before it."""
     window: int | None = Field(default=None, exclude_if=lambda window: window is None)

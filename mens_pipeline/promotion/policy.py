@@ -76,7 +76,7 @@ class Thresholds(Strict):
     min_completed_share: Share
     """Share of the tasks that must be asked; one whose reference is too long is not."""
     min_gain_over_base: float = Field(ge=-1, le=1)
-    """How much higher the parse rate must be than that of the base."""
+    """Smallest gain in parse rate over the base."""
     needs_test_gain: bool
     """Whether it must pass more hidden tests than the base, beyond chance, over both suites."""
     max_stub_rate: Share
@@ -220,11 +220,11 @@ class GatePolicy(Strict):
     min_corpus_coverage: Share
     """Share of the constructs that the extracted corpus must show."""
     max_share_error: Share
-    """How far the share of a source in the train set may be from what the mix asks for."""
+    """Largest difference between the share of a source in the train set and its requested share."""
     min_pairs: int = Field(ge=1)
     """Pairs without which training does not begin."""
     policies: dict[str, Thresholds] = Field(min_length=1)
-    """Name -> what is demanded of a model."""
+    """Name -> requirements on a model."""
 
     def thresholds(self, name: str) -> Thresholds:
         """Return the thresholds of a policy; refuse (`ConfigurationError`) an unknown name."""

@@ -74,7 +74,7 @@ class Receipt(Document, Versioned):
 
     @property
     def summary(self) -> str:
-        """What each gate that blocks measured and required, in a few words; what failed comes before what is open."""
+        """Measured and required value of each blocking gate; failed gates come before undecided ones."""
         closed = (gate for gate in self.gates if gate.block and not gate.passed)
         return "; ".join(map(summarize_gate, sorted(closed, key=lambda gate: gate.status is GateStatus.UNDECIDED)))
 

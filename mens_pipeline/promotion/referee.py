@@ -80,7 +80,7 @@ class StoreReferee:
 
 
 def try_of(adapter_sha256: str, decoding: Decoding, device: str, suite: EvalSuite) -> EvaluationTry:
-    """Return the try of an adapter on an eval suite, known by what is asked."""
+    """Return the try of an adapter on an eval suite, known by its prompts and references."""
     heldout = [task for task in suite.tasks if task.suite is Suite.HELDOUT]
     return EvaluationTry(
         adapter_sha256=adapter_sha256,

@@ -29,7 +29,7 @@ _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
 """Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions continue."""
 _PIECE_STEPS: Final = 8
-"""While pieces at a cursor are written, the other completions get one of so many steps."""
+"""While pieces at a cursor are written, the other completions get one step of this number."""
 _FIRST_GUESS_SECONDS: Final = 5.0
 _NEWEST: Final = 0.2
 """The weight of the newest completion in the mean of their seconds."""

@@ -50,7 +50,7 @@ class Recipe(BaseModel):
     target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the layers that get an adapter; all linear ones but the head."""
     quantization: Literal["nf4", "bf16"] | None = None
-    """How the base is held: in four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
+    """Precision of the base: four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Dtype of computations with nf4; auto: bfloat16 where the device has it natively."""
     bnb_4bit_use_double_quant: bool = True
@@ -67,7 +67,7 @@ class Recipe(BaseModel):
     gradient_accumulation_steps: int | None = Field(default=None, ge=1, le=1024)
     """Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4."""
     num_train_epochs: int = Field(default=3, ge=1, le=1000)
-    """How often every row is seen."""
+    """Passes over the train set."""
     max_steps: int | None = Field(default=None, ge=1)
     """Limit of optimizer steps."""
     max_minutes: float | None = Field(default=None, gt=0)
@@ -81,7 +81,7 @@ class Recipe(BaseModel):
     lora_plus_ratio: float = Field(default=1.0, ge=1, le=64)
     """Learning rate of the B matrices over that of the A matrices (LoRA+)."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
-    """How the rate falls after the warmup."""
+    """Schedule of the learning rate after the warmup."""
     warmup_steps: int = Field(default=100, ge=0)
     """Steps until the full rate, up to a tenth of all."""
     weight_decay: float = Field(default=0.01, ge=0, le=1)
@@ -121,7 +121,7 @@ class Recipe(BaseModel):
     trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8)
     """Weight of rows with a high rating."""
     trajectory_quality_floor: int = Field(default=5, ge=1, le=5)
-    """Which rating is high."""
+    """Lowest high rating."""
     validation_split_ratio: float = Field(default=0.05, ge=0, lt=0.5)
     """Share of source files whose rows measure the loss and do not train."""
 

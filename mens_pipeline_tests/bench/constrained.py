@@ -59,7 +59,7 @@ class Completion(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How completions are drawn: the requests take turns, and so do the limits of their tokens, `budgets`."""
+    """Draw settings: requests take turns, and so do their token limits, `budgets`."""
 
     num_samples: int
     budgets: tuple[int, ...]

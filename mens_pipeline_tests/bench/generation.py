@@ -45,7 +45,7 @@ _MOST_PLAIN: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one way of generating gave: ids of each answer, in the order of the prompts; seconds are without loading.
+    """Result of one way of generating: ids of each completion, in the order of the prompts; seconds exclude loading.
 
     `choosing` are the seconds of the choice of tokens, where measured; `gflop` counts products with weights, for the
     tokens written alone.

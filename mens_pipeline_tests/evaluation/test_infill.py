@@ -174,7 +174,7 @@ def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -
 def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[TrainingPair]) -> None:
     """At the ends of lines a model is asked; the server knows the other places by itself."""
     tasks = silent_tasks(pairs, 200)
-    asked = Holes((), (), 192, Decoding(max_new_tokens=8), (), tasks).asked
+    asked = Holes((), (), 192, Decoding(max_new_tokens=8), (), tasks).cursors
 
     assert tasks == silent_tasks(pairs, 200)
     assert silent_tasks(pairs, 5) == silent_tasks(pairs, 5)

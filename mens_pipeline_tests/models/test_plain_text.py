@@ -73,7 +73,7 @@ def _words() -> Tokenizer:
     return tokenizer
 
 
-def _saved(folder: Path, make: Callable[[], Tokenizer]) -> tuple[Any, Any]:
+def _save_both(folder: Path, make: Callable[[], Tokenizer]) -> tuple[Any, Any]:
     from transformers import PreTrainedTokenizerFast
 
     inner = make()
@@ -99,26 +99,28 @@ _KINDS = (_byte_level, _pieces, _unigram, _words)
 @every("make", _KINDS, ids=lambda make: make.__name__)
 def test_a_program_is_encoded_as_it_was_written(make: Callable[[], Tokenizer], folder: Path) -> None:
     """As an answer, at a cursor before, within and after its tokens, as a request, and as a text to continue."""
-    ours, library = _saved(folder, make)
+    ours, library = _save_both(folder, make)
     control = {library.convert_tokens_to_ids(text) for text in _WRITTEN}
     (end,) = ours.encode(IM_END, add_special_tokens=False)
     marks = {library.convert_tokens_to_ids(mark) for mark in find_marks(ours)}
 
-    def shown(ids: Any) -> str:
+    def decode_ids(ids: Any) -> str:
         assert control.isdisjoint(ids), [library.decode([number]) for number in ids if number in control]
         return str(library.decode([*ids], skip_special_tokens=True))
 
     assert analyze(_PROGRAM).ok
     assert set(control_tokens(ours)) == set(_WRITTEN)
     row = encode(ours, "System.", _PROGRAM, _PROGRAM)
-    assert shown(row.completion[:-1]) == _PROGRAM
+    assert decode_ids(row.completion[:-1]) == _PROGRAM
     assert row.completion[-1] == end
     assert [number for number in row.prompt if number in control] == [
         number for number in ours.encode(render_prompt("", ""), add_special_tokens=False) if number in control
     ]
     assert _PROGRAM in library.decode([*row.prompt], skip_special_tokens=True)
     assert (
-        shown(encode_text(ours, _PROGRAM)) == shown(encode_prefix(ours, f"{_PROGRAM} ", 9_999)).rstrip(" ") == _PROGRAM
+        decode_ids(encode_text(ours, _PROGRAM))
+        == decode_ids(encode_prefix(ours, f"{_PROGRAM} ", 9_999)).rstrip(" ")
+        == _PROGRAM
     )
     assert encode(library, "System.", _PROGRAM, _PROGRAM) == row
     turns = (Turn("system", "System."), Turn("user", _PROGRAM), Turn("assistant", _PROGRAM), Turn("user", "Again."))
@@ -128,13 +130,13 @@ def test_a_program_is_encoded_as_it_was_written(make: Callable[[], Tokenizer], f
         prefix, middle, suffix = _PROGRAM[:place], _PROGRAM[place : place + 40], _PROGRAM[place + 40 :]
         at_cursor = encode_infill(ours, prefix, suffix, middle, 9_999, (PREFIX_FIRST, SUFFIX_FIRST)[place % 2])
         assert sum(number in control for number in at_cursor.prompt) == len(marks)
-        assert shown(at_cursor.completion[:-1]).lstrip(" ").endswith(middle.lstrip(" ")), place
+        assert decode_ids(at_cursor.completion[:-1]).lstrip(" ").endswith(middle.lstrip(" ")), place
 
 
 @every("make", _KINDS, ids=lambda make: make.__name__)
 def test_other_texts_have_the_tokens_of_the_text_at_once(make: Callable[[], Tokenizer], folder: Path) -> None:
     """Programs and pages of the corpus, as requests and answers."""
-    ours, library = _saved(folder, make)
+    ours, library = _save_both(folder, make)
     paths = [
         *sorted(PROJECT_ROOT.glob("data/golden/**/*.vox"))[::60],
         *sorted(PROJECT_ROOT.glob("data/docs/*.md"))[::60],

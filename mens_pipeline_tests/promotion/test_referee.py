@@ -48,15 +48,15 @@ _EXAM: Final = tuple(
 )
 
 
-def _renamed(tasks: Sequence[Task]) -> list[Task]:
+def _rename_files(tasks: Sequence[Task]) -> list[Task]:
     return [replace(one, id=f"heldout/1{n:03}", file=f"v1/{one.file}") for n, one in enumerate(tasks)]
 
 
-def _written(tasks: Sequence[Task], write: Callable[[str], str]) -> list[Task]:
+def _rewrite_texts(tasks: Sequence[Task], write: Callable[[str], str]) -> list[Task]:
     return [replace(one, prompt=write(one.prompt), reference=write(one.reference)) for one in tasks]
 
 
-_OTHERS: Final = _written(_EXAM, lambda text: text.replace("f", "g"))
+_OTHERS: Final = _rewrite_texts(_EXAM, lambda text: text.replace("f", "g"))
 
 
 @pytest.mark.threat("M13")
@@ -64,17 +64,21 @@ _OTHERS: Final = _written(_EXAM, lambda text: text.replace("f", "g"))
     "case",
     [
         ("itself", _EXAM, 1),
-        ("renamed", _renamed(_EXAM), 1),
-        ("reordered", _renamed(_EXAM[::-1]), 1),
-        ("thinned out", _renamed(_EXAM)[1:], 2),
-        ("halved", _renamed(_EXAM)[::2], 2),
-        ("reflowed", _written(_renamed(_EXAM), lambda text: text.replace(" ", "\n\t").replace("{", " {")), 2),
-        ("reworded", [replace(one, prompt=f"Please: {one.prompt}") for one in _renamed(_EXAM)], 2),
-        ("mended", [replace(one, reference=f"// {one.name}\n{one.reference}") for one in _renamed(_EXAM)], 2),
-        ("grown", [*_renamed(_EXAM), *_OTHERS, *_renamed(_OTHERS)], 2),
-        ("half new", _renamed([*_EXAM[:10], *_OTHERS[10:]]), 2),
-        ("mostly new", _renamed([*_EXAM[:9], *_OTHERS[9:]]), None),
-        ("new", _renamed(_OTHERS), None),
+        ("renamed", _rename_files(_EXAM), 1),
+        ("reordered", _rename_files(_EXAM[::-1]), 1),
+        ("thinned out", _rename_files(_EXAM)[1:], 2),
+        ("halved", _rename_files(_EXAM)[::2], 2),
+        (
+            "reflowed",
+            _rewrite_texts(_rename_files(_EXAM), lambda text: text.replace(" ", "\n\t").replace("{", " {")),
+            2,
+        ),
+        ("reworded", [replace(one, prompt=f"Please: {one.prompt}") for one in _rename_files(_EXAM)], 2),
+        ("mended", [replace(one, reference=f"// {one.name}\n{one.reference}") for one in _rename_files(_EXAM)], 2),
+        ("grown", [*_rename_files(_EXAM), *_OTHERS, *_rename_files(_OTHERS)], 2),
+        ("half new", _rename_files([*_EXAM[:10], *_OTHERS[10:]]), 2),
+        ("mostly new", _rename_files([*_EXAM[:9], *_OTHERS[9:]]), None),
+        ("new", _rename_files(_OTHERS), None),
     ],
     ids=itemgetter(0),
 )

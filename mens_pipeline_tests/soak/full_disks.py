@@ -120,7 +120,7 @@ def can_mount(place: Path) -> bool:
 
 
 def _point(command: Command, place: Path, before: Path, left: int | None, *, is_real: bool) -> dict[str, Any]:
-    """Run a command on a disk with so many bytes left, None for room.
+    """Run a command on a disk with a number of bytes left; None for enough.
 
     Returns its exit code, what it said, the files that stand there then, and by how many bytes all have grown.
     """

@@ -139,7 +139,7 @@ READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
 class WorkspaceParams(Params):
     """A pinned workspace: hashes of contents, roots and telemetry, the commits, and the places of all these.
 
-    `include` names files of others that train. What is empty is left out of the key.
+    `include` names files of others that train. Empty fields are left out of the key.
     """
 
     sources: str

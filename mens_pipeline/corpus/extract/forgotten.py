@@ -79,7 +79,7 @@ def load_forgotten(path: Path) -> tuple[Forgotten, ...]:
 
 
 class SourcePolicy(LicencePolicy):
-    """What keeps a file of the workspace from training."""
+    """Rules that keep files of the workspace out of training."""
 
     forgotten: tuple[Forgotten, ...] = Field(default=(), exclude_if=lambda entries: not entries)
 

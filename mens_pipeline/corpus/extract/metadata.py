@@ -50,7 +50,7 @@ def comment_header(source: str) -> Header:
     """Read the `// ---` header at the top of a program; empty without one.
 
     Raises:
-        FrontmatterError: A header that opts out is not in the first line, or one does not close or is no YAML mapping.
+        FrontmatterError: A header opts out below the first line, does not close, or is not a YAML mapping.
     """
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:

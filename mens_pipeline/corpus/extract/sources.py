@@ -75,7 +75,7 @@ def is_entered(folder: str) -> bool:
 
 
 class CheckoutOrigin(BaseModel):
-    """Where the files of a checkout come from."""
+    """The commit and remote of a checkout, or why git does not tell."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,7 +107,7 @@ class Checkout:
 
     @property
     def files(self) -> frozenset[str]:
-        """What git tracks or does not ignore; empty if git does not tell, or ignores the folder itself."""
+        """Files that git tracks or does not ignore; empty if git does not tell, or ignores the folder itself."""
         return self._listing[0]
 
     @cached_property

@@ -16,7 +16,7 @@ _WORD: Final = re.compile(r"\S+")
 
 
 def view_lines(before: int, after: int) -> View:
-    """Send so many whole lines before the line of the cursor, and after it."""
+    """Return the view of whole lines: `before` the line of the cursor, and `after` it."""
 
     def view(prefix: str, suffix: str) -> tuple[str, str]:
         return "\n".join(prefix.split("\n")[-before - 1 :]), "\n".join(suffix.split("\n")[: after + 1])
@@ -25,7 +25,7 @@ def view_lines(before: int, after: int) -> View:
 
 
 def view_characters(before: int, after: int) -> View:
-    """Send so many characters before and after the cursor."""
+    """Return the view of characters before and after the cursor."""
     return lambda prefix, suffix: (prefix[-before:], suffix[:after])
 
 

@@ -38,7 +38,7 @@ def decode_text(data: bytes, errors: str = "strict") -> str:
 
 
 def is_other_format(data: bytes) -> bool:
-    """Return whether a file is no text, in spite of its name: a voxel model, sound, a compressed file."""
+    """Return whether a file is not text, in spite of its name: a voxel model, sound, a compressed file."""
     head = data[:NUM_HEAD_BYTES]
     return data.startswith(_FORMATS) or b"\0" in data or (_CONTROL.search(head) is not None and not _is_utf8(data))
 

@@ -94,14 +94,14 @@ def _wait(jobs: list[int]) -> list[str]:
 
 
 @pytest.fixture
-def heeded() -> Iterator[None]:
-    """Interrupts are heeded, as in a terminal; a shell has what it starts in the background ignore them."""
+def heed_interrupts() -> Iterator[None]:
+    """Interrupts are heed_interrupts, as in a terminal; a shell has what it starts in the background ignore them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("heeded")
+@pytest.mark.usefixtures("heed_interrupts")
 @pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_an_interrupt_leaves_no_process(number: int) -> None:
     """Whenever it comes in the first second: while processes start, take their first work, or work."""
@@ -119,7 +119,7 @@ def test_an_interrupt_leaves_no_process(number: int) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("heeded")
+@pytest.mark.usefixtures("heed_interrupts")
 def test_an_interrupt_waits_until_processes_have_started() -> None:
     started: list[Executor] = []
 

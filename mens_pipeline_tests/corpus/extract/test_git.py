@@ -1,4 +1,4 @@
-"""What git says of a checkout, and what is said where it refuses."""
+"""Files, attributes and origin of a checkout, and the message when git refuses."""
 
 import os
 from pathlib import Path

@@ -97,7 +97,7 @@ def _task(comment: str) -> str | None:
 
 @every("case", product(_ASIDES, _POSITIONS))
 def test_what_says_nothing_about_a_declaration_is_no_task(case: tuple[str, str]) -> None:
-    """Wherever it stands, and what does stays whole."""
+    """In any position; the rest stays whole."""
     kind, position = case
     shown = _task(_POSITIONS[position].format(aside=_ASIDES[kind], sentence=_SENTENCE))
 

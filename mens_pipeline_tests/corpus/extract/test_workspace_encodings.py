@@ -63,7 +63,7 @@ def test_nothing_trains_against_its_own_head(tmp_path: Path, case: tuple[str, st
 
 @every("name", list(_KEPT))
 def test_every_line_end_gives_the_same_rows(tmp_path: Path, name: str) -> None:
-    """UTF-8 with a byte order mark or without trains, with line feeds; wide characters are no text of the language."""
+    """UTF-8 with a byte order mark or without trains, with line feeds; UTF-16 and UTF-32 do not."""
 
     def rows(lines: list[str]) -> list[dict[str, object]]:
         found = [json.loads(line) for line in lines]

@@ -10,7 +10,7 @@ _TEXT = "// ä\nfn f() { }\n"
 
 @every("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_every_encoding_and_line_end_gives_the_same_text(encoding: str) -> None:
-    """A byte order mark is no part of the text, nor is a carriage return."""
+    """The text has neither byte order mark nor carriage returns."""
     for end in ("\n", "\r\n", "\r"):
         assert decode_text(_TEXT.replace("\n", end).encode(encoding)) == _TEXT
 
