@@ -82,15 +82,15 @@ def _find_entries(what: str, root: Path, files: set[SeenFile], reason: str) -> I
         touched = sorted(paths.intersection(changed))
         if not touched:
             advice = "Name a commit that `git log` shows there, or a path."
-            raise RefusedError(f"{what}: a commit of {root} that changed a program or a page was expected. {advice}")
+            raise RefusedError(f"{what}: expected a commit of {root} that changed a program or a page. {advice}")
         yield from (_entry(path, files, reason) for path in touched)
         return
     try:
         licence = SourcePolicy(deny=(what,))
     except ValidationError:
         near = did_you_mean(name, paths) or "`mens lineage champion` lists the files of a model."
-        found = f"no file of {root}, none that a model of the store saw, no commit and no SPDX id"
-        raise RefusedError(f"{what}: {found}. {near}") from None
+        expected = f"expected a file or folder of {root}, a file that a model of the store saw, a commit, or an SPDX id"
+        raise RefusedError(f"{what}: not found; {expected}. {near}") from None
     if not any(file.licence is not None and licence.denies(file.licence) for file in files):
         advice = "To keep it out in future, add it to `licences.deny` of config/pipeline.yaml."
         raise RefusedError(f"{what}: no file of {root} or of a model in the store has this licence. {advice}")

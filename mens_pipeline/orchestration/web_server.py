@@ -31,9 +31,8 @@ def _check_method(method: str, path: str, headers: Headers) -> None:
     """
     is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON
     is_read = method in {"GET", "HEAD", "OPTIONS"} and not path.rstrip("/").endswith("/graphql")
-    is_playground = method == "GET" and "text/html" in headers.get(
-        "accept", ""
-    )  # the answer is a page, whatever is asked
+    # Dagster then returns the page of its playground, and executes no query.
+    is_playground = method == "GET" and "text/html" in headers.get("accept", "")
     if not (is_read or is_playground or (method == "POST" and is_json)):
         message = f"{method} {path[:100]}: send it as POST with Content-Type: {_JSON}."
         raise RequestRefusedError(403, message, code="method_not_allowed")

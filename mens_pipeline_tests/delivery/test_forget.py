@@ -189,13 +189,13 @@ def test_the_list_is_written_once_and_reviewed(pipeline: Pipeline) -> None:
 
 
 _UNKNOWN = {
-    "theirs/queu.vox": "no commit and no SPDX id. Did you mean `theirs/queue.vox`?",
-    "nobody.txt": "no commit and no SPDX id. `mens lineage champion` lists the files of a model.",
-    ".": "no commit and no SPDX id",
-    "../workspace/theirs": "no commit and no SPDX id",
-    "GPL": "no commit and no SPDX id",
+    "theirs/queu.vox": "a commit, or an SPDX id. Did you mean `theirs/queue.vox`?",
+    "nobody.txt": "a commit, or an SPDX id. `mens lineage champion` lists the files of a model.",
+    ".": "a commit, or an SPDX id",
+    "../workspace/theirs": "a commit, or an SPDX id",
+    "GPL": "a commit, or an SPDX id",
     "AGPL-3.0": "has this licence. To keep it out in future, add it to `licences.deny`",
-    "0123abcd": "that changed a program or a page was expected. Name a commit that `git log` shows there, or a path.",
+    "0123abcd": "that changed a program or a page. Name a commit that `git log` shows there, or a path.",
 }
 
 
