@@ -88,14 +88,16 @@ def _hold_signals() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in _SIGNALS}
-    try:
+    with ExitStack() as stack:  # restores all handlers, even when one of them raises meanwhile
+        stack.callback(_raise_signals, held)
+        for number in _SIGNALS:
+            stack.callback(signal.signal, number, signal.signal(number, lambda number, _: held.append(number)))
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for missed in held:
-            signal.raise_signal(missed)
+
+
+def _raise_signals(numbers: list[int]) -> None:
+    for number in numbers:
+        signal.raise_signal(number)
 
 
 def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:

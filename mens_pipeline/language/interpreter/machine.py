@@ -149,9 +149,10 @@ def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
         machine.expire(seconds)
 
     before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *timer)

@@ -89,13 +89,13 @@ def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
 
 
 def _wait(jobs: list[int]) -> list[str]:
-    time.sleep(300)
+    time.sleep(60)
     return _work(jobs)
 
 
 @pytest.fixture
 def heed_interrupts() -> Iterator[None]:
-    """Interrupts are heed_interrupts, as in a terminal; a shell has what it starts in the background ignore them."""
+    """Heed interrupts, as in a terminal; a shell has programs that it starts in the background ignore them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

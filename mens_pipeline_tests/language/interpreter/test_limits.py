@@ -1,5 +1,6 @@
 """Hostile programs end in a named result, in this process and in time."""
 
+import signal
 from threading import Thread
 
 import pytest
@@ -108,6 +109,18 @@ def test_time_of_a_program_is_shared() -> None:
 
     assert [result.reason for result in report.tests] == [LimitKind.TIME, LimitKind.TIME]
     assert "more than 0.1 s before this test" in report.tests[1].message
+
+
+def test_an_alarm_of_the_process_still_rings() -> None:
+    """The time limit of a test borrows the timer, and gives it back."""
+    before = signal.setitimer(signal.ITIMER_REAL, 3600)
+    try:
+        run_tests("@test fn a() { assert(true) }", _SMALL)
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)
+
+    assert 3500 < left <= 3600
 
 
 def test_another_thread_counts_steps_only() -> None:
