@@ -3,8 +3,7 @@
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from mens_pipeline_tests.e2e.server import Server, serving
 from mens_pipeline_tests.jobs.processes import job_processes
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
+from mens_pipeline_tests.waits import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
@@ -33,7 +33,7 @@ def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
 def _start_training(server: Server, folder: Path) -> str:
     before = _checkpoint(folder)
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
-    _until(
+    wait_until(
         lambda: bool(job_processes(folder)) and _checkpoint(folder) not in {None, before},
         300,
         lambda: server.status(run),
@@ -46,13 +46,6 @@ def _checkpoint(folder: Path) -> Path | None:
     return newest_checkpoint(work) if work is not None else None
 
 
-def _until(holds: Callable[[], bool], seconds: float, log_line: Callable[[], str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, log_line()
-        time.sleep(0.5)
-
-
 def test_nothing_trains_on_without_its_run_or_its_server(server: Server, tmp_path: Path) -> None:
     """The button in the page, then SIGKILL for the server, its daemon, its code servers and the run worker.
 
@@ -62,11 +55,11 @@ def test_nothing_trains_on_without_its_run_or_its_server(server: Server, tmp_pat
     server.terminate(run)
 
     assert server.wait(run, 120) == "CANCELED"
-    _until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
+    wait_until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None
 
     _start_training(server, tmp_path)
     os.killpg(server.process.pid, signal.SIGKILL)
 
-    _until(lambda: not job_processes(tmp_path), 60, lambda: f"still there: {job_processes(tmp_path)}")
+    wait_until(lambda: not job_processes(tmp_path), 60, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None

@@ -6,7 +6,6 @@ What one worker trains in a run of Dagster is compared in `e2e/test_whole_graph_
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,11 @@ from mens_pipeline_tests.jobs.processes import do_alone
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.orchestration.stores import artifact_in, build_resources, hand_over
 from mens_pipeline_tests.training.runs import FAST, pairs, prepare_fast, weights_of, words_of
+from mens_pipeline_tests.waits import wait_until
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
+_PATIENCE_SECONDS = 300
+"""Workers import the deep learning stack, on a machine with other work."""
 
 
 _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
@@ -112,7 +114,7 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
 
     with pytest.raises(KeyboardInterrupt):
         _launch(run, poll)
-    _wait_until(lambda: not head.workers())
+    wait_until(lambda: not head.workers(), _PATIENCE_SECONDS)
 
     assert newest_checkpoint(run.job.run_dir) is not None
     assert find_exit_code(run.job.run_dir) == ExitCode.INTERRUPTED
@@ -157,7 +159,7 @@ def test_a_run_that_is_cancelled_ends_its_job(
 
     def cancel() -> None:
         try:
-            _wait_until(lambda: any(_num_steps(folder) >= 2 for folder in adapters.glob(".work-*")))
+            wait_until(lambda: any(_num_steps(folder) >= 2 for folder in adapters.glob(".work-*")), _PATIENCE_SECONDS)
         finally:  # or the run would go on for an hour
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -166,18 +168,14 @@ def test_a_run_that_is_cancelled_ends_its_job(
     with open_instance(tmp_path / "home") as instance:
         assert not _materialise(tmp_path, instance).success
     thread.join()
-    _wait_until(lambda: not head.workers())
+    wait_until(lambda: not head.workers(), _PATIENCE_SECONDS)
     (work,) = adapters.glob(".work-*")
 
     assert newest_checkpoint(work) is not None
-    _wait_until(lambda: {job.status.name for job in JobSubmissionClient().list_jobs()} <= {"STOPPED", "SUCCEEDED"})
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300  # workers import the deep learning stack, on a machine with other work
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(
+        lambda: {job.status.name for job in JobSubmissionClient().list_jobs()} <= {"STOPPED", "SUCCEEDED"},
+        _PATIENCE_SECONDS,
+    )
 
 
 def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:

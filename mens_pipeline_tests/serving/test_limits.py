@@ -5,7 +5,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -20,6 +19,7 @@ from mens_pipeline.serving.ollama import OllamaChatRequest
 from mens_pipeline.serving.openai import ChatRequest
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running
+from mens_pipeline_tests.waits import wait_until
 
 _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}
 _SHORT: dict[str, Any] = {**_ENDLESS, "max_tokens": 3}
@@ -31,16 +31,7 @@ def _ask(server: Running, document: dict[str, Any]) -> httpx2.Response:
 
 def _is_free(server: Running) -> None:
     """Wait until nothing is written any more: a short answer comes at once."""
-    begun = time.monotonic()
-    while _ask(server, _SHORT).status_code != 200:
-        assert time.monotonic() < begun + 30
-
-
-def _within(seconds: float, holds: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not holds():
-        assert time.monotonic() < begun + seconds
-        time.sleep(0.02)
+    wait_until(lambda: _ask(server, _SHORT).status_code == 200)
 
 
 @pytest.mark.threat("N4")
@@ -126,7 +117,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
 
     assert reply.status_code == 200
     assert time.monotonic() - begun < 2
-    _within(30, lambda: any(re.search(line, said) for said in busy.lines[before:]))
+    wait_until(lambda: any(re.search(line, said) for said in busy.lines[before:]))
 
 
 @pytest.mark.threat("N3")
@@ -278,7 +269,7 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         time.sleep(0.2)
-    _within(5, lambda: any(" 499 " in line for line in server.lines[before:]))
+    wait_until(lambda: any(" 499 " in line for line in server.lines[before:]), 5)
 
     assert _read(None).status == 499
 

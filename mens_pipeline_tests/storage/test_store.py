@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.kinds import Kind, SplitFile
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, Details, key_of
 from mens_pipeline_tests.corpus.full_disk import full_after
+from mens_pipeline_tests.waits import wait_until
 
 _INPUTS = {"b": [1, 2], "a": "ä"}
 
@@ -343,9 +343,7 @@ def test_who_waits_for_a_lock_says_so(
     with documents.hold_lock(tmp_path / "lock"):
         waiter = threading.Thread(target=lambda: documents.hold_lock(tmp_path / "lock").__enter__())
         waiter.start()
-        deadline = time.monotonic() + 10
-        while not caplog.messages and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: bool(caplog.messages), 10)
     waiter.join(10)
 
     assert caplog.messages == [f"{tmp_path / 'lock'}: locked; waiting for the process that holds it."]

@@ -89,15 +89,10 @@ def _hold_signals() -> Iterator[None]:
         return
     held: list[int] = []
     with ExitStack() as stack:  # restores all handlers, even when one of them raises meanwhile
-        stack.callback(_raise_signals, held)
+        stack.callback(list, map(signal.raise_signal, held))
         for number in _SIGNALS:
             stack.callback(signal.signal, number, signal.signal(number, lambda number, _: held.append(number)))
         yield
-
-
-def _raise_signals(numbers: list[int]) -> None:
-    for number in numbers:
-        signal.raise_signal(number)
 
 
 def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.extract.batches import Pool, in_batches, start_processes
+from mens_pipeline_tests.waits import wait_until
 
 _Item = tuple[int | None, str | None, int]
 
@@ -113,10 +114,7 @@ def test_an_interrupt_leaves_no_process(number: int) -> None:
 
         with pytest.raises(KeyboardInterrupt):
             list(in_batches(items(), _wait, Pool(2), _SMALL))
-        deadline = time.monotonic() + 20
-        while left := multiprocessing.active_children():
-            assert time.monotonic() < deadline, f"{left} after an interrupt at {place / number:.2f} s"
-            time.sleep(0.01)
+        wait_until(lambda: not multiprocessing.active_children(), 20, f"interrupted at {place / number:.2f} s".format)
 
 
 @pytest.mark.usefixtures("heed_interrupts")

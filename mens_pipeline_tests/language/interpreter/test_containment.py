@@ -19,6 +19,7 @@ import pytest
 from mens_pipeline.language.interpreter import Features, Limits, Sandbox
 from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND, RunRequest, WorkerProcess
 from mens_pipeline.language.interpreter.worker import contain, die_with_parent, own_prctl, system_call_filter
+from mens_pipeline_tests.waits import wait_until
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
 _OK = "@test fn t() { assert(1 is 1) }"
@@ -232,11 +233,8 @@ def test_a_worker_dies_with_the_process_that_started_it() -> None:
         assert parent.stdout.readline() == "started\n"
         (worker,) = _children(parent.pid)
         parent.kill()
-    deadline = time.monotonic() + 60
-    while _is_there(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
 
-    assert not _is_there(worker)
+    wait_until(lambda: not _is_there(worker), 60)
 
 
 def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:

@@ -114,13 +114,9 @@ def test_time_of_a_program_is_shared() -> None:
 def test_an_alarm_of_the_process_still_rings() -> None:
     """The time limit of a test borrows the timer, and gives it back."""
     before = signal.setitimer(signal.ITIMER_REAL, 3600)
-    try:
-        run_tests("@test fn a() { assert(true) }", _SMALL)
-        left = signal.getitimer(signal.ITIMER_REAL)[0]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, *before)
+    run_tests("@test fn a() { assert(true) }", _SMALL)
 
-    assert 3500 < left <= 3600
+    assert signal.setitimer(signal.ITIMER_REAL, *before)[0] > 3500
 
 
 def test_another_thread_counts_steps_only() -> None:
