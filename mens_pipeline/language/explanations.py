@@ -31,6 +31,13 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
     ";": "Statements need no separator.",
     "\ufeff": "Save the file without a byte-order mark.",
 }
+_FOREIGN_SIGNS: Final[dict[tuple[Code, str], str]] = {
+    (Code.EXPECTED_NAME, "for ("): "Write `for item in list { ... }`, without parentheses.",
+    (Code.EXPECTED_TOKEN, "<"): "Type arguments go in brackets: `List[int]`.",
+    (Code.EXPECTED_TOKEN, "of"): "Write `in`.",
+    (Code.EXPECTED_TYPE, "]"): "Write `List[int]`, not `int[]`.",
+}
+"""Signs of other languages, some with the token before them -> what to write in Vox."""
 
 
 def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Diagnostic, int | None]:
@@ -55,11 +62,16 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Di
     unclosed = _unclosed_string(finding, stream)
     if unclosed is not None:
         return _explain_unclosed(error, unclosed, text), unclosed.start
+    if error.advice is not None:
+        return error, None
     cause = _dropped_before(start, stream)
-    if cause is not None and error.advice is None:
+    if cause is not None:
         advice = f"`{_quote(cause.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(cause.text, '')}".rstrip()
         return replace(error, advice=advice), cause.start
-    return error, None
+    signs = (f"{stream.texts[finding.token - 1]} {found}", found)
+    return replace(
+        error, advice=next((a for sign in signs if (a := _FOREIGN_SIGNS.get((finding.code, sign)))), None)
+    ), None
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
