@@ -268,7 +268,6 @@ def _length(diagnostic: Diagnostic) -> int:
 
 
 def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
-    """Cut a long line around a column; return it with the new column and width."""
     if len(line) <= _MOST_COLUMNS:
         return line, column, width
     first = max(0, column - _MOST_COLUMNS // 2)

@@ -332,7 +332,6 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
 
 
 def _minutes(text: str) -> float:
-    """Parse a duration such as `90s`, `10m` or `1h` into minutes."""
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: not a duration. Write one such as 90s, 10m or 1h.")
@@ -347,7 +346,6 @@ class _Line(logging.Formatter):
 
 
 def show_progress(logger_name: str) -> None:
-    """Send a logger to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

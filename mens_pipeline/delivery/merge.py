@@ -310,7 +310,6 @@ class MergeReport(Document, Versioned):
 
     @property
     def summary(self) -> str:
-        """One line for people."""
         found = self.agreement
         tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
         completions = f"{found.num_same_completions}/{found.num_prompts} completions"

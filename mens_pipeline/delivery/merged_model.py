@@ -80,7 +80,6 @@ def _save(job: MergeJob) -> None:
 
 
 def _strip(path: Any, *keys: str) -> None:
-    """Remove from a configuration the keys that are about this machine."""
     values = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in values.items() if key not in keys}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

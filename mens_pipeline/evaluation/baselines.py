@@ -120,7 +120,6 @@ class NgramModel:
     """Counts of the tokens that follow runs of tokens, white space and line ends included."""
 
     def __init__(self, programs: Iterable[str]) -> None:
-        """Count the runs of some programs."""
         self._next: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
         for program in programs:
             texts = [token.text for token in tokenize(program)]

@@ -92,7 +92,6 @@ class Selector(ExitStack):
     """
 
     def __init__(self, num_workers: int = 2) -> None:
-        """Set the number of processes of each kind; nothing is started yet."""
         super().__init__()
         self._sandbox = Sandbox(num_workers, LIMITS, features=FEATURES)
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)

@@ -63,7 +63,6 @@ class Drift(Strict):
     hint: str = Field(description="Advice about it; empty without one.")
 
     def __str__(self) -> str:
-        """Format for people, in one line."""
         if self.p_value is None:
             return f"cannot tell: {self.num_commits} commits with holes, {_LEAST_COMMITS} are needed"
         halves = f"{_percent(self.first)} kept in the earlier half of {self.num_commits} commits"
@@ -127,7 +126,6 @@ def build_replay_holes(
 
 
 def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
-    """Describe a replay; `champion` is the key of the previous adapter."""
     times = (max(0, hole.time - history.begin) for hole in history.holes)
     return ReplayFacts(
         adapter_sha256=adapter.digest,

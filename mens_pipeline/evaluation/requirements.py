@@ -35,7 +35,6 @@ class Part(StrEnum):
 
 
 def normalise_spacing(text: str) -> str:
-    """Normalise the spacing of a text."""
     return " ".join(words_of(text))
 
 
@@ -307,7 +306,6 @@ class Requirement(BaseModel):
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
-        """Return the parts of one kind that are asked for."""
         asked: tuple[str, ...] | None = getattr(self, part)
         return asked or ()
 

@@ -61,7 +61,6 @@ class Reward(Strict):
 
 
 def compute_reward(task: Task, score: Score) -> Reward:
-    """Compute the reward of a completion, with the reason."""
     tier, value, why = _grade(task, score)
     if score.stopped:
         return Reward(tier=tier, value=value, why=why)

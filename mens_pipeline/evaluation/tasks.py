@@ -154,7 +154,6 @@ def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, 
 
 
 def _build_task(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
-    """Convert a pair to a task; None for prose, and for constructs that the front end does not know."""
     code = parsed_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
         return None

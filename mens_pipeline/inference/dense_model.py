@@ -27,7 +27,6 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
     """A linear layer for inference: it can be neither trained nor saved."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack a copy of the weights of a float32 CPU layer."""
         super().__init__()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
         self._bias = None if linear.bias is None else linear.bias.detach()
@@ -42,7 +41,6 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
     """A linear layer with weights in float16, which are faster to read; it can be neither trained nor saved."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack a copy of the weights of a float32 CPU layer."""
         super().__init__()
         bias = None if linear.bias is None else linear.bias.detach()
         self._packed = torch.ops.quantized.linear_prepack_fp16(linear.weight.detach(), bias)

@@ -230,7 +230,6 @@ class CompletionCounter:
         self._begin = time.monotonic()
 
     def count(self, num_tokens: int) -> None:
-        """Count a completion of `num_tokens` tokens."""
         self._num_done += 1
         self._num_tokens += num_tokens
         payload = {

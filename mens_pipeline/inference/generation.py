@@ -142,7 +142,6 @@ class Generation(EvaluatedModel):
 
     @property
     def adapter_digest(self) -> str:
-        """SHA-256 of the adapter that writes."""
         assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
         return self.adapter_sha256
 
@@ -172,11 +171,9 @@ class GenerationJob(Job):
 
     @property
     def devices(self) -> int:
-        """Processes that share the requests."""
         return self.first.devices
 
     def completions(self, name: str) -> Path:
-        """Return the path of the completions of a generation, JSON lines."""
         return self.run_dir / f"completions-{name}.jsonl"
 
 

@@ -105,7 +105,6 @@ class Surroundings:
         return closing is not None and _CLOSERS.issuperset(closing)
 
     def completes(self, piece: str) -> bool:
-        """Check whether the declaration is complete with a piece."""
         return analyze(self.prefix + piece + self.suffix, self.mode).ok
 
     def find_error(self, piece: str) -> Diagnostic | None:
@@ -313,7 +312,6 @@ class _CursorReader:
 
 
 def _has_open_string(text: str) -> bool:
-    """Check whether a string is open at the end of a text that does not begin in its last line."""
     line = text.rfind("\n")
     return any(token.kind == "DROPPED_STRING" and token.start < line for token in tokenize(text))
 

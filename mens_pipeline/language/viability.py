@@ -174,7 +174,6 @@ class ViableText:
         return self._text
 
     def would_be(self, piece: str) -> Viability:
-        """Return the viability of the text with a piece appended."""
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> ParserPlace:
@@ -185,7 +184,6 @@ class ViableText:
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
-        """Append a piece, and return the new viability."""
         self.viability, settled, _ = self._look(piece)
         self._looks = {}
         self._text += piece
@@ -262,7 +260,6 @@ def has_tokens(text: str) -> bool:
 
 
 def to_tokens(pieces: tuple[Piece, ...]) -> list[Token]:
-    """Return the tokens that the parser sees."""
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 

@@ -134,7 +134,6 @@ class Rows(NamedTuple):
 
     @property
     def step(self) -> float:
-        """Tokens per step."""
         return self.tokens / max(1, self.num_steps)
 
     def seconds(self, rates: Rates, max_minutes: float | None) -> float:
@@ -157,7 +156,6 @@ class Dial(Strict):
     suite: SuiteSize
 
     def fields(self) -> dict[str, float]:
-        """Return the recipe fields that it sets."""
         return self.model_dump(exclude={"suite"})
 
 
@@ -273,8 +271,6 @@ _MUCH: Final = 2
 
 
 class PlannedStage(Strict):
-    """A stage of a plan with its seconds."""
-
     name: str
     does: str
     seconds: float

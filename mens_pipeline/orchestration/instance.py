@@ -250,7 +250,6 @@ def run_graph(
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether SIGINT or a cancellation in the UI ended a run."""
     failures = (event.job_failure_data for event in result.all_events if event.is_run_failure)
     return all(failure.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for failure in failures)
 

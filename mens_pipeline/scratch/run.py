@@ -239,7 +239,6 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
 
 
 def format_card(manifest: ScratchManifest) -> str:
-    """Format the card of a model in Markdown."""
     result = manifest.result
     begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     rows = [

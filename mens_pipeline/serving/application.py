@@ -81,7 +81,6 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     log_line: Callable[[str], None],
     accepted: AcceptedPieces | None,
 ) -> FastAPI:
-    """Build the application of a server; it starts the queue, and stops it at its end."""
     selector = Selector()
 
     @asynccontextmanager

@@ -208,8 +208,6 @@ _FINISHED: Final = GenerationResult("", (), "stop", 0, 0, 0.0, 0.0, is_constrain
 
 
 class Completions:
-    """The completions of one request."""
-
     def __init__(
         self,
         queue: GenerationQueue,

@@ -102,7 +102,6 @@ class PreparedRequest:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether one of several completions is sent."""
         return self.best_of > 1
 
 

@@ -48,7 +48,6 @@ class RequestRefusedError(MensError):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str) -> JSONResponse:
-        """Return the response, with status and headers."""
         return JSONResponse(self.document(path), self.status, self.headers)
 
 

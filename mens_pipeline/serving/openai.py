@@ -177,7 +177,6 @@ class TextRequest(Lenient):
         )
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
         errors: list[str] = []
         if self.stream_options is not None and not self.stream:
             errors.append("stream_options: only with stream")
@@ -235,7 +234,6 @@ class ChatRequest(TextRequest):
         return read_grammar(values)
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
         errors = [*super().find_errors(), *find_turn_errors([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             errors.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
@@ -245,7 +243,6 @@ class ChatRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
         return self._to_generation(
             turns=tuple(message.turn for message in self.messages),
             max_tokens=self.max_tokens or self.max_completion_tokens,
@@ -256,7 +253,6 @@ class ChatRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "ChatResponse":
-        """Return the formatter of the response to it."""
         return ChatResponse(served, request, has_usage=self.has_usage)
 
 
@@ -292,7 +288,6 @@ class CompletionRequest(TextRequest):
         return bool(values.get("suffix")) or (isinstance(prompt, str) and has_marks(prompt))
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
         errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
@@ -317,7 +312,6 @@ class CompletionRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
         return self._to_generation(
             text=self.text,
             suffix=self.suffix or None,
@@ -328,7 +322,6 @@ class CompletionRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "CompletionResponse":
-        """Return the formatter of the response to it."""
         return CompletionResponse(served, request, has_usage=self.has_usage)
 
 
@@ -357,16 +350,13 @@ class _Response(ClientResponse):
         """Format the choice of a chunk."""
 
     def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
-        """Format all choices, with the usage."""
         choices = [self._format_choice(number, result) for number, result in enumerate(results)]
         return {**self._head, "object": self._kind, "choices": choices, "usage": self._count_usage(results)}
 
     def format_event(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
-        """Format a chunk with one choice."""
         return self._format_chunk([self._format_delta(number, event)], self._open_usage if self._has_usage else {})
 
     def encode_end(self, results: Sequence[GenerationResult]) -> Iterable[bytes]:
-        """Encode the usage, if asked for, and the mark of the end."""
         if self._has_usage:
             yield self.encode(self._format_chunk([], {"usage": self._count_usage(results)}))
         yield format_sse_event(data_str="[DONE]")
@@ -382,14 +372,11 @@ class _Response(ClientResponse):
 
 
 class ChatResponse(_Response):
-    """The response to a request for chat completions."""
-
     path, _prefix = CHATS, "chatcmpl"
     _kind, _kind_of_chunk = "chat.completion", "chat.completion.chunk"
     _open_usage: ClassVar = {"usage": None}
 
     def format_opening(self) -> Iterable[dict[str, Any]]:
-        """Format the role of each completion."""
         delta = {"role": "assistant", "content": ""}
         extra = self._open_usage if self._has_usage else {}
         for number in range(self._request.asked.num_completions):
@@ -414,8 +401,6 @@ class ChatResponse(_Response):
 
 
 class CompletionResponse(_Response):
-    """The response to a request for text completions."""
-
     path, _prefix = COMPLETIONS, "cmpl"
     _kind = _kind_of_chunk = "text_completion"
 
@@ -440,7 +425,6 @@ class CompletionResponse(_Response):
 
 
 def format_chat_tokens(tokens: Sequence[ScoredToken]) -> dict[str, Any]:
-    """Format tokens as chats have them."""
     described = [
         (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
     ]
@@ -472,5 +456,4 @@ def _to_finite(log_probability: float) -> float:
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:
-    """Return the entry of a model in OpenAI's list of models."""
     return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}

@@ -73,7 +73,6 @@ class ServerLimits:
 
     @property
     def max_waiting(self) -> int:
-        """Completions that may wait for a slot."""
         return _WAITING_PER_SLOT * self.max_concurrent
 
 
@@ -87,7 +86,6 @@ class Totals:
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, num_prompt: int, result: GenerationResult) -> None:
-        """Count a completion, with the tokens of its prompt."""
         self.prompt_tokens += num_prompt
         self.completion_tokens += result.num_tokens
         self.computed_tokens += result.num_computed
@@ -114,7 +112,6 @@ class GenerationQueue:
         self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
 
     def start(self) -> None:
-        """Begin to load the model."""
         self._thread.start()
 
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
@@ -150,7 +147,6 @@ class GenerationQueue:
             self._wake.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the thread."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

@@ -73,7 +73,6 @@ class Address:
     family: socket.AddressFamily
 
     def url(self, port: int) -> str:
-        """Return the address for clients."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
 
 

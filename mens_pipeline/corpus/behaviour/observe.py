@@ -265,7 +265,6 @@ class _Observing:
         return None
 
     def _set_goals(self) -> None:
-        """Add to each call the goals besides branches and mutants."""
         is_choice = len(self._results()) <= _MOST_CHOICES
         for call in self.calls:
             call.goals.add(("steps", call.num_steps.bit_length()))

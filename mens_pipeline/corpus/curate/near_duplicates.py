@@ -90,8 +90,6 @@ def _temporary(owner: object) -> BinaryIO:
 
 
 class _Bands:
-    """Maps hashes of bands to the texts that have them: recent ones in memory, others in sorted files."""
-
     def __init__(self, num_bands: int, rows: int, most_recent: int) -> None:
         random = np.random.Generator(np.random.PCG64(1))
         self._factors = random.integers(1, 2**63, (num_bands, rows), np.uint64) | np.uint64(1)
@@ -101,7 +99,6 @@ class _Bands:
         self._runs: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]] = []
 
     def hashes(self, signature: NDArray[Any]) -> NDArray[np.uint64]:
-        """Hash each band; hashes of different bands should not collide."""
         bands = signature[: self._factors.size].reshape(self._factors.shape).astype(np.uint64)
         mixed = (bands * self._factors).sum(1, dtype=np.uint64)
         hashes: NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * self._factors[:, 0]

@@ -67,7 +67,6 @@ class PreviousExtraction:
     @classmethod
     @contextmanager
     def open(cls, corpus: Artifact) -> Iterator[Self]:
-        """Read the accounts of a corpus, and keep its records open."""
         with corpus.file(RECORDS).open("rb") as records:
             yield cls({account["path"]: account for account in _read_accounts(corpus)}, records)
 
@@ -77,7 +76,6 @@ class PreviousExtraction:
         return account is not None and account["blob"] == blob and account["stands_alone"]
 
     def outcome(self, file: SourceFile) -> FileOutcome | None:
-        """Return the outcome of a known file; None for any other."""
         if not self.knows(file.path, file.blob):
             return None
         account = self.accounts[file.path]
@@ -345,7 +343,6 @@ class WorkspaceReport:
 
     @property
     def missing_constructs(self) -> tuple[str, ...]:
-        """Constructs without an example in the workspace."""
         return tuple(name for name, count in self.constructs.items() if count == 0)
 
 

@@ -109,13 +109,11 @@ class History(Account[ReplayDrop]):
         return dict(sorted(Counter(week_of(hole.time - self.begin) for hole in self.holes).items()))
 
     def drop(self, reason: ReplayDrop, number: int = 1) -> None:
-        """Count items that give no hole."""
         self.seen += number
         self.dropped[reason] += number
 
 
 def week_of(seconds: int) -> int:
-    """Return the week, from 1, after a number of seconds."""
     return max(0, seconds) // _WEEK + 1
 
 
@@ -206,7 +204,6 @@ def _run(
 
 @contextmanager
 def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
-    """Yield the output of a process; kill it if reading takes too long."""
     assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
     timer = Timer(_MOST_SECONDS, process.kill)
     timer.start()
@@ -269,14 +266,12 @@ def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
 
 
 def _is_written(commit: _Commit, history: History) -> bool:
-    """Return whether a person may have written a commit; otherwise count it."""
     is_written = sum(file.status == "M" for file in commit.files) <= _MOST_PROGRAMS
     history.drop(ReplayDrop.MASS_CHANGE, not is_written)
     return is_written
 
 
 def _is_changed(file: _File, history: History) -> bool:
-    """Return whether a person may have changed a file; otherwise count it."""
     if file.status in _OTHERWISE:
         history.drop(_OTHERWISE[file.status])
     elif not all(is_entered(name) and name not in VENDORED for name in PurePosixPath(file.path).parts[:-1]):

@@ -166,7 +166,6 @@ class SynthesisAccount(Account[SynthesisDrop]):
     failures: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
-        """Count a pair and return it."""
         self.seen += 1
         self.kept += 1
         self.kinds[pair.task_family] += 1
@@ -175,13 +174,11 @@ class SynthesisAccount(Account[SynthesisDrop]):
         return pair
 
     def drop(self, reason: SynthesisDrop, template: str) -> None:
-        """Count a program that was not kept."""
         self.seen += 1
         self.dropped[reason] += 1
         self.failures[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
-        """Return the templates of the programs dropped for a reason, with counts."""
         return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
@@ -204,7 +201,6 @@ class SynthesisAccount(Account[SynthesisDrop]):
 
 
 def count_constructs(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Construct -> texts that show it."""
     counts: Counter[str] = Counter()
     for shown in constructs:
         counts.update(shown.keys())
@@ -216,8 +212,6 @@ REPORT: Final = SyntheticFile.REPORT
 
 
 class SynthesisParams(Params):
-    """A corpus, and the policy of its synthetic pairs."""
-
     corpus: Parent
     policy: SynthesizePolicy
     pool: Helper[Pool] = ONE_PROCESS

@@ -100,7 +100,6 @@ Most texts contain none, and looking for hints takes a twentieth of the time tha
 
 
 def _fold(text: str) -> str:
-    """Fold the case of a text, after a newline, so that its first line starts like all others."""
     return f"\n{text.casefold()}"
 
 

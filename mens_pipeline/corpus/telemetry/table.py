@@ -76,7 +76,6 @@ class TelemetryAccount(Account[TelemetryDrop]):
     redactions: Counter[SensitiveKind] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts in JSON types."""
         return {
             "seen": self.seen,
             "kept": self.kept,

@@ -51,24 +51,18 @@ class Function(Node):
 
 @dataclass(frozen=True, slots=True)
 class Test(Node):
-    """`@test`."""
-
     label: str
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
 class Forall(Node):
-    """`@forall`."""
-
     label: str
     function: Function
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled(Node):
-    """`@scheduled`."""
-
     interval: str
     function: Function
 
@@ -83,8 +77,6 @@ class Endpoint(Node):
 
 @dataclass(frozen=True, slots=True)
 class Loading(Node):
-    """`@loading`."""
-
     function: Function
 
 
@@ -123,8 +115,6 @@ class Workflow(Node):
 
 @dataclass(frozen=True, slots=True)
 class Activity(Node):
-    """`activity`."""
-
     name: str
     params: tuple[Param, ...]
     return_type: Type | None
@@ -133,8 +123,6 @@ class Activity(Node):
 
 @dataclass(frozen=True, slots=True)
 class Handler(Node):
-    """One `on` handler of an actor."""
-
     event: str
     params: tuple[Param, ...]
     return_type: Type | None
@@ -143,8 +131,6 @@ class Handler(Node):
 
 @dataclass(frozen=True, slots=True)
 class Actor(Node):
-    """`actor`."""
-
     name: str
     handlers: tuple[Handler, ...]
 
@@ -175,22 +161,16 @@ class Form(Node):
 
 @dataclass(frozen=True, slots=True)
 class BackButton(Node):
-    """`@back_button`."""
-
     entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeepLink(Node):
-    """`@deep_link`."""
-
     entries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Push(Node):
-    """`@push`."""
-
     entries: tuple[tuple[str, str], ...]
 
 
@@ -205,8 +185,6 @@ class DesignToken(Node):
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Node):
-    """`@tokens`."""
-
     entries: tuple[DesignToken, ...]
 
 
@@ -229,8 +207,6 @@ class Import(Node):
 
 @dataclass(frozen=True, slots=True)
 class Const(Node):
-    """A module-level `let`."""
-
     name: str
     type: Type | None
     value: Expr
@@ -265,8 +241,6 @@ class TypeDef(Node):
 
 @dataclass(frozen=True, slots=True)
 class Table(Node):
-    """`@table type`."""
-
     name: str
     fields: tuple[Field, ...]
 
@@ -282,8 +256,6 @@ class Index(Node):
 
 @dataclass(frozen=True, slots=True)
 class Url(Node):
-    """`url`."""
-
     name: str
     is_pub: bool
     variants: tuple[Variant, ...]
@@ -299,8 +271,6 @@ class StateField(Node):
 
 @dataclass(frozen=True, slots=True)
 class MachineState(Node):
-    """One state of a state machine."""
-
     name: str
     fields: tuple[StateField, ...]
     is_terminal: bool
@@ -318,8 +288,6 @@ class Transition(Node):
 
 @dataclass(frozen=True, slots=True)
 class StateMachine(Node):
-    """`state_machine`."""
-
     name: str
     is_pub: bool
     is_partial: bool
@@ -343,8 +311,6 @@ class ReactiveMember(Node):
 
 @dataclass(frozen=True, slots=True)
 class StyleRule(Node):
-    """One rule of a style block."""
-
     selector: str
     properties: tuple[tuple[str, str], ...]
     is_raw_css: bool
@@ -370,8 +336,6 @@ class ReactiveModule(Node):
 
 @dataclass(frozen=True, slots=True)
 class Fragment(Node):
-    """`fragment`."""
-
     name: str
     params: tuple[Param, ...]
     body: Expr
@@ -399,8 +363,6 @@ class Route(Node):
 
 @dataclass(frozen=True, slots=True)
 class Routes(Node):
-    """`routes { }`."""
-
     entries: tuple[Route, ...]
     not_found: str | None
     error: str | None

@@ -21,7 +21,6 @@ class Node:
 
 
 def field_names(node: Node) -> tuple[str, ...]:
-    """Return the names of the fields of a node, in order."""
     return node.__match_args__
 
 
@@ -133,8 +132,6 @@ Pattern = WildcardPattern | IdentPattern | LiteralPattern | ConstructorPattern |
 
 @dataclass(frozen=True, slots=True)
 class IntLit(Node):
-    """An integer literal."""
-
     value: int
 
 
@@ -161,15 +158,11 @@ class StringLit(Node):
 
 @dataclass(frozen=True, slots=True)
 class BoolLit(Node):
-    """`true` or `false`."""
-
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Ident(Node):
-    """A name."""
-
     name: str
 
 
@@ -323,8 +316,6 @@ class Lambda(Node):
 
 @dataclass(frozen=True, slots=True)
 class Spawn(Node):
-    """`spawn(target)`."""
-
     target: Expr
 
 
@@ -403,8 +394,6 @@ class Assign(Node):
 
 @dataclass(frozen=True, slots=True)
 class Return(Node):
-    """`return value`."""
-
     value: Expr | None
 
 
@@ -418,8 +407,6 @@ class While(Node):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Node):
-    """`loop { body }`."""
-
     body: tuple[Statement, ...]
 
 

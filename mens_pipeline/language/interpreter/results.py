@@ -139,7 +139,6 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it passed."""
         return self.outcome is Outcome.PASSED
 
     @property

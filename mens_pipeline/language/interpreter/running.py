@@ -227,7 +227,6 @@ class CallResult:
 
     @property
     def returned(self) -> bool:
-        """Whether the call completed."""
         return self.outcome is Outcome.PASSED
 
 
@@ -249,7 +248,6 @@ class CallableProgram:
         self._is_ready = False
 
     def define(self, native: Native) -> None:
-        """Add a function written in Python."""
         self._program.define(native.name, native)
         self._is_ready = False
 
@@ -328,7 +326,6 @@ def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tupl
 
 
 def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
-    """Run the tests of a program one after the other."""
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()
         tests = run.program.tests
@@ -436,7 +433,6 @@ def with_given(given: str, tests: str) -> str:
 
 
 def without_tests(module: ast.Module) -> ast.Module:
-    """Return a program without its own tests and properties."""
     return replace(
         module, declarations=tuple(d for d in module.declarations if not isinstance(d, ast.Test | ast.Forall))
     )

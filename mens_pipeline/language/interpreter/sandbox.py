@@ -49,7 +49,6 @@ class RunRequest:
 
 
 def read_request(record: dict[str, Any]) -> RunRequest:
-    """Build a request from its `asdict` record."""
     limits, features, mode = Limits(**record["limits"]), Features(**record["features"]), Mode(record["mode"])
     return RunRequest(record["source"], record["tests"], limits, record["seed"], features, mode)
 
@@ -60,7 +59,6 @@ def report_record(report: ProgramReport) -> dict[str, Any]:
 
 
 def read_report(record: dict[str, Any]) -> ProgramReport:
-    """Build a report from its record."""
     return ProgramReport(
         ProgramStatus(record["status"]),
         tuple(_read_result(test) for test in record["tests"]),
@@ -165,7 +163,6 @@ class WorkerProcess:
         raise stopped
 
     def end(self) -> None:
-        """Kill it and its children."""
         process = self._process
         # A dead process keeps its group until it is waited for; afterwards its id may belong to another.
         if process.returncode is None:
@@ -241,13 +238,11 @@ class WorkerPool:
             self._idle.put(None)
 
     def __enter__(self) -> Self:
-        """Return the pool; processes start at the first request."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the workers."""
         for _ in range(self.num_workers):
             worker = self._idle.get()
             if worker is not None:
@@ -255,7 +250,6 @@ class WorkerPool:
 
     @contextmanager
     def worker(self) -> Iterator[WorkerProcess]:
-        """Lend a process for the duration of the body."""
         worker = self._idle.get()
         try:
             if worker is None:

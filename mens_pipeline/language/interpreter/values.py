@@ -62,8 +62,6 @@ def arity_error(name: str, expected: str, found: int) -> VoxError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constructor:
-    """The constructor of a variant with payload (V9)."""
-
     name: str
     parameter_names: tuple[str, ...]
 
@@ -119,7 +117,6 @@ class Refused:
     name: str
 
     def fault(self) -> VoxError:
-        """Return the error for using the name (U3)."""
         return VoxError(self.reason, f"`{self.name}` needs {self.reason}, which the interpreter does not provide")
 
 

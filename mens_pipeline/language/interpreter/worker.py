@@ -79,8 +79,6 @@ _EXECUTABLE: Final = 4
 
 
 class _Filter(ctypes.Structure):
-    """`struct sock_fprog`."""
-
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 

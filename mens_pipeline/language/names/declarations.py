@@ -46,15 +46,11 @@ MAX_FINDINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of a text, in characters."""
-
     start: int
     end: int
 
 
 class Findings:
-    """The findings of one program."""
-
     def __init__(self, source: str) -> None:
         self._source = source
         self._found: dict[tuple[int, Code], tuple[Span, str, str | None, Severity]] = {}
@@ -92,7 +88,6 @@ class Findings:
         return self._source[place.start : place.end]
 
     def member(self, before: ast.Node, node: ast.Node, name: str) -> Span:
-        """Find the name after a dot."""
         start = self._source.find(name, before.end, node.end)
         return Span(start, start + len(name))
 
@@ -106,8 +101,6 @@ class Findings:
 
 
 class NameKind(StrEnum):
-    """Kind of a declared name, as messages call it."""
-
     BUILT_IN = "built-in"
     IMPORT = "import"
     FUNCTION = "function"
@@ -207,7 +200,6 @@ class ModuleNames:
 
 
 def collect_names(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
-    """Collect the names that a program declares."""
     names = ModuleNames({name: Binding(name, NameKind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
     for declaration in module.declarations:
         for path in declaration.paths if isinstance(declaration, ast.Import) else ():
@@ -242,7 +234,6 @@ def _import(path: ast.ImportPath, names: ModuleNames) -> None:
 
 
 def value_bindings(declaration: ast.Declaration) -> Iterator[Binding]:
-    """Yield the values that a declaration declares, in source order."""
     if isinstance(declaration, ast.TypeDef | ast.Url):
         yield from (Binding(variant.name, NameKind.VARIANT, variant) for variant in declaration.variants)
     elif isinstance(declaration, ast.Const):

@@ -91,7 +91,6 @@ class Resolver:
         self.scopes.declare(binding)
 
     def block(self, statements: Sequence[ast.Statement]) -> None:
-        """Resolve a block in a scope of its own."""
         with self.scopes.block():
             for statement in statements:
                 self.visit(statement)
@@ -141,7 +140,6 @@ class Resolver:
             self.findings.add(Code.UNKNOWN_NAME, self.findings.name_in(holder, name), message, advice)
 
     def value_name(self, name: str, place: ast.Node | Span, what: str = "name") -> Binding | None:
-        """Return the meaning of the name of a value; report a name without one."""
         binding = self.scopes.find(name)
         if binding is None and not self.may_be_foreign(name):
             message = f"no {what} `{name}` is known here"
@@ -525,7 +523,6 @@ def _declared_names(resolver: Resolver, kind: NameKind) -> set[str]:
 
 
 def _state_machine(node: ast.StateMachine, resolver: Resolver) -> None:
-    """Check states and transitions; other parts of a partial machine are elsewhere."""
     findings = resolver.findings
     _refuse_twice(node.states, "state", Code.DUPLICATE_DECLARATION, findings)
     for state in node.states:

@@ -118,7 +118,6 @@ class Checker:
 
     @contextmanager
     def function(self, result: Wanted) -> Iterator[None]:
-        """Enter a function with this result."""
         outer, self.result = self.result, result
         yield
         self.result = outer
@@ -142,7 +141,6 @@ class Callee:
 
 
 def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argument | Attribute]) -> Type:
-    """Type a call, and check number, names and types of its arguments."""
     function = callee.type
     most = len(function.parameters)
     if not function.fewest <= len(arguments) <= most:

@@ -51,7 +51,6 @@ def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
 
 
 def _assign_target(checker: Checker, target: ast.Expr) -> Type:
-    """Infer the type of a target; a key of a record may be new (B6)."""
     if not isinstance(target, ast.IndexAccess):
         return checker.infer(target)
     owner = checker.infer(target.object)

@@ -85,7 +85,6 @@ class DeclaredTypes:
         return UNKNOWN
 
     def signature(self, node: _SIGNED) -> Callable:
-        """Return the type of a function for its callers."""
         known = self._signatures.get(id(node))
         if known is None:
             generics = node.generics if isinstance(node, ast.Function) else ()
@@ -141,7 +140,6 @@ class DeclaredTypes:
         return self._variants[type_.name]
 
     def fields(self, type_: Type) -> dict[str, Type] | None:
-        """Return the declared fields of a struct or table; None for other types."""
         if not isinstance(type_, Nominal):
             return None
         if type_.name not in self._fields:
@@ -204,7 +202,6 @@ def _named_fit(expected: Nominal, found: Nominal, declared: DeclaredTypes) -> bo
 
 
 def _calls_fit(expected: Callable, found: Callable, declared: DeclaredTypes) -> bool:
-    """Compare functions; the result may be dropped."""
     num_given = len(expected.parameters)
     if not found.fewest <= num_given <= len(found.parameters):
         return False
@@ -225,7 +222,6 @@ def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool
 
 
 def join_types(left: Type, right: Type, declared: DeclaredTypes) -> Type:
-    """Return the type of a value that has either type."""
     if right in (left, NEVER):
         return left
     if left == NEVER:
@@ -241,5 +237,4 @@ def join_types(left: Type, right: Type, declared: DeclaredTypes) -> Type:
 
 
 def is_definite(type_: Type) -> bool:
-    """Return whether anything is known about a type."""
     return type_ not in (UNKNOWN, JSON, NEVER) and not isinstance(type_, Variable | NamespaceType)

@@ -99,8 +99,6 @@ class Family:
 
 
 class _Family(Strict):
-    """The header of a family; the first part of its name is the construct, unless `construct` names another one."""
-
     family: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
     teaches: str = Field(default="", alias="construct")
     mode: Mode = Mode.SOURCE
@@ -313,7 +311,6 @@ class Either(Extension):
     tags = {"either"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Parse the branches up to `endeither`."""
         line = next(parser.stream).lineno
         ways = []
         end = ""
@@ -367,7 +364,6 @@ def same_names(fields: Iterable[EntityField]) -> str:
 
 
 def params(fields: Iterable[EntityField]) -> str:
-    """Format a parameter list without its parentheses."""
     return ", ".join(field.declaration for field in fields)
 
 
@@ -381,7 +377,6 @@ def lines(items: Sequence[str | EntityField], width: int = 4) -> str:
 
 
 def sentence(words: str) -> str:
-    """Capitalise the first word."""
     return words[:1].upper() + words[1:]
 
 

@@ -14,7 +14,6 @@ Matcher = Callable[[Value, Frame], bool]
 
 
 def matcher(pattern: ast.Pattern, scope: Scope, *, mutable: bool = False) -> Matcher:
-    """Compile a pattern and declare its names."""
     if isinstance(pattern, ast.IdentPattern):
         return _name(pattern, scope, mutable=mutable)
     if isinstance(pattern, ast.ConstructorPattern):

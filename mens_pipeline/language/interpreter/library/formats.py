@@ -131,7 +131,6 @@ def _format_json(machine: Machine, value: Value, level: int) -> str:
 
 
 def quote_json(text: str) -> str:
-    """Format a text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -221,8 +220,6 @@ _POSSESSIVE: Final = frozenset(("*+", "++", "?+", "}+"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regex:
-    """A compiled pattern."""
-
     pattern: re.Pattern[str]
 
 
