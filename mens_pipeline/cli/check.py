@@ -102,8 +102,7 @@ def _report_malformed(identity: object, number: int, problem: str) -> dict[str, 
     return {"id": identity, "ok": False, "declarations": [], "constructs": {}, "diagnostics": [], "error": message}
 
 
-_MAX_BYTES: Final = 67_108_864
-"""Size limit of a program."""
+_MAX_BYTES: Final = 67_108_864  # size limit of a program
 
 _STDIN: Final = Path("-")
 

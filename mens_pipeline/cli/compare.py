@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _FEWEST: Final = 2
 
-_WIDEST: Final = 24
-"""Maximum characters of a name above its column."""
+_WIDEST: Final = 24  # maximum characters of a name above its column
 
 
 @declare_options

@@ -33,11 +33,9 @@ Ended = tuple["GraphOutcome", bool, Mapping[str, Any]]
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
-_DEFAULT: Final = "default"
-"""The recipe of a run that names none."""
+_DEFAULT: Final = "default"  # the recipe of a run that names none
 
-_LEAST_MORE: Final = 10
-"""Minimum minutes to suggest if more training may help a refused run."""
+_LEAST_MORE: Final = 10  # minimum minutes to suggest if more training may help a refused run
 
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from mens_pipeline.language.interpreter import ProgramReport
 
 
-_EVERY_SECONDS: Final = 5.0
-"""Seconds between two lines of progress."""
+_EVERY_SECONDS: Final = 5.0  # seconds between two lines of progress
 
 
 @declare_options

@@ -24,8 +24,7 @@ def advice_on(place: str) -> Mapping[str, str]:
     return {word: text for words, text in table.get(place, {}).items() for word in words.split(", ")}
 
 
-_WHOLE_SENTENCE: Final = 200
-"""Maximum length of a sentence in a list of commands."""
+_WHOLE_SENTENCE: Final = 200  # maximum length of a sentence in a list of commands
 
 
 class ListingGroup(TyperGroup):

@@ -27,8 +27,7 @@ from mens_pipeline.storage.store import ArtifactStore
 _COMMIT: Final = re.compile("[0-9a-f]{7,40}")
 _NO_FILE: Final = frozenset((SourceKind.SYNTHETIC, SourceKind.TELEMETRY))
 _LOG: Final = ("log", "-1", "-m", "--first-parent", "--no-renames", "--diff-filter=d", "--format=", "--name-only", "-z")
-_LARGEST: Final = 67_108_864
-"""Bytes of a file whose content is recognised elsewhere."""
+_LARGEST: Final = 67_108_864  # bytes of a file whose content is recognised elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,17 +300,14 @@ def format_modelfile(gguf: str, system: str, context_length: int, chat: ChatForm
     return "\n".join(lines) + "\n"
 
 
-_NUM_LIKELIEST: Final = 64
-"""Most likely tokens that llama.cpp reports at each position."""
+_NUM_LIKELIEST: Final = 64  # most likely tokens that llama.cpp reports at each position
 _BELOW: Final = 60.0
 """Log-probability of all other tokens, below the least likely of these: too low to be drawn, and finite."""
 _FORCED: Final = 1e3
-_NUM_COMPARED: Final = 32
-"""Most likely tokens whose logits are compared with those of llama.cpp."""
+_NUM_COMPARED: Final = 32  # most likely tokens whose logits are compared with those of llama.cpp
 _SECTIONS: Final = (11, 11, 10)
 """Default pairs of a head that rotate by time, height and width of an image."""
-_SPACE: Final = chr(ord(" ") + 256)
-"""A space inside a merge, since a space separates its halves."""
+_SPACE: Final = chr(ord(" ") + 256)  # a space inside a merge, since a space separates its halves
 
 Matrix = np.ndarray[Any, Any]
 

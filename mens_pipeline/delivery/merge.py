@@ -95,8 +95,7 @@ def find_weights(layer: str, names: Collection[str]) -> list[str]:
 
 
 SCRATCH: Final = "scratch"
-_LONGEST_MANIFEST: Final = 10_000_000
-"""Bytes."""
+_LONGEST_MANIFEST: Final = 10_000_000  # bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from mens_pipeline.storage.jsonl import write_jsonl
 if TYPE_CHECKING:
     from mens_pipeline.inference.engine import Slot
 
-_READABLE = 0o644
-"""The library lets only the owner read weights; a server runs as another user."""
+_READABLE = 0o644  # the library lets only the owner read weights; a server runs as another user
 
 
 def merge(job: MergeJob) -> None:

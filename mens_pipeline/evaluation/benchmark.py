@@ -29,8 +29,7 @@ _LARGEST: Final = 2**26
 """Largest file that is hashed, in bytes; the files of a valid benchmark are far smaller."""
 _ADVICE: Final = "Name a folder that holds a benchmark, or restore the file."
 
-_LONGEST_FOUND: Final = 60
-"""Characters of a wrong value that a message shows."""
+_LONGEST_FOUND: Final = 60  # characters of a wrong value that a message shows
 
 _WORDINGS: Final = {
     "Input should be": "expected",
@@ -170,8 +169,7 @@ def _key_advice(place: tuple[int | str, ...]) -> str:
     return did_you_mean(str(place[-1]), known) or f"Expected one of: {', '.join(known)}."
 
 
-_MAX_BYTES: Final = 4 * MAX_TEXT
-"""Of a text of the longest kind, in UTF-8."""
+_MAX_BYTES: Final = 4 * MAX_TEXT  # of a text of the longest kind, in UTF-8
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]) -> dict[str, str]:

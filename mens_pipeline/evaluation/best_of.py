@@ -35,11 +35,9 @@ LIMITS: Final = Limits(
 """Limits of the examples of one completion; the number of steps ends nearly all programs long before the time."""
 _SECONDS: Final = 3.0
 """Time limit for the drawn calls of one completion; after it their process is killed."""
-_STOPPED: Final = -inf
-"""Score of a completion that was stopped or never returns."""
+_STOPPED: Final = -inf  # score of a completion that was stopped or never returns
 _NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
-_MOST_NAMED: Final = 3
-"""Functions that are called."""
+_MOST_NAMED: Final = 3  # functions that are called
 
 
 @dataclass(frozen=True, slots=True)

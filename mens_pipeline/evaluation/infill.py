@@ -32,12 +32,10 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of, key_of
 
 _SEED: Final = "infill suite"
-_AROUND: Final = 160
-"""Characters before and after a hole that are kept with a score, for people."""
+_AROUND: Final = 160  # characters before and after a hole that are kept with a score, for people
 _VIEW_SHARE: Final = 0.3
 """Share of the holes that a model sees in the window of an editor, or with an unfinished line above."""
-_HOLES_PER_SILENT: Final = 4
-"""Holes for each cursor at which nothing is left to write."""
+_HOLES_PER_SILENT: Final = 4  # holes for each cursor at which nothing is left to write
 _SILENT: Final[Mapping[str, re.Pattern[str]]] = {
     "a finished line": re.compile(r"^[ \t]+\S.*[\w)\]}\"]()$", re.MULTILINE),
     "a comment": re.compile(r"//.*?\w()(?= \w)"),
@@ -388,8 +386,7 @@ def rates_by_kind(scores: Sequence[InsertScore]) -> dict[str, InsertRates]:
     return {"all": insert_rates(scores), **parts}
 
 
-_LEAST: Final = 20
-"""Holes of each half that a threshold needs, and pieces that it shows."""
+_LEAST: Final = 20  # holes of each half that a threshold needs, and pieces that it shows
 _EXACT_SHARE: Final = 0.5
 
 

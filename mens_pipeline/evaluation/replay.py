@@ -34,8 +34,7 @@ SHOWN_MODELS: Final[dict[InfillModel, str]] = {
 }
 """Model -> what people read, where that is another word."""
 
-_LEAST_COMMITS: Final = 12
-"""Fewer commits cannot show whether figures fall."""
+_LEAST_COMMITS: Final = 12  # fewer commits cannot show whether figures fall
 _ALPHA: Final = 0.05
 _SHUFFLES: Final = 10_000
 _AT_ONCE: Final = 1_000

@@ -27,8 +27,7 @@ _USUAL_LIKENESS: Final = 0.13
 """Assumed correlation of two cases of one file if there are few files: for 112 held-out prompts from 21 files it gives
 the measured design effect of 1.9."""
 
-_USUAL_WEIGHT: Final = 10
-"""Weight of that assumption, in files."""
+_USUAL_WEIGHT: Final = 10  # weight of that assumption, in files
 
 
 class Rate(Strict):
@@ -272,8 +271,7 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"  # noqa: PLR2004 - three places are shown
 
 
-_HALVINGS: Final = 20
-"""Halvings of the interval from 0 to 1: the smallest drop to a millionth."""
+_HALVINGS: Final = 20  # halvings of the interval from 0 to 1: the smallest drop to a millionth
 
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:

@@ -19,8 +19,7 @@ from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
 from mens_pipeline.language.ast import Forall, Test
 from mens_pipeline.language.interpreter import hidden_module
 
-_EASIER: Final = (3, 6)
-"""Highest difficulties of a pair that count as easy and as medium."""
+_EASIER: Final = (3, 6)  # highest difficulties of a pair that count as easy and as medium
 
 
 class Suite(StrEnum):

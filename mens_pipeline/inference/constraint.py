@@ -29,47 +29,35 @@ from mens_pipeline.models.chat import encode_plain
 if TYPE_CHECKING:
     import torch
 
-_OPENED: Final = 20
-"""Upper limit of the tokens that one token adds to the shortest way to the end."""
+_OPENED: Final = 20  # upper limit of the tokens that one token adds to the shortest way to the end
 _SPARE: Final = 40
 """Added once to that limit: `workflow` adds 34 tokens, because a version may follow it."""
-_MOST_TRIES: Final = 256
-"""Tokens to try before taking the shortest way to the end of a program."""
+_MOST_TRIES: Final = 256  # tokens to try before taking the shortest way to the end of a program
 _MOST_SEARCHES: Final = 16
 """Ways to the end to search for one token, while each found one needs more room than is left."""
 CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """A control character that no editor may be sent; they mean nothing in Vox."""
-_REPLACEMENT: Final = "\ufffd"
-"""The decoded text of a token that holds a part of a character."""
-_LETTER: Final = "\u00e9"
-"""Stands for any such character."""
-_SHORTEST: Final = "\nimport q"
-"""Turns blanks and comments, which declare nothing, into a program."""
+_REPLACEMENT: Final = "\ufffd"  # the decoded text of a token that holds a part of a character
+_LETTER: Final = "\u00e9"  # stands for any such character
+_SHORTEST: Final = "\nimport q"  # turns blanks and comments, which declare nothing, into a program
 _CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
-_TELLING: Final = frozenset(",}\n([{")
-"""Characters that open a block or end an entry."""
-_MOST_ALIKE: Final = 2
-"""Equal statements, fields or openers in a row that are allowed."""
+_TELLING: Final = frozenset(",}\n([{")  # characters that open a block or end an entry
+_MOST_ALIKE: Final = 2  # equal statements, fields or openers in a row that are allowed
 _MOST_ELEMENTS: Final = 8
 """The same for elements of parentheses and brackets, and for all of one token."""
-_LONGEST_TURN: Final = 3
-"""Entries that may alternate."""
+_LONGEST_TURN: Final = 3  # entries that may alternate
 _LONGEST_PERIOD: Final = 64
-_SHORTEST_RUN: Final = 160
-"""Characters: rulers of comments are shorter."""
+_SHORTEST_RUN: Final = 160  # characters: rulers of comments are shorter
 _LOOKED_BACK: Final = 2_000
 """Characters in which repetitions are looked for, so that a long text costs no more."""
-_DEEPEST: Final = 40
-"""Open blocks; the parser's time for a token grows with them."""
-_MOST_REFUSALS: Final = 2
-"""Tokens by which a program would run away, before it is closed."""
+_DEEPEST: Final = 40  # open blocks; the parser's time for a token grows with them
+_MOST_REFUSALS: Final = 2  # tokens by which a program would run away, before it is closed
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """State of the parser -> the end of a program, found by any completion of this process."""
 _FENCE: Final = "```"
 """Refused, since `program_in` would read the text between two of them as the program."""
-_MOST_PIECE_TRIES: Final = 160
-"""Tokens to try for one piece, including those that are taken."""
+_MOST_PIECE_TRIES: Final = 160  # tokens to try for one piece, including those that are taken
 _MOST_READ: Final = 120_000
 """Characters to parse for one piece; a statement without an end is parsed again for each token."""
 _WHOLE_SHARE: Final = 4

@@ -16,8 +16,7 @@ from mens_pipeline.errors import RefusedError
 
 _ROWS: Final = 32
 """Number of rows that the packing of weights is made for; it works for other numbers too."""
-_FEW: Final = 8
-"""Up to this number of rows, reading the weights takes most of the time."""
+_FEW: Final = 8  # up to this number of rows, reading the weights takes most of the time
 _ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
 """Values of a configuration that `DenseModel` requires."""
@@ -52,8 +51,7 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
 
 
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
-_SAMPLED: Final = 8
-"""Tokens whose logits `speed_up` compares with those of the library."""
+_SAMPLED: Final = 8  # tokens whose logits `speed_up` compares with those of the library
 _MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02}
 """Kind of linear layers -> allowed distance of the logits from those of the library, as a share of their norm.
 

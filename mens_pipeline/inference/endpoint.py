@@ -24,16 +24,13 @@ _PATH: Final = "chat/completions"
 _CONNECT_SECONDS: Final = 10.0
 _COMPLETION_SECONDS: Final = 180.0
 _LONGEST_WAIT: Final = 60.0
-_LARGEST: Final = 10_000_000
-"""Bytes of a response."""
-_SHOWN: Final = 300
-"""Characters of an error of the endpoint that a message shows."""
+_LARGEST: Final = 10_000_000  # bytes of a response
+_SHOWN: Final = 300  # characters of an error of the endpoint that a message shows
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
-_BEGINNING: Final = b'{"key":'
-"""The start of every line that `add` writes."""
+_BEGINNING: Final = b'{"key":'  # the start of every line that `add` writes
 _WRITABLE: Final = "Name a file that may be written."
 _FOREIGN: Final = "Name another file with --ledger; this one holds something else."
 

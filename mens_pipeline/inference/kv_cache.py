@@ -18,8 +18,7 @@ from transformers.cache_utils import (
 )
 
 _ATTENTION: Final = frozenset((DynamicLayer, DynamicSlidingWindowLayer))
-_SPARE: Final = 4
-"""One column in this many is spare, so that rows seldom have to move."""
+_SPARE: Final = 4  # one column in this many is spare, so that rows seldom have to move
 
 
 class SlotCache:

@@ -30,15 +30,13 @@ from mens_pipeline.training.telemetry_log import steps_of
 _STEPS: Final = 4
 """Optimizer steps of the probe; the first includes one-time costs and does not count."""
 
-_MINUTES: Final = 0.5
-"""Time limit of these steps; at least two are made."""
+_MINUTES: Final = 0.5  # time limit of these steps; at least two are made
 
 AT_ONCE: Final = 16
 """Completions that the probe writes at once, about as many as an evaluation."""
 
 _FEW: Final = 2
-_MORE: Final = 10
-"""Tokens of a completion of the probe; the difference in time is that of writing."""
+_MORE: Final = 10  # tokens of a completion of the probe; the difference in time is that of writing
 
 
 class Rates(Strict):

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
 
 _COLDEST: Final = 1e-5
 """Lower temperatures would overflow the scores, and the most likely token wins anyway."""
-_LIKELY: Final = 1024
-"""Tokens to fetch first; they hold nearly all probability."""
-_TRIED: Final = 64
-"""Tokens to fetch first for greedy decoding under a constraint."""
+_LIKELY: Final = 1024  # tokens to fetch first; they hold nearly all probability
+_TRIED: Final = 64  # tokens to fetch first for greedy decoding under a constraint
 
 
 class LikelyTokens(NamedTuple):

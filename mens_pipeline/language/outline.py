@@ -14,8 +14,7 @@ from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.taxonomy import Construct, construct_of
 from mens_pipeline.language.vocabulary import DECORATORS
 
-_FENCE: Final = "// ---"
-"""The line before and after comment frontmatter."""
+_FENCE: Final = "// ---"  # the line before and after comment frontmatter
 
 
 @dataclass(frozen=True, slots=True)

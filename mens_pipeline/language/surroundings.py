@@ -26,10 +26,8 @@ _MOST_AFTER: Final = 12_000
 """Characters before and after a cursor that are read; a model sees fewer."""
 _MOST_PARSED: Final = 60_000
 """Characters to parse while searching for a line from which a declaration can be read."""
-_MOST_CUT: Final = 4
-"""Ends of a suffix that are tried: with its last line, without it, and so on."""
-_DEEPEST: Final = 5
-"""Blocks to open before the first line of a window."""
+_MOST_CUT: Final = 4  # ends of a suffix that are tried: with its last line, without it, and so on
+_DEEPEST: Final = 5  # blocks to open before the first line of a window
 _CLOSERS: Final = frozenset("}]) \n")
 _CLOSES_BLOCKS: Final = frozenset("} ")
 _OPENERS: Final = frozenset("([{")
@@ -38,14 +36,12 @@ _DECLARED_ELSEWHERE: Final = frozenset({Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Co
 """Errors that a declaration outside the text would explain."""
 _LEARNED_UNIT: Final = "    "
 _INDENT: Final = re.compile(r"^[ \t]+(?=\S)", re.MULTILINE)
-_FIRST_WORD: Final = re.compile(r"^@?[A-Za-z_]+", re.MULTILINE)
-"""Of a line that is not indented."""
+_FIRST_WORD: Final = re.compile(r"^@?[A-Za-z_]+", re.MULTILINE)  # of a line that is not indented
 _OF_WORD: Final = ascii_letters + digits + "_"
 
 _FUNCTION: Final = "fn q() {\n"
 _NEXT: Final = "\nfn q() {\n}\n"
-_ANNOUNCES: Final = ("//", "#", "@")
-"""Beginnings of a line that a declaration follows."""
+_ANNOUNCES: Final = ("//", "#", "@")  # beginnings of a line that a declaration follows
 _IN_FUNCTION: Final = ("if q {\n", "match q {\n", "_ => {\n")
 _ACTOR: Final = "actor Q {\non q() {\n"
 _COMPONENT: Final = ("component Q() {\n", "view: column() {\n", "column() {\n")

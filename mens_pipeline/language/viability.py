@@ -114,8 +114,7 @@ _DIGITS: Final = frozenset("0123456789")
 _NOTHING: Final = TRIVIA | {"NL"}
 DROPPED: Final = TRIVIA - {"SPACE", "COMMENT"}
 """Kinds of text that the lexer drops silently (L5, L7, L9, L10)."""
-_LOOKAHEAD: Final = 4
-"""The longest lookahead of the parser, in tokens (G6)."""
+_LOOKAHEAD: Final = 4  # the longest lookahead of the parser, in tokens (G6)
 WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.values() for key in table.values}
 """Words with a meaning for the parser."""
 
@@ -360,8 +359,7 @@ _CLOSERS: Final = (")", "]", "}")
 _FILLERS: Final[tuple[str, ...]] = ("q", "0", '"a"', "Q", "{", "fn", "state")
 """Tried first if the parser accepts any of several tokens."""
 _WORDS: Final = (*_CLOSERS, *_FILLERS, *(word for kind, word in NEXT if kind != "NL"))
-_TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}
-"""Word -> its token."""
+_TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}  # word -> its token
 
 
 def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:

@@ -43,8 +43,7 @@ from mens_pipeline.training.presets import Preset, ResolvedRecipe
 from mens_pipeline.training.recipe import Recipe
 
 GATE_SECONDS: Final = 4.0
-_SCORING: Final = 15.0
-"""Seconds to prepare prompts, score completions and run their tests."""
+_SCORING: Final = 15.0  # seconds to prepare prompts, score completions and run their tests
 
 _MOST_EVALUATION: Final = 0.5
 """Largest share of the available time for evaluation; training gets the rest."""
@@ -54,14 +53,12 @@ _ROOM: Final = 1.25
 
 _LEAST_STEPS: Final = 3
 
-_ROW_LENGTH: Final = 160
-"""Tokens of a row of the seed data, prompt included."""
+_ROW_LENGTH: Final = 160  # tokens of a row of the seed data, prompt included
 
 _GPU_SHARE: Final = 0.3
 """Share of peak FLOP/s and of peak bandwidth that a GPU reaches, by published figures; not measured here."""
 
-_START: Final = 20.0
-"""Seconds to load libraries and a small base; loading 8 GB takes as long again."""
+_START: Final = 20.0  # seconds to load libraries and a small base; loading 8 GB takes as long again
 
 
 class SuiteSize(Strict):

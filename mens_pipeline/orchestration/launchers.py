@@ -32,12 +32,10 @@ JOB_TAG: Final = "mens/job"
 HEADLESS: Final = "headless"
 """Value of the job tag in runs of a terminal, which shows progress but no output of libraries."""
 
-_STATUS_SECONDS: Final = 2.0
-"""Between two checks whether the run was canceled."""
+_STATUS_SECONDS: Final = 2.0  # between two checks whether the run was canceled
 _IMAGE_TAG: Final = "dagster/image"
 _GPU: Final = "nvidia.com/gpu"
-_POLL_SECONDS: Final = 0.5
-"""Between two polls of a Ray job."""
+_POLL_SECONDS: Final = 0.5  # between two polls of a Ray job
 
 
 class JobLauncher(dg.ConfigurableResource[None]):

@@ -35,8 +35,7 @@ from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
-_MOST_BYTES: Final = 67_108_864
-"""Size limit of a program; a larger one counts as unreadable."""
+_MOST_BYTES: Final = 67_108_864  # size limit of a program; a larger one counts as unreadable
 _THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -244,8 +243,7 @@ _BETWEEN_PIECES: Final = re.compile("(?<=[0-9a-f]{16}) (?=[0-9a-f]{16})")
 ARTIFACT: Final = "artifact"
 """Name of the metadata entry that refers to the artifact of a materialisation and to its parents."""
 
-_ELSEWHERE: Final = "none"
-"""Dagster's step key of an asset that this run does not make."""
+_ELSEWHERE: Final = "none"  # Dagster's step key of an asset that this run does not make
 
 
 def hand_over(

@@ -52,8 +52,7 @@ _COPIED: Final = (
 """Files of a model besides its weights; a folder may hold others."""
 
 _ADVICE: Final = "Name a run of `mens scratch train`."
-_LONGEST: Final = 1_048_576
-"""Limit of the bytes of a configuration or a manifest."""
+_LONGEST: Final = 1_048_576  # limit of the bytes of a configuration or a manifest
 
 
 class ScratchResult(Recorded):

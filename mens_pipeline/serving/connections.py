@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_RESERVED_FILES: Final = 100
-"""File descriptors kept for weights, logs and other open files."""
+_RESERVED_FILES: Final = 100  # file descriptors kept for weights, logs and other open files
 
 _LEAST, _MOST = 16, 1_000
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

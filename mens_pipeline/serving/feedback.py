@@ -25,10 +25,8 @@ WHY_WITHHELD: Final[Mapping[Withheld | None, str]] = {
     Withheld.FINISHED: "the cursor is in a comment or a string, or after the last declaration",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
-_EMPTY: Final = "empty"
-"""The reason where the model wrote nothing."""
-_MOST_REMEMBERED: Final = 1_000
-"""Requests whose pieces can still be reported."""
+_EMPTY: Final = "empty"  # the reason where the model wrote nothing
+_MOST_REMEMBERED: Final = 1_000  # requests whose pieces can still be reported
 _BEFORE, _AFTER = 4_000, 2_000
 """Characters around a cursor that are remembered, as many as infill rows have."""
 

@@ -56,14 +56,12 @@ def client_went_away() -> RequestRefusedError:
     return RequestRefusedError(_CLIENT_WENT_AWAY, "The client went away.")
 
 
-_SECONDS: Final = 30.0
-"""Time for a body to arrive."""
+_SECONDS: Final = 30.0  # time for a body to arrive
 
 _MOST_HELD: Final = 67_108_864
 """Bytes of all bodies that arrive at once, unless one alone may have more."""
 
-_MOST_ERRORS: Final = 10
-"""Errors of a body that a message names."""
+_MOST_ERRORS: Final = 10  # errors of a body that a message names
 
 _UNKNOWN: Final = "extra_forbidden"
 _NO_JSON: Final = "json_invalid"

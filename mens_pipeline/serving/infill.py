@@ -24,8 +24,7 @@ PROPERTIES: Final = ("/props", "/v1/props")
 TABBY_HEALTH: Final = "/v1/health"
 FIM: Final = "/v1/fim/completions"
 
-_USUAL_TOKENS: Final = 128
-"""Limit of a piece, unless a request sets one."""
+_USUAL_TOKENS: Final = 128  # limit of a piece, unless a request sets one
 
 
 class _AtCursor(BaseModel):

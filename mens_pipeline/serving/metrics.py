@@ -14,8 +14,7 @@ from mens_pipeline.serving.queue import GenerationQueue
 
 METRICS: Final = "/metrics"
 _OTHER: Final = "other"
-_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)
-"""Seconds."""
+_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)  # seconds
 
 
 class Metrics:

@@ -28,8 +28,7 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 }
 """Unsupported parameters, with their values without effect."""
 
-_RAW: Final = "{{ .Prompt }}"
-"""The template of a prompt that is shown unchanged."""
+_RAW: Final = "{{ .Prompt }}"  # the template of a prompt that is shown unchanged
 
 _IGNORED: Final = frozenset(
     {

@@ -26,16 +26,13 @@ MOST_IN_CHATS: Final = 20
 MOST_IN_TEXTS: Final = 5
 """Most likely tokens that may be asked for at each position; OpenAI's limits."""
 
-_LEAST: Final = -9999.0
-"""In place of minus infinity, which JSON cannot express."""
+_LEAST: Final = -9999.0  # in place of minus infinity, which JSON cannot express
 _HALF: Final = "\ufffd"
 
 Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
 
-_USUAL_TOKENS: Final = 16
-"""OpenAI's default for `max_tokens` of a text completion."""
-_TABBY_TOKENS: Final = 64
-"""Tabby's default; its plugins never send one."""
+_USUAL_TOKENS: Final = 16  # OpenAI's default for `max_tokens` of a text completion
+_TABBY_TOKENS: Final = 64  # Tabby's default; its plugins never send one
 
 _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "frequency_penalty": (None, 0, 0.0),

@@ -26,8 +26,7 @@ _KINDS: Final = {Kind.BENCHMARK_GATE: "Verdicts", Kind.PROMOTED_ADAPTER: "Champi
 _LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
 _PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
 _TITLE: Final = re.compile("<title>([^<]*)</title>")
-_HEAD_BYTES: Final = 4_096
-"""The title is in these first bytes of a page."""
+_HEAD_BYTES: Final = 4_096  # the title is in these first bytes of a page
 _STYLE: Final = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }"
 
 

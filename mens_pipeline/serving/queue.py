@@ -31,8 +31,7 @@ _PIECE: Final = 512
 _PIECE_STEPS: Final = 8
 """While pieces at a cursor are written, the other completions get one step of this number."""
 _FIRST_GUESS_SECONDS: Final = 5.0
-_NEWEST: Final = 0.2
-"""The weight of the newest completion in the mean of their seconds."""
+_NEWEST: Final = 0.2  # the weight of the newest completion in the mean of their seconds
 
 
 class State(StrEnum):

@@ -53,8 +53,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     return Loaded(model, stop_tokens(tokenizer, model), tokenizer)
 
 
-_GRACE_SECONDS: Final = 20.0
-"""Time for unfinished completions when the server is asked to end."""
+_GRACE_SECONDS: Final = 20.0  # time for unfinished completions when the server is asked to end
 
 _CLOSING_SECONDS: Final = 5
 _BASE_PATH: Final = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)

@@ -21,8 +21,7 @@ _MESSAGES: Final = ("bad input", "not found")
 _MOST_ELEMENTS: Final = 5
 _MOST_LITERALS: Final = 24
 """Largest number of literals of a program to use; thousands would not show more of its edges."""
-_MOST_STRING: Final = 24
-"""Characters of a literal that is used."""
+_MOST_STRING: Final = 24  # characters of a literal that is used
 _MOST_INT: Final = 10**9
 _MOST_PAIRED: Final = 4
 """Ints of the code to combine: differences and products are borders of sums and common multiples."""
@@ -30,8 +29,7 @@ _MOST_PRODUCT: Final = 1_000
 _MOST_LEVELS: Final = 2
 """Levels of user types with free choice of variants; deeper ones take the smallest variant."""
 _LIST_NAMES: Final = frozenset(("List", "list"))
-_EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}
-"""Types that have an empty value."""
+_EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}  # types that have an empty value
 _MAP_NAMES: Final = frozenset(("Map", "map"))
 _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 

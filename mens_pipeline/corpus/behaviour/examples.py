@@ -17,17 +17,14 @@ or a number of steps, rounded to a power of two."""
 FEWEST_TESTS: Final = 5
 FEWEST_RESULTS: Final = 2
 MOST_EXAMPLES: Final = 3
-_USUAL_TESTS: Final = 8
-"""Fewer tests let other functions pass by chance."""
+_USUAL_TESTS: Final = 8  # fewer tests let other functions pass by chance
 _MOST_TESTS: Final = 12
 _WORTH_OF_A_RESULT: Final = 4
 """Worth of a new result, in goals, when choosing among calls that are not needed."""
-_LONGEST_EXAMPLE: Final = 80
-"""Characters of a call and its result."""
+_LONGEST_EXAMPLE: Final = 80  # characters of a call and its result
 _LONGEST_EXAMPLES: Final = 150
 """Characters of all examples together: a prompt must leave room for its completion."""
-_GLANCE: Final = 50
-"""Characters of a call and its result that a person reads at a glance."""
+_GLANCE: Final = 50  # characters of a call and its result that a person reads at a glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +147,14 @@ def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
 
 _STATED: Final = re.compile(r"`(?P<call>[a-z_]\w*\([^`]*\))` (?:is|gives|returns|equals) (?:`(?P<result>[^`]+)`)?")
 """An example; its result may follow without backticks."""
-_MOST_STATED: Final = 16
-"""Examples that are read from one prompt."""
-_LONGEST_RESULT: Final = 400
-"""Characters of a result without backticks."""
+_MOST_STATED: Final = 16  # examples that are read from one prompt
+_LONGEST_RESULT: Final = 400  # characters of a result without backticks
 _OPENERS: Final = frozenset("([{")
 _CLOSERS: Final = frozenset(")]}")
 _VALUES: Final = frozenset(("INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "TYPEIDENT", "true", "false"))
 _SHOWN: Final = ":\n\n"
 """Ends the sentence before the code that a prompt shows: `This is there already:` and a blank line."""
-_MOST_SHOWN: Final = 4
-"""Places in a prompt where code may begin."""
+_MOST_SHOWN: Final = 4  # places in a prompt where code may begin
 
 
 def examples_sentence(examples: Sequence[Observation]) -> str:

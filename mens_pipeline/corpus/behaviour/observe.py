@@ -58,15 +58,12 @@ _SECONDS: Final = 5.0
 _NUM_DRAWS: Final = 24
 """Argument lists drawn at first, and again if results are scarce or mutants survive."""
 _NUM_MUTANTS: Final = 24
-_MOST_NODES: Final = 2_000
-"""Syntax nodes of an observed function."""
+_MOST_NODES: Final = 2_000  # syntax nodes of an observed function
 _MUTANT: Final = "mutant"
 _MOST_CHOICES: Final = 6
 """With at most this many different results, hidden tests must show each of them."""
-_LONGEST_TEST: Final = 200
-"""Characters of a call and its result."""
-_ENOUGH_KILLS: Final = 3
-"""Calls that refuse a mutant; more are not looked for."""
+_LONGEST_TEST: Final = 200  # characters of a call and its result
+_ENOUGH_KILLS: Final = 3  # calls that refuse a mutant; more are not looked for
 
 _COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
 """Frequent types of results that Python compares as Vox does."""

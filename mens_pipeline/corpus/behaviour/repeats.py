@@ -13,12 +13,10 @@ from mens_pipeline.language import DEEP_STACK, Mode, analyze, name_of
 from mens_pipeline.language.ast import Ident, Module, Node, walk
 from mens_pipeline.language.interpreter import GIVEN_END, hidden_module
 
-_Signature = tuple[str, ...]
-"""Types of the parameters, then the return type."""
+_Signature = tuple[str, ...]  # types of the parameters, then the return type
 _MOST_TASKS_AT_ONCE: Final = 64
 """Tasks in one request, so that one slow function cannot use up the time of all."""
-_Entry = tuple[TaskFunction, str]
-"""A tested function, and the label of its task."""
+_Entry = tuple[TaskFunction, str]  # a tested function, and the label of its task
 
 
 class TaskFunctions:

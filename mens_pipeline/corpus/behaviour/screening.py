@@ -29,8 +29,7 @@ FEATURES: Final = Features(check_contracts=True, database=True, views=True)
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
 """For one hidden test. The step limit nearly always acts before the seconds, so load does not change results."""
 
-_MOST_CONSTANTS: Final = 50
-"""Results of the reference that are tried as constant functions."""
+_MOST_CONSTANTS: Final = 50  # results of the reference that are tried as constant functions
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,10 @@ from mens_pipeline.language.interpreter import (
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 
-_LIMITS: Final = Limits()
-"""Only its memory limit counts here."""
+_LIMITS: Final = Limits()  # only its memory limit counts here
 
 _SECONDS_OF_REQUEST: Final = 60.0
-_AT_ONCE: Final = 64
-"""Requests in memory at once, so that sources of any length can be streamed."""
+_AT_ONCE: Final = 64  # requests in memory at once, so that sources of any length can be streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +119,7 @@ class BehaviourWorkers(WorkerPool):
 _NUM_CALLS: Final = 24
 _SECONDS_OF_CALLS: Final = 2.0
 """For all calls of one program; the step limit ends nearly everything far sooner."""
-_LONGEST: Final = 1_000
-"""Characters of a compared result."""
+_LONGEST: Final = 1_000  # characters of a compared result
 
 
 def compute_outputs(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:

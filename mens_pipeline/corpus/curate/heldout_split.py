@@ -331,8 +331,7 @@ def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
         yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
 
 
-_drawn_once: Final = cache(heldout_tasks)
-"""Cached, since running the tasks takes seconds."""
+_drawn_once: Final = cache(heldout_tasks)  # cached, since running the tasks takes seconds
 
 
 class OverlapReport(Details):

@@ -31,8 +31,7 @@ _RATINGS: Final = {
     SourceKind.DOC_BLOCK: 4,
     SourceKind.DOC_SECTION: 3,
 }
-_NOT_GOLDEN: Final = 4
-"""The best rating of a program outside the golden roots: 5 is ground truth."""
+_NOT_GOLDEN: Final = 4  # the best rating of a program outside the golden roots: 5 is ground truth
 _FRAMES: Final = (
     "Write {what} in Vox.",
     "In Vox, write {what}.",
@@ -45,11 +44,9 @@ _GIVEN: Final = (
     "Write it for this code, and answer with it alone:",
     "This is there already:",
 )
-_AT_ONCE: Final = 64
-"""Records in memory at once."""
+_AT_ONCE: Final = 64  # records in memory at once
 _MOST_NAMED: Final = 12
-_LONGEST: Final = 1_000
-"""Characters; longer names or lists of fields are left out of a request."""
+_LONGEST: Final = 1_000  # characters; longer names or lists of fields are left out of a request
 
 
 class RowCounts(BaseModel):

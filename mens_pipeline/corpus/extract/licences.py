@@ -29,11 +29,9 @@ LICENCE_FILES: Final = (
 """Names of licence files; several that are named for a licence offer a choice."""
 
 _CHOICE: Final = "LICENSE-"
-_LARGEST: Final = 131_072
-"""Bytes of a licence file; larger ones are not read."""
+_LARGEST: Final = 131_072  # bytes of a licence file; larger ones are not read
 
-_NUM_HEAD_BYTES: Final = 4_096
-"""Bytes at the start of a file that may contain an SPDX line."""
+_NUM_HEAD_BYTES: Final = 4_096  # bytes at the start of a file that may contain an SPDX line
 
 _TAG: Final = "SPDX-License-Identifier:"
 _OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))

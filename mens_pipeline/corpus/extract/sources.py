@@ -33,8 +33,7 @@ ROOTS_FILE: Final = "examples.ssot.v1.yaml"
 _TAGS: Final = frozenset(("CACHEDIR.TAG", "pyvenv.cfg"))
 """A folder with one of them is a cache, or an environment of Python."""
 
-_BENCHMARK: Final = "heldout_bench"
-"""Its solutions must never train."""
+_BENCHMARK: Final = "heldout_bench"  # its solutions must never train
 
 VENDORED: Final = frozenset(
     (

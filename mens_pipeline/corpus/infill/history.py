@@ -26,22 +26,17 @@ from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize, visible_text
 
-_MOST_COMMITS: Final = 20_000
-"""Only the newest commits are read."""
+_MOST_COMMITS: Final = 20_000  # only the newest commits are read
 _MOST_PROGRAMS: Final = 20
 """Programs that a person changes at once; larger commits rename, format or move."""
-_MOST_HUNKS: Final = 100
-"""Places where a person changes a program at once."""
-_MOST_BYTES: Final = 262_144
-"""Of a program."""
-_LINE_BYTES: Final = 4_096
-"""Of a line of git's output."""
+_MOST_HUNKS: Final = 100  # places where a person changes a program at once
+_MOST_BYTES: Final = 262_144  # of a program
+_LINE_BYTES: Final = 4_096  # of a line of git's output
 _MOST_SECONDS: Final = 300.0
 """For the log, and for each file. A checkout may contain a pipe where git expects a file, which would block forever."""
 
 _NO_REPOSITORY: Final = "not a git repository (or any"
-_WEEK: Final = 7 * 24 * 3_600
-"""Seconds."""
+_WEEK: Final = 7 * 24 * 3_600  # seconds
 
 _LOG: Final = (
     *(

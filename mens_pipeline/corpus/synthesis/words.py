@@ -15,8 +15,7 @@ from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 _WORDS: Final = Path(__file__).with_name("words.yaml")
-_KINDS: Final = ("str", "str", "int", "bool")
-"""The types of the first four fields of an entity."""
+_KINDS: Final = ("str", "str", "int", "bool")  # the types of the first four fields of an entity
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z_0-9]*$")]
 _Several = Field(min_length=2)

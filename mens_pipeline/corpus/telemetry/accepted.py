@@ -16,8 +16,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 """A half of a character, which JSON can hold and SQLite cannot."""
 _REPLACEMENT: Final = "\ufffd"
 """The replacement character: a decoder writes it for bytes that are not valid UTF-8."""
-_SECONDS: Final = 5.0
-"""Timeout of SQLite while another process holds the lock."""
+_SECONDS: Final = 5.0  # timeout of SQLite while another process holds the lock
 _COLUMNS: Final = ("query", "optimal_response", "suffix")
 _CREATE: Final = (
     "CREATE TABLE IF NOT EXISTS AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT, suffix TEXT)"

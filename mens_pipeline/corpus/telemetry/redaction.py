@@ -103,8 +103,7 @@ def _fold(text: str) -> str:
     return f"\n{text.casefold()}"
 
 
-_BEFORE: Final = 160
-"""Characters before its hint in which a match may start."""
+_BEFORE: Final = 160  # characters before its hint in which a match may start
 
 
 def _find_hint(folded: str, hint: _Hint) -> int:
@@ -250,8 +249,7 @@ _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 """Digit -> the sum of the digits of its double."""
 
 
-_EXAMPLES: Final = frozenset(("4539578763621486",))
-"""Examples in texts about Luhn's formula."""
+_EXAMPLES: Final = frozenset(("4539578763621486",))  # examples in texts about Luhn's formula
 
 
 def _is_card_number(match: re.Match[str]) -> bool:
@@ -303,11 +301,9 @@ def _is_somebodys_home(match: re.Match[str]) -> bool:
     return (match["name"] or "").lower() not in _NOBODYS_HOME
 
 
-_MARK: Final = re.compile(r"//|#|/\*|<!--|^[ \t]*(?:\*|--)")
-"""Starts a comment."""
+_MARK: Final = re.compile(r"//|#|/\*|<!--|^[ \t]*(?:\*|--)")  # starts a comment
 _BLANK_BEFORE: Final = re.compile(r"(?:\A|\n)[ \t>*_]*\Z")
-_MOST_BEFORE: Final = 160
-"""Characters before a match that are searched for the start of a comment."""
+_MOST_BEFORE: Final = 160  # characters before a match that are searched for the start of a comment
 
 # A capital of Latin, Greek or Cyrillic, or a letter of a script without capitals.
 _CAPITAL: Final = r"[A-ZÀ-ÖØ-ÞŁŚŠŽČŽİĆΑ-ΫА-Я\u0590-\u06FF\u0900-\u097F\u3040-\u30FF\u4E00-\u9FFF\uAC00-\uD7AF]"

@@ -302,8 +302,7 @@ def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str |
     return schema or None, fitting[0]
 
 
-_LARGEST_VALUE: Final = 100_000_000
-"""Bytes of a value or row of an SQLite database in memory."""
+_LARGEST_VALUE: Final = 100_000_000  # bytes of a value or row of an SQLite database in memory
 
 _STEPS: Final = 1_000_000
 _MOST_STEPS: Final = 1_000_000_000

@@ -56,8 +56,7 @@ _INTS: Final = (0, 1, -1, 2, -2, 3, 7, 10, 100, -100, 255, 1000)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, -0.5, 0.1, 1e-9, 100.0, -1e6, 1e6)
 _CHARACTERS: Final = "abcxyzABC019 ._-,\"'\\\n\té日"
 
-_Draw = Callable[[Random, bool], Value]
-"""Draws a value; the second argument asks for an edge case."""
+_Draw = Callable[[Random, bool], Value]  # draws a value; the second argument asks for an edge case
 
 
 def cases(params: Sequence[ast.Param], seed: str) -> list[list[Value]]:

@@ -91,8 +91,7 @@ def _read_diagnostic(record: dict[str, Any]) -> Diagnostic:
     )
 
 
-_GRACE_SECONDS: Final = 2.0
-"""Extra time for parsing, starting and replying."""
+_GRACE_SECONDS: Final = 2.0  # extra time for parsing, starting and replying
 
 _CHUNK: Final = 65_536
 
@@ -102,8 +101,7 @@ die_with_parent(int(sys.argv[2]))
 from {module} import main
 main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
 
-_SCHEDULED: Final = 2
-"""The clock of the CPU time of a process, as in clock_getcpuclockid(3)."""
+_SCHEDULED: Final = 2  # the clock of the CPU time of a process, as in clock_getcpuclockid(3)
 
 _SET_LIMIT_OF: Final[Callable[..., object] | None] = getattr(resource, "prlimit", None)
 """Only Linux has it."""

@@ -158,8 +158,7 @@ def type_error(message: str) -> VoxError:
     return VoxError(ErrorKind.TYPE_ERROR, message)
 
 
-_SHOWN = 120
-"""Characters of a value that a message quotes."""
+_SHOWN = 120  # characters of a value that a message quotes
 
 
 def byte_length(text: str) -> int:
@@ -225,8 +224,7 @@ def quote_value(machine: Machine, value: Value) -> str:
 
 
 _PLAIN = frozenset((int, float, bool, str, Decimal))
-_LONG = 256
-"""Characters above which comparing two strings costs steps."""
+_LONG = 256  # characters above which comparing two strings costs steps
 
 
 def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:

@@ -139,8 +139,7 @@ _RULES: Final = TypeRules(
 )
 
 
-_FIRST: Final = (ast.Const, ast.ReactiveModule)
-"""Declarations whose inferred types the others need."""
+_FIRST: Final = (ast.Const, ast.ReactiveModule)  # declarations whose inferred types the others need
 
 
 def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:

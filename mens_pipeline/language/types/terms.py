@@ -64,8 +64,7 @@ UNIT: Final = Nominal("Unit")
 NUMBERS: Final = (INT, FLOAT)
 
 
-_MOST_FIELDS: Final = 4
-"""Fields of a record shown in a message."""
+_MOST_FIELDS: Final = 4  # fields of a record shown in a message
 
 
 def format_type(type_: Type) -> str:

@@ -37,8 +37,7 @@ from mens_pipeline.training.telemetry_log import losses_of, steps_of
 _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
 """Code version of finding a base, which is in the cache and not an artifact of the store."""
 
-_OF_USERS: Final = FROM_USERS | {"docs_qa"}
-"""Kinds of rows that come from users."""
+_OF_USERS: Final = FROM_USERS | {"docs_qa"}  # kinds of rows that come from users
 
 
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))

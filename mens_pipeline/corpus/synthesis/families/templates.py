@@ -328,8 +328,7 @@ def _is(place: int) -> nodes.Expr:
     return nodes.Compare(nodes.Name(_WAY, "load"), [nodes.Operand("eq", nodes.Const(place))])
 
 
-_LINE: Final = 96
-"""Characters, without indentation, up to which a record stays on one line."""
+_LINE: Final = 96  # characters, without indentation, up to which a record stays on one line
 
 
 def some_fields(random: Random, entity: Entity, *needed: EntityField, most: int = 6) -> tuple[EntityField, ...]:

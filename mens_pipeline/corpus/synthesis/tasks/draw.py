@@ -50,8 +50,7 @@ _HELDOUT_PROGRAMS: Final = 16
 """One in 8 families, and one in 16 programs of the other families, never trains."""
 
 _WINDOW: Final = 300
-_SAME_SKELETON: Final = 2
-"""Tasks of one template with the same structure in `_WINDOW` tasks."""
+_SAME_SKELETON: Final = 2  # tasks of one template with the same structure in `_WINDOW` tasks
 
 _MOST_TRIES: Final = 20_000
 _BATCH: Final = 48
@@ -229,8 +228,7 @@ def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
     return behaviour if isinstance(behaviour, Behaviour) and behaviour.is_sharp else None
 
 
-_NUM_CALLS: Final = 60
-"""The most argument lists for a task."""
+_NUM_CALLS: Final = 60  # the most argument lists for a task
 
 _SPAN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _LENGTH: Final = "len("

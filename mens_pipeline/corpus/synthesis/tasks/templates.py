@@ -22,8 +22,7 @@ _ARGUMENTS: Final = ("x", "e")
 """The expression that a fragment is applied to: `$x` gets brackets where it needs them, `$e` never does."""
 _SIMPLE: Final = re.compile(r"[\w.\"\[\]]+(?:\([^ ]*\))?(?:\.[a-z_]+\([^ ]*\))*")
 
-_MOST_DRAWS: Final = 50
-"""After this many draws, two holes that should differ may be equal."""
+_MOST_DRAWS: Final = 50  # after this many draws, two holes that should differ may be equal
 
 Hole = str | list[str]
 """A range of ints (`2..9`, `low+1..low+9`), banks (`@int_tests`, `@strs+names`), or a list to choose from."""
@@ -270,8 +269,7 @@ _FRAMES_WITH_HELPER: Final[tuple[str, ...]] = (
     "Write two Vox functions: {more}, and `{head}`, which {does}.",
 )
 _TYPE: Final = re.compile(r"type (\w+) (\{[^}]*\}|=.*)", re.DOTALL)
-_EXAMPLES_SHOWN: Final = (0, 1, 2)
-"""A third of the requests has no example."""
+_EXAMPLES_SHOWN: Final = (0, 1, 2)  # a third of the requests has no example
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from mens_pipeline.language.interpreter.values import (
     kind_name,
 )
 
-_SLOTS_A_STEP = 64
-"""Captured locals that cost one step."""
+_SLOTS_A_STEP = 64  # captured locals that cost one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +143,7 @@ CALLABLE = frozenset((FunctionValue, Constructor, Native))
 CALLED_BY_TAG = frozenset((FunctionValue, Constructor, VariantValue))
 """Classes of values that a view without children calls by its tag (C10)."""
 
-_Names = Sequence[tuple[int, str]]
-"""Indices and names of the named arguments of a call."""
+_Names = Sequence[tuple[int, str]]  # indices and names of the named arguments of a call
 
 
 def call(node: ast.Call, scope: Scope) -> Code:

@@ -52,8 +52,7 @@ from mens_pipeline.language.interpreter.values import (
     type_error,
 )
 
-_MANY: Final = 255
-"""More arguments than a program passes."""
+_MANY: Final = 255  # more arguments than a program passes
 
 
 def _print(machine: Machine, *values: Value) -> UnitValue:

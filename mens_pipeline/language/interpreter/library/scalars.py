@@ -42,8 +42,7 @@ _INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
 _FLOAT: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
-_MOST_DIGITS: Final = 4000
-"""Below Python's limit of 4,300 digits."""
+_MOST_DIGITS: Final = 4000  # below Python's limit of 4,300 digits
 
 
 def to_int(_machine: Machine, value: Value) -> int:
