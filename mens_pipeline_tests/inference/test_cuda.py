@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
+from mens_pipeline_tests.bench.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 

@@ -9,7 +9,6 @@ from mens_pipeline.cli.demo import DEMO
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import dense_model
 from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
-from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -18,6 +17,7 @@ from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
+from mens_pipeline_tests.bench.engine import complete_plainly, complete_staggered, random_prompts
 
 _MANY, _FEW = 32, 4
 _DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")

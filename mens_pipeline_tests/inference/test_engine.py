@@ -7,18 +7,12 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference import engine as engine_module
-from mens_pipeline.inference.engine import (
-    Engine,
-    Slot,
-    complete_plainly,
-    complete_staggered,
-    random_prompts,
-    tiny_model,
-)
+from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.sampling import Sampler
+from mens_pipeline_tests.bench import engine as proof
+from mens_pipeline_tests.bench.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
@@ -225,10 +219,10 @@ def test_the_proof_is_run_by_itself(
     """Of a given model; a difference is told, and ends it with 1."""
     monkeypatch.setattr(sys, "argv", ["engine", "--model", str(tiny_base), "--tokens", "5"])
     with pytest.raises(SystemExit) as same:
-        engine_module.main()
-    monkeypatch.setattr(engine_module, "complete_plainly", lambda *_arguments: [0])
+        proof.main()
+    monkeypatch.setattr(proof, "complete_plainly", lambda *_arguments: [0])
     with pytest.raises(SystemExit) as different:
-        engine_module.main()
+        proof.main()
     lines = capsys.readouterr().out.splitlines()
 
     assert (same.value.code, different.value.code) == (0, 1)
