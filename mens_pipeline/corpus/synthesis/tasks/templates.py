@@ -1,7 +1,7 @@
 """Templates of tasks: atoms with holes, banks of fragments that fill them, and the drafts and prompts made of both."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -125,7 +125,8 @@ def _draw_hole(hole: str, random: Random, scope: Scope, banks: "BankRows") -> st
         rows = [row for bank in hole[1:].split("+") for row in banks[bank]]
         return _fill_fragment(random.choice(rows), random, scope, banks)
     found = _RANGE.fullmatch(hole)
-    assert found is not None, hole  # noqa: S101 - checked when the file was read
+    if found is None:
+        raise KeyError(hole)
     low = int(found[2]) + (int(str(scope[found[1]])) if found[1] else 0)
     high = int(found[4]) + (int(str(scope[found[3]])) if found[3] else 0)
     # Small and round numbers are what people write.
@@ -149,83 +150,16 @@ BankRows = Mapping[str, Sequence[Mapping[str, Any]]]
 def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], BankRows]:
     """Load the atoms and banks of a folder: `*_atoms.yaml` and `banks.yaml`.
 
-    A `ConfigurationError` names the place of a missing file, a mistake or an unknown reference.
+    A `ConfigurationError` names the place of a missing file or a mistake; `draft_task` finds unknown references.
     """
     banks = load_model(folder / BANKS, Banks).banks
     atoms: list[Atom] = []
     for path in sorted(folder.glob("*_atoms.yaml")):
         for atom in load_model(path, Atoms).atoms:
-            place = f"{path}: atoms.{atom.name}"
-            texts = [atom.family, atom.takes, atom.gives, atom.before, atom.asks, atom.inputs, *atom.edges, *atom.code]
-            known = _Known(place, banks)
-            known.learn(atom.holes)
-            known.check(atom.fn)
-            known.check([*texts, *atom.says], "self")
             if atom.name in {other.name for other in atoms}:
-                raise ConfigurationError(f"{place}: there are two atoms of this name. Rename one.")
+                raise ConfigurationError(f"{path}: atoms.{atom.name}: there are two atoms of this name. Rename one.")
             atoms.append(atom)
     return tuple(atoms), banks
-
-
-class _Known:
-    def __init__(self, place: str, banks: BankRows) -> None:
-        self.place = place
-        self.banks = banks
-        self.attributes: dict[str, set[str] | None] = dict.fromkeys(_ARGUMENTS)
-
-    def learn(self, holes: Mapping[str, Hole]) -> None:
-        for name, hole in holes.items():
-            if name in _ARGUMENTS:
-                raise ConfigurationError(f"{self.place}: a hole is called {name}, as arguments are. Rename it.")
-            self.attributes[name] = self._find_attributes(name, hole)
-
-    def _find_attributes(self, name: str, hole: Hole) -> set[str] | None:
-        """Return the attributes that all fragments for a hole have; None when text fills it."""
-        if isinstance(hole, list):
-            self.check(hole)
-            return None
-        found = _RANGE.fullmatch(hole)
-        if found is not None and {found[1], found[3]} <= {None, *self.attributes}:
-            return None
-        names = hole[1:].split("+")
-        if not hole.startswith("@") or not set(names) <= self.banks.keys():
-            raise ConfigurationError(
-                f"{self.place}: hole {name} is {hole!r}, which is not a range of ints such as `2..9`, a bank such as "
-                "`@ints` or a list. Correct it."
-            )
-        rows = [row for bank in names for row in self.banks[bank]]
-        for row in rows:
-            inner = _Known(f"{self.place}: hole {name}, {hole} {row.get('name')}", self.banks)
-            inner.attributes |= self.attributes
-            inner.learn(row.get("holes", {}))
-            inner.check([text for text in row.values() if isinstance(text, str)])
-        return set.intersection(*({*row, *(("does", "do") if "is" in row else ())} for row in rows)) - {"holes"}
-
-    def check(self, texts: Sequence[str], *more: str) -> None:
-        known = {**self.attributes, **dict.fromkeys(more)}
-        for text in texts:
-            if not _is_readable(text):
-                raise ConfigurationError(f"{self.place}: {text!r} has a `$` without a reference. Correct it.")
-            for name, attribute in _references(text):
-                attributes = known.get(name)
-                if name not in known or (attribute is not None and attribute not in (attributes or ())):
-                    reference = f"{name}.{attribute}" if attribute else name
-                    raise ConfigurationError(
-                        f"{self.place}: `${{{reference}}}` in {text!r} refers to nothing. Correct it, or add the hole."
-                    )
-
-
-def _is_readable(text: str) -> bool:
-    while (found := _REFERENCE.search(text)) is not None:
-        text = f"{text[: found.start()]}_{text[found.end() :]}"
-    return "$" not in text
-
-
-def _references(text: str) -> Iterator[tuple[str, str | None]]:
-    while (found := _REFERENCE.search(text)) is not None:
-        name, attribute, argument, short = found.groups()
-        yield short or name, attribute or ("code" if argument is not None else None)
-        text = f"{text[: found.start()]}_{text[found.end() :]}"
 
 
 TASK: Final = "task"
@@ -298,7 +232,17 @@ class TaskDraft:
 
 
 def draft_task(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
-    """Draw a task from an atom: its holes, code and wording; `ConfigurationError` if no variant fits into a line."""
+    """Draw a task from an atom: its holes, code and wording.
+
+    `ConfigurationError` if no variant fits into a line, or a reference or a hole means nothing.
+    """
+    try:
+        return _draft(atom, banks, random, seed)
+    except KeyError as error:
+        raise ConfigurationError(f"task {atom.name}: {error} refers to nothing. Correct it, or add it.") from error
+
+
+def _draft(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
     for _ in range(_MOST_DRAFTS):
         scope = draw_holes(atom.holes, random, {}, banks)
         scope["self"] = fill(random.choice(atom.fn), scope)
