@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mens_pipeline.language.ast.nodes import Node
@@ -15,7 +14,6 @@ ArgumentValue = str | int | float | bool | tuple[str, ...] | None
 """The value of a decorator key: a list keeps the texts of its tokens; None if the key has no value (G10)."""
 
 
-@dataclass(frozen=True, slots=True)
 class DecoratorArgument(Node):
     """One entry of a key list; `key` is None for an entry without a key."""
 
@@ -23,7 +21,6 @@ class DecoratorArgument(Node):
     value: ArgumentValue
 
 
-@dataclass(frozen=True, slots=True)
 class Decorator(Node):
     """A function decorator: with a condition (G9), with keys (G10), or bare (G11)."""
 
@@ -33,7 +30,6 @@ class Decorator(Node):
     fallback: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Function(Node):
     """A function: plain, `pub`, `async`, `extern`, or the synthetic `main` of a script (A3)."""
 
@@ -49,25 +45,21 @@ class Function(Node):
     extern_module: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Test(Node):
     label: str
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class Forall(Node):
     label: str
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class Scheduled(Node):
     interval: str
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class Endpoint(Node):
     """`@endpoint`; kind is query, mutation or server."""
 
@@ -75,12 +67,10 @@ class Endpoint(Node):
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class Loading(Node):
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class McpTool(Node):
     """`@mcp.tool` or `@tool`."""
 
@@ -88,7 +78,6 @@ class McpTool(Node):
     function: Function
 
 
-@dataclass(frozen=True, slots=True)
 class McpResource(Node):
     """`@mcp.resource` or `@resource`."""
 
@@ -101,7 +90,6 @@ WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResourc
 """Declarations that wrap a function (G12)."""
 
 
-@dataclass(frozen=True, slots=True)
 class Workflow(Node):
     """`workflow`, with or without `@distributed_train`."""
 
@@ -113,7 +101,6 @@ class Workflow(Node):
     peers: int | None
 
 
-@dataclass(frozen=True, slots=True)
 class Activity(Node):
     name: str
     params: tuple[Param, ...]
@@ -121,7 +108,6 @@ class Activity(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Handler(Node):
     event: str
     params: tuple[Param, ...]
@@ -129,13 +115,11 @@ class Handler(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Actor(Node):
     name: str
     handlers: tuple[Handler, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class FormField(Node):
     """One field of a form; `constraints` are (word, text) pairs such as (`max_len`, `40`)."""
 
@@ -148,7 +132,6 @@ class FormField(Node):
     constraints: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Form(Node):
     """`@form`; the last of repeated clauses wins."""
 
@@ -159,22 +142,18 @@ class Form(Node):
     error_message: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class BackButton(Node):
     entries: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class DeepLink(Node):
     entries: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Push(Node):
     entries: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class DesignToken(Node):
     """One design token; a colour has two values, light and dark."""
 
@@ -183,12 +162,10 @@ class DesignToken(Node):
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Tokens(Node):
     entries: tuple[DesignToken, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ImportPath(Node):
     """One imported path; `root` is `symbol`, `react` or `rust` (G6)."""
 
@@ -198,21 +175,18 @@ class ImportPath(Node):
     metadata: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Import(Node):
     """`import a.b as c, d`."""
 
     paths: tuple[ImportPath, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Const(Node):
     name: str
     type: Type | None
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Field(Node):
     """A named, typed field of a struct, table, variant or component property."""
 
@@ -221,7 +195,6 @@ class Field(Node):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Variant(Node):
     """One alternative of a sum type or url type."""
 
@@ -229,7 +202,6 @@ class Variant(Node):
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TypeDef(Node):
     """A struct (fields) or a sum type (variants)."""
 
@@ -239,13 +211,11 @@ class TypeDef(Node):
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Table(Node):
     name: str
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Index(Node):
     """`@index Table.name on (columns)`."""
 
@@ -254,14 +224,12 @@ class Index(Node):
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Url(Node):
     name: str
     is_pub: bool
     variants: tuple[Variant, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class StateField(Node):
     """A field of a state, its type optional."""
 
@@ -269,14 +237,12 @@ class StateField(Node):
     type: Type | None
 
 
-@dataclass(frozen=True, slots=True)
 class MachineState(Node):
     name: str
     fields: tuple[StateField, ...]
     is_terminal: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Transition(Node):
     """One transition; `source` is None for `any`."""
 
@@ -286,7 +252,6 @@ class Transition(Node):
     target: str
 
 
-@dataclass(frozen=True, slots=True)
 class StateMachine(Node):
     name: str
     is_pub: bool
@@ -295,7 +260,6 @@ class StateMachine(Node):
     transitions: tuple[Transition, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ReactiveMember(Node):
     """One member; `role` is `state`, `derived`, `effect`, `mount`, `cleanup` or `statement`.
 
@@ -309,14 +273,12 @@ class ReactiveMember(Node):
     body: Expr | Statement
 
 
-@dataclass(frozen=True, slots=True)
 class StyleRule(Node):
     selector: str
     properties: tuple[tuple[str, str], ...]
     is_raw_css: bool
 
 
-@dataclass(frozen=True, slots=True)
 class ReactiveComponent(Node):
     """`component`; `members` are in order, without views; the last view wins."""
 
@@ -327,21 +289,18 @@ class ReactiveComponent(Node):
     styles: tuple[StyleRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ReactiveModule(Node):
     """Consecutive members at module level of a `.vox.ui` file (M5)."""
 
     members: tuple[ReactiveMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Fragment(Node):
     name: str
     params: tuple[Param, ...]
     body: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class V0Component(Node):
     """`@v0`; `id` is empty for the `from` form."""
 
@@ -351,7 +310,6 @@ class V0Component(Node):
     props: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Route(Node):
     """One route; `handlers` are pairs of `loader`, `pending` or `error` and a name."""
 
@@ -361,7 +319,6 @@ class Route(Node):
     children: tuple[Route, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Routes(Node):
     entries: tuple[Route, ...]
     not_found: str | None
@@ -375,7 +332,6 @@ Declaration = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class Module(Node):
     """A whole text: its declarations in source order (A1)."""
 

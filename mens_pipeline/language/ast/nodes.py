@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A piece of syntax; `source[start:end]` is its text, without trailing newlines.
+@dataclass_transform(frozen_default=True)
+class NodeType(type):
+    """Makes each class of nodes a frozen dataclass with slots."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
+        made = super().__new__(cls, name, bases, names)
+        # `slots` makes the class a second time, then with its slots.
+        return made if "__slots__" in names else dataclass(frozen=True, slots=True)(made)
+
+
+class Node(metaclass=NodeType):
+    """A piece of syntax, a frozen dataclass; `source[start:end]` is its text, without trailing newlines.
 
     Trees can be thousands of levels deep: traverse them with `walk`. `==`, `hash` and `repr` recurse.
     """
@@ -48,14 +57,12 @@ def walk(root: Node) -> Iterator[Node]:
         pending.extend(reversed(children(node)))
 
 
-@dataclass(frozen=True, slots=True)
 class NamedType(Node):
     """A name, or an integer used as a type argument (`Vec[float, 3]`)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class GenericType(Node):
     """A name with type arguments: `Map[str, int]`."""
 
@@ -63,7 +70,6 @@ class GenericType(Node):
     arguments: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class FunctionType(Node):
     """`fn(int) to str`; no return type means Unit."""
 
@@ -71,12 +77,10 @@ class FunctionType(Node):
     return_type: Type | None
 
 
-@dataclass(frozen=True, slots=True)
 class InferType(Node):
     """`_`."""
 
 
-@dataclass(frozen=True, slots=True)
 class DecimalType(Node):
     """`dec`."""
 
@@ -84,7 +88,6 @@ class DecimalType(Node):
 Type = NamedType | GenericType | FunctionType | InferType | DecimalType
 
 
-@dataclass(frozen=True, slots=True)
 class Param(Node):
     """A parameter of a function, component, handler or lambda."""
 
@@ -93,26 +96,22 @@ class Param(Node):
     default: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
 class WildcardPattern(Node):
     """`_`."""
 
 
-@dataclass(frozen=True, slots=True)
 class IdentPattern(Node):
     """A name to bind, or an upper-case name without parentheses."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class LiteralPattern(Node):
     """An integer or a double-quoted string."""
 
     value: int | str
 
 
-@dataclass(frozen=True, slots=True)
 class ConstructorPattern(Node):
     """A constructor with its field patterns: `Some(x)`."""
 
@@ -120,7 +119,6 @@ class ConstructorPattern(Node):
     fields: tuple[Pattern, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TuplePattern(Node):
     """`(a, b)`."""
 
@@ -130,43 +128,36 @@ class TuplePattern(Node):
 Pattern = WildcardPattern | IdentPattern | LiteralPattern | ConstructorPattern | TuplePattern
 
 
-@dataclass(frozen=True, slots=True)
 class IntLit(Node):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
 class FloatLit(Node):
     """A float literal; infinity if it is too large."""
 
     value: float
 
 
-@dataclass(frozen=True, slots=True)
 class DecimalLit(Node):
     """A decimal literal; `text` excludes the `dec`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class StringLit(Node):
     """A string in either kind of quotes, escapes resolved (L6)."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
 class BoolLit(Node):
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Ident(Node):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class ObjectField(Node):
     """One `key: value` of an object literal."""
 
@@ -174,28 +165,24 @@ class ObjectField(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class ObjectLit(Node):
     """`{ a: 1 }`."""
 
     fields: tuple[ObjectField, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ListLit(Node):
     """`[a, b]`."""
 
     elements: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TupleLit(Node):
     """`(a, b)`; grouping parentheses have no node."""
 
     elements: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Binary(Node):
     """An infix operation; `op` is Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt or Pipe."""
 
@@ -204,7 +191,6 @@ class Binary(Node):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Unary(Node):
     """`not` (`op` is Not) or `-` (Neg)."""
 
@@ -212,14 +198,12 @@ class Unary(Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Try(Node):
     """`operand?`."""
 
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class With(Node):
     """`operand with options`."""
 
@@ -227,7 +211,6 @@ class With(Node):
     options: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Argument(Node):
     """One call argument, named or not."""
 
@@ -235,7 +218,6 @@ class Argument(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Call(Node):
     """`callee(arguments)`."""
 
@@ -243,7 +225,6 @@ class Call(Node):
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class MethodCall(Node):
     """`object.method(arguments)`."""
 
@@ -252,7 +233,6 @@ class MethodCall(Node):
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class FieldAccess(Node):
     """`object.field`."""
 
@@ -260,7 +240,6 @@ class FieldAccess(Node):
     field: str
 
 
-@dataclass(frozen=True, slots=True)
 class IndexAccess(Node):
     """`object[index]`."""
 
@@ -268,7 +247,6 @@ class IndexAccess(Node):
     index: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class MatchArm(Node):
     """`pattern => body`; a statement after the arrow is a Block of one."""
 
@@ -276,7 +254,6 @@ class MatchArm(Node):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Match(Node):
     """`match subject { arms }`."""
 
@@ -284,7 +261,6 @@ class Match(Node):
     arms: tuple[MatchArm, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class If(Node):
     """`if`; an `else if` is an else list with one expression statement."""
 
@@ -293,7 +269,6 @@ class If(Node):
     otherwise: tuple[Statement, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
 class For(Node):
     """`for binding, index in iterable key=key body`."""
 
@@ -304,7 +279,6 @@ class For(Node):
     body: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Lambda(Node):
     """`x => e`, `(a, b) => e` or `fn(a: int) to int e`."""
 
@@ -314,26 +288,22 @@ class Lambda(Node):
     cancellable: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Spawn(Node):
     target: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Block(Node):
     """`{ statements }` as an expression."""
 
     statements: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class SideEffect(Node):
     """`side_effect { statements }`."""
 
     statements: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class WorkflowVersion(Node):
     """`workflow.version(id, minimum, maximum)`."""
 
@@ -342,7 +312,6 @@ class WorkflowVersion(Node):
     maximum: int
 
 
-@dataclass(frozen=True, slots=True)
 class Attribute(Node):
     """One attribute of a view, without a leading `attr_`."""
 
@@ -350,7 +319,6 @@ class Attribute(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class View(Node):
     """A view call with children."""
 
@@ -359,7 +327,6 @@ class View(Node):
     children: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class SelfClosingView(Node):
     """A view call without children."""
 
@@ -374,7 +341,6 @@ Expr = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class Let(Node):
     """`let mut pattern: type = value`."""
 
@@ -384,7 +350,6 @@ class Let(Node):
     mutable: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Assign(Node):
     """`target = value`; `x += e` is kept as `x = x + e`."""
 
@@ -392,12 +357,10 @@ class Assign(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
 class Return(Node):
     value: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
 class While(Node):
     """`while condition { body }`."""
 
@@ -405,22 +368,18 @@ class While(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Loop(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Break(Node):
     """`break`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Continue(Node):
     """`continue`."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExprStatement(Node):
     """An expression as a statement."""
 
