@@ -41,8 +41,7 @@ class Forgetting:
 def plan_forgetting(store: ArtifactStore, root: Path, what: str, reason: str = "") -> Forgetting:
     """Find what a path, a commit or an SPDX id means in a workspace and a store.
 
-    Raises:
-        RefusedError: It is none of these, or names no file that a model saw or that the workspace has.
+    `RefusedError` if it is none of these, or names no file that a model saw or that the workspace has.
     """
     models = list(_list_models(store))
     here = {shown_name(path, root): path for path in files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES))}
@@ -56,8 +55,7 @@ def plan_forgetting(store: ArtifactStore, root: Path, what: str, reason: str = "
 def add_entries(path: Path, entries: tuple[Forgotten, ...]) -> tuple[Forgotten, ...]:
     """Add entries to the end of the list, and return those that were not in it.
 
-    Raises:
-        ConfigurationError: The list is invalid or cannot be written.
+    `ConfigurationError` if the list is invalid or cannot be written.
     """
     known = [entry.model_dump() for entry in load_forgotten(path)]
     new = tuple(entry for entry in entries if entry.model_dump() not in known)

@@ -32,15 +32,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class AdapterLineage:
-    """The sources of an adapter, and its dependents.
+    """The ancestors of an adapter and its dependents (evaluations, verdicts, promotions, deliveries), nearest first.
 
-    Attributes:
-        rests_on: Its ancestors, nearest first.
-        rows: Mixed file -> rows of the train set; empty if the train set is gone.
-        files: Source file -> different rows of the train set from it.
-        lines: Source file -> first and last line of each passage that became rows, in order.
-        commits: Commits of the workspace that rows come from.
-        used_by: Evaluations, verdicts, promotions and deliveries of it, nearest first.
+    `rows` maps mixed files to rows of the train set, and is empty if that is gone; `files` maps source files to
+    different rows from them, `lines` to the first and last line of each passage that became rows. `commits` are those
+    of the workspace that rows come from.
     """
 
     adapter: Link
@@ -55,8 +51,7 @@ class AdapterLineage:
 def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
     """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
 
-    Raises:
-        RefusedError: There is no such adapter, or more than one; or a row of its train set is damaged.
+    `RefusedError` if there is no such adapter, or more than one; or a row of its train set is damaged.
     """
     items = list_artifacts(store)
     start = _find_adapter(store, items, name)

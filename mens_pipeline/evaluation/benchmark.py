@@ -269,13 +269,10 @@ def _rejection(analysis: Analysis) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkTask:
-    """One task with the files that it names.
+    """One task with the texts of the files that it names.
 
-    Attributes:
-        solution: The reference, which the front end accepts and which meets all that is required; or empty.
-        tests: `@test` functions that no model sees; None without.
-        context: The texts of `file` and `context_files`, in this order.
-        wrong: Completions that look right and that the hidden tests refuse.
+    `solution` is accepted by the front end and meets all that is required, or is empty. `context` are `file` and
+    `context_files`, in this order; `wrong` looks right, and the hidden tests refuse it.
     """
 
     spec: TaskSpec

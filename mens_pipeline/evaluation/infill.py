@@ -53,16 +53,8 @@ CHAMPION: Final = "infill_champion"
 class InfillTask:
     """A hole in a held-out program, or in one of the history of a workspace.
 
-    Attributes:
-        id: Its name, `infill/0007`.
-        file: The source file; in a history, the commit. It is the unit of intervals.
-        kind: The kind of `middle`.
-        prefix: The program before the hole.
-        middle: The text that was cut out.
-        suffix: The program after the hole.
-        mode: How the program is read.
-        has_tests: Whether the program has tests of its own, which it passes.
-        view: The text before and after the hole that a model sees; None: all of it.
+    `file` is the source file, or in a history the commit: the unit of intervals. `has_tests` tells whether the program
+    has tests of its own, which it passes. `view` is the text before and after the hole that a model sees; None: all.
     """
 
     id: str
@@ -97,12 +89,9 @@ class InfillTask:
 def infill_tasks(
     pairs: Iterable[TrainingPair], number: int, fits: Callable[[str], bool] = lambda _text: True
 ) -> tuple[InfillTask, ...]:
-    """Cut holes in held-out programs, spread evenly over the files; the same ones every time.
+    """Cut up to `number` holes in held-out programs, spread evenly over the files; the same ones every time.
 
-    Args:
-        pairs: Held-out pairs; each whole program is used once.
-        number: Largest number of holes.
-        fits: Whether a piece is short enough to be written.
+    Each whole program is used once; `fits` tells whether a piece is short enough to be written.
     """
     programs = _find_programs(pairs)
     tested = _pass_their_tests([source for (_, source), mode in programs.items() if mode is Mode.SOURCE])
@@ -164,14 +153,10 @@ def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Holes:
-    """The holes for an adapter to fill.
+    """The holes for an adapter to fill: `tasks` are all of them, `lines` those for models without a suffix.
 
-    Attributes:
-        tasks: All holes; `lines` are for models without a suffix.
-        window: Shown tokens around a cursor, as in training.
-        decoding: How pieces are written; the adapter alone gets a second try.
-        ngram: Completions of an n-gram over the train set, for all line holes.
-        silent: Cursors where nothing is left to write.
+    `window` is that of the training. The adapter alone gets a second try. `ngram` are completions of an n-gram over the
+    train set, for all line holes; at the `silent` cursors nothing is left to write.
     """
 
     tasks: tuple[InfillTask, ...]
@@ -199,20 +184,9 @@ class Holes:
 def find_holes(
     heldout: Path, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
 ) -> Holes | None:
-    """Find the holes for an adapter.
+    """Find the holes for an adapter; None if none are requested, or it was never shown one in training.
 
-    Args:
-        heldout: Held-out pairs, JSON lines.
-        train: The train set of the adapter, for the n-gram.
-        manifest: Of the adapter.
-        config: Number of holes, and how pieces are written.
-        fits: Whether a text is short enough for a piece.
-
-    Returns:
-        None if no holes are requested, or the adapter was never shown one in training.
-
-    Raises:
-        RefusedError: The train set is missing or was changed.
+    `train`, the train set of the adapter, is for the n-gram; `RefusedError` if it is missing or was changed.
     """
     if not config.infill_holes or not manifest.is_taught:
         return None
@@ -251,12 +225,9 @@ def infill_decoding(config: EvaluationConfig) -> Decoding:
 def score_holes(
     holes: Holes, completions: Mapping[str, Sequence[Completion]], champion: str | None
 ) -> tuple[InfillResults, list[InsertScore]]:
-    """Score the pieces of all models.
+    """Score the pieces of all models; `champion` is the key of the adapter in use, if any.
 
-    Args:
-        holes: The holes.
-        completions: By name of the generation; second tries of the adapter come after all others.
-        champion: Key of the adapter in use, if any.
+    `completions` are by name of the generation; second tries of the adapter come after all others.
     """
     places = {task.id: task for task in holes.silent}
     own = [each for each in completions.get(INFILL, ()) if each.task not in places]

@@ -54,8 +54,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
 
     Each try of an adapter is counted. Returns the evaluation of all rounds that were asked, and whether it was reused.
 
-    Raises:
-        RefusedError: A generation failed, another champion was promoted between two rounds, or the ledger is malformed.
+    `RefusedError` if a generation failed, another champion was promoted between two rounds, or the ledger is malformed.
     """
     rounds = suite.rounds
     asked: list[Generations] = []

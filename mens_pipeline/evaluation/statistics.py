@@ -275,21 +275,12 @@ _HALVINGS: Final = 20  # halvings of the interval from 0 to 1: the smallest drop
 
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
-    """Compute the power of the paired exact test against a drop.
+    """Compute the power of the paired exact test against a drop, to ten places; the false alarm rate for a drop of 0.
 
-    The success rates do not matter: only tasks on which the two models differ count.
-
-    Args:
-        num_tasks: Tasks that both were asked.
-        drop: Share of the tasks by which the candidate is worse.
-        disagreement: Share of the tasks on which two equally good models differ, half of them either way.
-        p_value: The two-sided test calls a drop below this; each side gets half of it.
-
-    Returns:
-        The chance to ten places, for tasks that are independent of each other; the false alarm rate for a drop of 0.
-
-    Raises:
-        ValueError: Drop or disagreement is not a share, or both are more than all tasks.
+    `drop` is the share of the independent tasks by which the candidate is worse, `disagreement` that on which two
+    equally good models differ, half of them either way. The success rates do not matter: only tasks on which the two
+    models differ count. Each side of the two-sided test gets half of `p_value`. `ValueError` if drop or disagreement is
+    not a share, or both are more than all tasks.
 
     Source:
         The unconditional power of McNemar's exact test, Duffy 1984.

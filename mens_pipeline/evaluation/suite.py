@@ -28,21 +28,12 @@ confidence."""
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """All tasks for the models, and counts of omitted ones.
+    """All tasks for the models, held-out prompts first, and counts of omitted ones.
 
-    Attributes:
-        tasks: Held-out prompts first, then the benchmark.
-        heldout_sha256: Of the held-out pairs, hexadecimal.
-        benchmark: None when it is left out.
-        first_heldout_tasks: Held-out prompts of the first round.
-        max_rounds: Largest number of rounds.
-        num_too_long: Tasks left out because their reference does not fit into a completion.
-        num_tests_dropped: Tasks that lost their hidden tests because their reference fails them.
-        num_base_tasks: Approximate number of tasks for the base, those with hidden tests first; None for all.
-        few_shot: Tasks for the base with examples in its prompt, if any.
-        families: Synthetic tasks for the adapter alone.
-        families_sha256: Of the file with these, hexadecimal; None without one.
-        holes: Holes to fill at a cursor, if any.
+    `num_too_long` tasks were left out because their reference does not fit into a completion; `num_tests_dropped` lost
+    their hidden tests because their reference fails them. About `num_base_tasks` are for the base, those with hidden
+    tests first; None: all. `few_shot` is for the base with examples in its prompt, `families` are synthetic tasks for
+    the adapter alone. Digests are hexadecimal.
     """
 
     tasks: tuple[Task, ...]
@@ -93,14 +84,8 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
 ) -> EvalSuite:
     """Read the tasks of an eval suite: held-out code, the benchmark, and synthetic tasks.
 
-    Args:
-        heldout: Held-out pairs, JSON lines; `families.jsonl` next to them holds synthetic tasks.
-        train: The train set of the adapter; without it, nobody can tell whether it holds any of the tasks.
-        benchmark: None to leave it out.
-        fits: Whether a text is short enough for a completion; a task with a longer reference cannot pass.
-        first_heldout_tasks: Held-out prompts of the first round.
-        max_rounds: Largest number of rounds.
-        num_family_tasks: Largest number of synthetic tasks of each suite.
+    `families.jsonl` next to the held-out pairs holds synthetic tasks. Without `train`, the train set of the adapter,
+    nobody can tell whether it holds any of the tasks. `fits` tells whether a text is short enough for a completion.
 
     Raises:
         SourceNotFoundError: The file is missing.

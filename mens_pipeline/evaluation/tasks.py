@@ -45,12 +45,9 @@ FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
 class Prompt:
     """A prompt, with the properties by which figures group it.
 
-    Attributes:
-        id: Its name, unique in an evaluation: `benchmark/fn_add`.
-        suite: Where it comes from.
-        file: Its source file, the sampling unit; every task that is not held out is its own.
-        construct: The requested construct, a name of CONSTRUCTS; or a category of a benchmark of the user.
-        difficulty: `easy`, `medium` or `hard`.
+    `id` is unique in an evaluation: `benchmark/fn_add`. `file` is the sampling unit; every task that is not held out is
+    its own. `construct` is a name of CONSTRUCTS, or a category of a benchmark of the user; `difficulty` is `easy`,
+    `medium` or `hard`.
     """
 
     id: str
@@ -64,15 +61,9 @@ class Prompt:
 class Task(Prompt):
     """A prompt, and the requirements on its completions.
 
-    Attributes:
-        prompt: The text of the prompt.
-        name: The name that the prompt asks for; None if it is open.
-        mode: How a completion is read.
-        reference: A good completion; may be empty in a benchmark of the user.
-        requires: Declarations that a completion must hold.
-        needles: Substrings that a completion must hold, if there are no other requirements.
-        tests: Hidden `@test` functions.
-        given: Declarations that a completion may use without declaring them; they are put in front of it.
+    `name` is None if the prompt asks for none; `reference` may be empty in a benchmark of the user. A completion must
+    hold the `needles` if there are no other requirements, and may use the declarations of `given` without declaring
+    them.
     """
 
     prompt: str

@@ -150,9 +150,8 @@ def _ends_periodically(text: str) -> bool:
 class Constraint:
     """The program that a completion has written so far, and the tokens that may follow it.
 
-    Attributes:
-        is_forced: Whether the shortest way to the end is being written.
-        cut: Why the program did not go on as the model would have it, apart from syntax.
+    `is_forced` tells whether the shortest way to the end is being written, `cut` why the program did not go on as the
+    model would have it, apart from syntax.
     """
 
     def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:

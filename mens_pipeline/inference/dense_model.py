@@ -95,13 +95,9 @@ class DenseModel:
     ) -> Output:
         """Compute the logits of tokens that follow those of a cache, and add their keys and values to it.
 
-        Args:
-            input_ids: Of shape `(rows, positions)`.
-            past_key_values: The cache.
-            attention_mask: 0 for masked positions; of shape `(rows, positions)`, including those of the cache.
-            position_ids: Of shape `(rows, positions)`; by default each row continues after the cache.
-            use_cache: Always true.
-            logits_to_keep: Number of last positions to compute logits for; 0 for all.
+        `input_ids` and `position_ids` (by default each row continues after the cache) are of shape `(rows, positions)`,
+        as is `attention_mask`, 0 for masked positions, which includes those of the cache. Logits are computed for the
+        last `logits_to_keep` positions; 0 for all.
         """
         num_past = past_key_values.get_seq_length()
         if position_ids is None:

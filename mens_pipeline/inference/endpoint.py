@@ -116,24 +116,19 @@ class _Completion(BaseModel):
 class ChatEndpoint:
     """A generator that sends prompts over HTTP.
 
-    Attributes:
-        url: Base address of the API: `https://host/v1`.
-        ledger: Its replies so far.
-        num_retries: Repetitions of a request after status 429 or 5xx.
-        first_wait: Seconds before the first repetition, doubled each time, unless a Retry-After says otherwise.
-        completion_seconds: Limit of time for a response to its last byte.
+    The wait doubles with each repetition, unless a Retry-After says otherwise.
     """
 
-    url: str
+    url: str  # base address of the API: `https://host/v1`
     name: str
     ledger: Ledger
     key: SecretStr | None = None
     max_new_tokens: int = 1024
     temperature: float = 0.7
     concurrency: int = 4
-    num_retries: int = 5
-    first_wait: float = 1.0
-    completion_seconds: float = _COMPLETION_SECONDS
+    num_retries: int = 5  # after status 429 or 5xx
+    first_wait: float = 1.0  # seconds before the first repetition
+    completion_seconds: float = _COMPLETION_SECONDS  # limit of a response, to its last byte
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for anything but an HTTP address, or for a key without https."""

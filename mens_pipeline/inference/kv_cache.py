@@ -22,14 +22,11 @@ _SPARE: Final = 4  # one column in this many is spare, so that rows seldom have 
 
 
 class SlotCache:
-    """Keys, values and states of rows.
+    """Keys, values and states of rows, in `past`, the cache that a model takes.
 
-    Attributes:
-        past: The cache that a model takes.
-        lengths: Positions of each row; `longest` is the largest.
-        end: The column after the last position of every row.
-        takes_many: Whether it holds several rows; only one if layers are neither attention nor linear attention.
-        forgets: Whether the last positions of a step can be dropped; states cannot go back.
+    `lengths` are the positions of each row, `longest` the largest; `end` is the column after the last position of every
+    row. `takes_many` is false if layers are neither attention nor linear attention; `forgets` tells whether the last
+    positions of a step can be dropped: states cannot go back.
     """
 
     def __init__(self, model: Any, num_rows: int = 1, num_positions: int = 0) -> None:

@@ -56,15 +56,10 @@ _OTHERS: Final = (
 class Surroundings:
     """Text before and after a cursor, in place of a client's where the parser cannot read that.
 
-    Attributes:
-        above: Complete declarations.
-        prefix: The beginning of the declaration at the cursor; ends with the line of the cursor.
-        suffix: The rest of this line, and of the declaration.
-        below: Complete declarations.
-        skipped: Phrases that name the parts that were left out.
-        assumed: Names in these parts, which may be declared there.
-        is_window: Whether the client may not have sent all declarations.
-        is_cut: Whether the suffix may end inside the declaration.
+    `above` and `below` are complete declarations; `prefix` begins the declaration at the cursor and ends with the line
+    of the cursor, `suffix` is the rest of both. `skipped` are phrases that name the parts that were left out, `assumed`
+    names that may be declared there. `is_window`: the client may not have sent all declarations. `is_cut`: the suffix
+    may end inside the declaration.
     """
 
     prefix: str

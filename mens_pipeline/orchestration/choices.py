@@ -62,8 +62,7 @@ _READERS: Final[Mapping[str, Callable[[Path], object]]] = {
 def check_configuration(folder: Path) -> None:
     """Read all files of a configuration, so that a mistake shows before a run begins.
 
-    Raises:
-        ConfigurationError: A file is missing or wrong, or a recipe names an unknown preset or domain; names them all.
+    `ConfigurationError` if a file is missing or wrong, or a recipe names an unknown preset or domain; names them all.
     """
     found: dict[str, Any] = {}
     problems = []

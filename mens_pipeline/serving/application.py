@@ -182,8 +182,7 @@ class CheckQueue:
     async def check(self, request: Request, source: str) -> dict[str, Any]:
         """Return the report on a program.
 
-        Raises:
-            RequestRefusedError: Too many wait, its turn did not come in time, or the client disconnected before it.
+        `RequestRefusedError` if too many wait, its turn did not come in time, or the client disconnected before it.
         """
         if self._num_open > self._limits.max_waiting:
             message = "Too many programs wait for a check. Ask again in 2 seconds."

@@ -29,22 +29,11 @@ class Withheld(StrEnum):
 class GenerationRequest:
     """A request of a client, in any format; None for values that it leaves to the server.
 
-    Attributes:
-        model: The name that the client uses; may be empty.
-        turns: The conversation; empty to continue a text or its tokens.
-        text: The text to continue, in place of a conversation.
-        suffix: Text after the cursor that `text` ends at.
-        ids: Tokens of the text, if the client sent tokens.
-        num_completions: 0: the client only announces a prompt.
-        temperature: 0: always the most likely token.
-        top_p: Share of probability that is sampled from.
-        stop: Texts that end a completion, and are not part of it.
-        syntax: Whether the parser constrains the tokens.
-        best_of: Completions to choose one from.
-        num_likeliest: Most likely tokens to report at each position; None: report no tokens.
-        limit_field: The client's name for `max_tokens`, for messages.
-        ignored: Fields of the request that have no effect here.
-        id: Names the request when a client reports what it accepted.
+    `text` (or its tokens, `ids`) is continued in place of a conversation; `suffix` is the text after the cursor that it
+    ends at. With 0 `num_completions` the client only announces a prompt. A temperature of 0 always takes the most
+    likely token. `stop` texts end a completion and are not part of it. `num_likeliest` tokens are reported at each
+    position; None: no tokens. `limit_field` is the client's name for `max_tokens`; `ignored` fields have no effect
+    here; `id` names the request when a client reports what it accepted.
     """
 
     model: str
@@ -75,15 +64,9 @@ class GenerationRequest:
 class PreparedRequest:
     """A request that can be queued: prompt, limits and sampling are decided.
 
-    Attributes:
-        asked: The request; its cursor is in `text` and `suffix`, without marks.
-        prompt: Tokens that the model reads.
-        around: Text around the cursor, for the parser; None without a cursor.
-        max_tokens: Limit of each completion.
-        threshold: Mean log-probability of a token below which a piece at a cursor is withheld.
-        shows_errors: Whether a piece at a cursor may have an error in names or types.
-        deadline: When all completions must have ended, on the monotonic clock.
-        warnings: Sentences on deviations from the request.
+    The cursor of `asked` is in its `text` and `suffix`, without marks; `around` is the text around it for the parser.
+    `threshold` is the mean log-probability of a token below which a piece at a cursor is withheld. `deadline` is on the
+    monotonic clock. `warnings` are sentences on deviations from the request.
     """
 
     asked: GenerationRequest
@@ -130,18 +113,11 @@ class Piece:
 class GenerationResult:
     """A completion that has ended.
 
-    Attributes:
-        text: The text of all pieces.
-        reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
-        num_tokens: Tokens that are sent, including the end of the turn.
-        num_computed: Tokens that were generated, including those that are not sent.
-        prompt_seconds: From the start to the first token.
-        seconds: From the first token to the last.
-        is_constrained: Whether the parser constrained its tokens.
-        likelihood: Mean log-probability of its tokens; None if no choice or threshold needs it.
-        best_of: Number of completions it was chosen from; the figures then cover all of them.
-        withheld: Why its text is not sent; None if it is.
-        cut: Why the server ended it: it repeated itself, or time ran out.
+    `reason` is `stop` (the model ended its turn, or a stop text came) or `length`. `num_tokens` are sent, including the
+    end of the turn; `num_computed` include those that are not. `prompt_seconds` end with the first token, `seconds`
+    begin there. `likelihood` is the mean log-probability of its tokens; None if nothing needs it. The figures cover
+    all `best_of` completions that it was chosen from. `withheld` is why its text is not sent, `cut` why the server
+    ended it: it repeated itself, or time ran out.
     """
 
     text: str

@@ -47,17 +47,11 @@ _SAID: Final = {
 class ServedModel:
     """A model that passed all checks.
 
-    Attributes:
-        sha256: Of the adapter, or of all files of a merged model, hexadecimal.
-        system_prompt: Used unless a request has another one.
-        max_context: Tokens of prompt and completion together.
-        candidate: Verdict on an adapter that was not promoted; every response has it.
-        infill_window: Tokens around a cursor that it is shown; None if it was not taught to complete there.
-        infill_order: The side of a cursor that it is shown first; None if the window is.
-        infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None if no
-            evaluation calibrated it.
-        base: Name of the model that it adapts; empty for a merged one.
-        figures: What its evaluation measured, for people; empty without one.
+    `sha256` is that of the adapter, or of all files of a merged model. `max_context` are tokens of prompt and
+    completion together. `candidate` is the verdict on an adapter that was not promoted; every response has it. At a
+    cursor it is shown `infill_window` tokens, the side `infill_order` first (None if it was not taught to complete
+    there), and a piece below `infill_threshold`, a mean log-probability of a token, is withheld. `base` is empty for a
+    merged model; `figures` are what its evaluation measured, for people.
     """
 
     name: str

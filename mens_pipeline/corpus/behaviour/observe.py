@@ -99,8 +99,7 @@ def observe_behaviour(
 
     `seed` decides which mutants are tried, and which arguments where none are given.
 
-    Raises:
-        RefusedError: The front end rejects the program, or it declares no such function.
+    `RefusedError` if the front end rejects the program, or it declares no such function.
     """
     module = analyze(source).module
     if module is None:

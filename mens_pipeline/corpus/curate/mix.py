@@ -199,8 +199,7 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     The train set is as small as possible while every pair is used at least once and the shares are met. A source that
     would have to be repeated more than `max_repeats` times falls short of its share, and the report shows it.
 
-    Raises:
-        RefusedError: A source that is not optional gives nothing, or nothing is left to train on.
+    `RefusedError` if a source that is not optional gives nothing, or nothing is left to train on.
     """
     seen: set[bytes] = set()
     mixed = [_select(source, rows[source.path], config, seen) for source in config.sources]

@@ -92,8 +92,7 @@ def make_pairs(
     for. The hash of the text chooses the wording, so the same record always gives the same pairs. Where one function is
     asked for and its behaviour can be observed, the prompt gives examples, and the pair has hidden tests.
 
-    Raises:
-        RefusedError: The front end rejects the text of a record.
+    `RefusedError` if the front end rejects the text of a record.
     """
     account = account if account is not None else Account()
     seen: set[bytes] = set()

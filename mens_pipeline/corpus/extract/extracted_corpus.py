@@ -195,8 +195,7 @@ def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, 
     The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (the
     account of each file, and the range of its records) and `report.json`. None of it depends on the pool.
 
-    Raises:
-        RefusedError: The workspace or the telemetry has changed since it was pinned.
+    `RefusedError` if the workspace or the telemetry has changed since it was pinned.
     """
     extra = _write(folder, params)
     telemetry_counts = _write_telemetry(folder / TELEMETRY, params.query)
@@ -394,8 +393,7 @@ class SnapshotParams(WorkspaceParams):
 def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, Any]:
     """Check the programs of a pinned workspace: `sources.json` gets the verdicts of the front end.
 
-    Raises:
-        RefusedError: The workspace or the telemetry has changed since it was pinned.
+    `RefusedError` if the workspace or the telemetry has changed since it was pinned.
     """
     root = params.root
     roots = find_source_roots(root)

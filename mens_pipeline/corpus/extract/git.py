@@ -35,8 +35,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@|[?#].*")
 def ask_git(folder: Path, words: tuple[str, ...], asked: str = "", most_seconds: float = _MOST_SECONDS) -> str:
     """Run git in a folder and return its output; `asked` is its input.
 
-    Raises:
-        RefusedError: Git refuses, takes too long or is not installed; the message is what git says.
+    `RefusedError` if git refuses, takes too long or is not installed; the message is what git says.
     """
     try:
         result = subprocess.run(  # noqa: S603 - our own words
@@ -86,8 +85,7 @@ def is_checkout(folder: Path) -> bool:
 def list_files(folder: Path) -> frozenset[str]:
     """List what git tracks or does not ignore: files, submodules and other checkouts, relative to the folder.
 
-    Raises:
-        RefusedError: Git does not tell.
+    `RefusedError` if git does not tell.
     """
     listed = ask_git(folder, ("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
     return frozenset(name.rstrip("/") for name in listed.split("\0") if name)

@@ -49,8 +49,7 @@ class Header:
 def comment_header(source: str) -> Header:
     """Read the `// ---` header at the top of a program; empty without one.
 
-    Raises:
-        FrontmatterError: A header opts out below the first line, does not close, or is not a YAML mapping.
+    `FrontmatterError` if a header opts out below the first line, does not close, or is not a YAML mapping.
     """
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:
@@ -69,8 +68,7 @@ def comment_header(source: str) -> Header:
 def parse_header(text: str) -> dict[str, Any]:
     """Parse YAML text as a mapping.
 
-    Raises:
-        FrontmatterError: It is too large, uses aliases (which can grow without bound), or is not a mapping.
+    `FrontmatterError` if it is too large, uses aliases (which can grow without bound), or is not a mapping.
     """
     if len(text) > MAX_FRONTMATTER:
         raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
@@ -158,8 +156,7 @@ def strip_metadata(source: str) -> str:
     Only comments that fill their lines go, each with its line end, so no token and no other newline moves. The result
     has no blank lines at its ends and one final newline.
 
-    Raises:
-        FrontmatterError: The header does not close or is not a YAML mapping.
+    `FrontmatterError` if the header does not close or is not a YAML mapping.
     """
     begin = comment_header(source).end_line
     drop = {line for line, comment in _whole_line_comments(source) if is_directive(comment)}

@@ -62,8 +62,7 @@ class Page:
 def parse_page(text: str) -> Page:
     """Parse a page of CommonMark with YAML frontmatter.
 
-    Raises:
-        FrontmatterError: The frontmatter is not a mapping.
+    `FrontmatterError` if the frontmatter is not a mapping.
     """
     tokens = _parser().parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})

@@ -337,8 +337,7 @@ def sight(
 
     `counts` filters them by their path below the root, with `/`; `include` is that of `OwnSources`.
 
-    Raises:
-        RefusedError: There are more than `most`.
+    `RefusedError` if there are more than `most`.
     """
     digest = hashlib.sha256()
     touched, num_files = 0.0, 0
@@ -441,8 +440,7 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 def find_source_roots(folder: Path) -> SourceRoots:
     """Find the roots file that governs a folder: its own, the one in its `examples/`, or the nearest parent's.
 
-    Raises:
-        ConfigurationError: The file is not YAML, does not fit, or is a link.
+    `ConfigurationError` if the file is not YAML, does not fit, or is a link.
     """
     start = folder.resolve()
     for place in (start, *start.parents):

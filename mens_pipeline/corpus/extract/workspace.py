@@ -127,8 +127,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     is that of the checkout around it. `redaction` decides whether rows with secrets or personal data are masked or
     dropped; `policy` keeps files out.
 
-    Raises:
-        SourceNotFoundError: `root` is not a folder.
+    `SourceNotFoundError` if `root` is not a folder.
     """
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
@@ -296,8 +295,7 @@ def page_records(
     Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
     itself.
 
-    Raises:
-        SourceNotFoundError: One of them is not a folder.
+    `SourceNotFoundError` if one of them is not a folder.
     """
     seen = set(known_blobs)
     records: list[ExtractedRecord] = []
@@ -337,8 +335,7 @@ def carried_records(
 
     `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
 
-    Raises:
-        RefusedError: A line is not a record, and would be lost.
+    `RefusedError` if a line is not a record, and would be lost.
     """
     folder, workspace = folder.resolve(), sources.root
     licences = Licences(workspace)

@@ -62,14 +62,8 @@ _OTHERWISE: Final = {"A": ReplayDrop.NEW_FILE, "R": ReplayDrop.RENAMED}
 class HistoryHole:
     """Lines that a commit added to a program.
 
-    Attributes:
-        commit: The commit, hexadecimal.
-        time: Of the commit, in seconds since 1970.
-        path: The program, relative to the workspace.
-        prefix: Text before the lines, with the indentation that an editor adds.
-        middle: The lines, without white space around them.
-        suffix: Text after the lines.
-        mode: The grammar mode of the program.
+    `time` is that of the commit, in seconds since 1970. `prefix` ends with the indentation that an editor adds;
+    `middle` are the lines, without white space around them.
     """
 
     commit: str
@@ -89,11 +83,7 @@ class HistoryHole:
 
 @dataclass(kw_only=True)
 class History(Account[ReplayDrop]):
-    """Holes, the oldest first, and counts of skipped commits, files and places.
-
-    Attributes:
-        begin: Start of the history, in seconds since 1970.
-    """
+    """Holes, the oldest first, and counts of skipped commits, files and places; `begin` is in seconds since 1970."""
 
     begin: int
     holes: list[HistoryHole] = field(default_factory=list)
@@ -113,12 +103,10 @@ def week_of(seconds: int) -> int:
 
 
 def read_history(workspace: Path, since: str, number: int) -> History:
-    """Return the holes of the commits of a workspace.
+    """Return up to `number` holes of the commits of a workspace, a draw by hash that is always the same.
 
-    Args:
-        workspace: A folder of a git checkout, or a bare repository; programs below it count.
-        since: A commit, to read everything that is not in it; or a date (`2026-05-01`, UTC).
-        number: The most holes; of more, a draw by hash that is always the same.
+    The workspace is a folder of a git checkout, or a bare repository. `since` is a commit, to read everything that is
+    not in it, or a date (`2026-05-01`, UTC).
 
     Raises:
         SourceNotFoundError: There is no such folder, commit or date.

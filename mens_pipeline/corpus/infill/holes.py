@@ -51,16 +51,9 @@ class Hole:
 
 
 def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> tuple[Hole, ...]:
-    """Draw holes of a program, each kind by its quota; no two start at the same character.
+    """Draw up to `number` holes of a program, each kind by its quota, in the order of the program.
 
-    Args:
-        source: A program that the front end accepts.
-        module: Its syntax tree.
-        number: The most holes; a short program has fewer.
-        random: Decides which.
-
-    Returns:
-        Holes in the order of the program; none is only white space or comments, or ends with white space.
+    No two start at the same character; none is only white space or comments, or ends with white space.
     """
     tokens = tokenize(source)
     spans = _Spans(source, tokens)

@@ -80,13 +80,10 @@ def cut_rows(
     policy: InfillPolicy,
     accepted: Iterable[TrainingPair] = (),
 ) -> InfillRows:
-    """Cut holes in the programs of training pairs.
+    """Cut holes in the programs of training pairs; declarations of a file that is there as a whole are skipped.
 
-    Args:
-        pairs: Training pairs, after the split. Declarations of a file that is there as a whole are skipped.
-        heldout: Evaluating pairs: no row asks for one of their lines, unless it is short enough to be common.
-        policy: The number of holes.
-        accepted: Infill rows of users, which come first and follow the same rule.
+    No row asks for a line of the `heldout` pairs, unless it is short enough to be common. `accepted` are infill rows of
+    users, which come first and follow the same rule.
     """
     rows, seen, lines = InfillRows(), set[bytes](), HeldoutLines(heldout)
     for row, program, hole in chain(_accepted_rows(accepted), _cut(pairs, policy, rows)):

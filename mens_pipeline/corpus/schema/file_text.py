@@ -29,8 +29,7 @@ _GENERATED_PAGE: Final = re.compile(rf"(?im)^[ \t]*+<!--[ \t]*+{_MARK}")
 def decode_text(data: bytes, errors: str = "strict") -> str:
     """Decode a file in the encoding of its byte order mark, UTF-8 without one; each line ends in a line feed.
 
-    Raises:
-        UnicodeDecodeError: It is in another encoding.
+    `UnicodeDecodeError` if it is in another encoding.
     """
     encoding = next((name for mark, name in _WIDE if data.startswith(mark)), "utf-8")
     text = data.decode(encoding, errors).lstrip("\ufeff")

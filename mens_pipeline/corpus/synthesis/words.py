@@ -45,14 +45,10 @@ class EntityField:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing that an application stores.
+    """A thing that an application stores: its type `name` is such as `ToolLoan`, `plural` such as `tool loans`.
 
-    Attributes:
-        domain: A key of `DOMAINS`.
-        name: The type name: `ToolLoan`.
-        plural: Several of them, in words: `tool loans`.
-        fields: A name, a group, a number and a flag, then others.
-        adds_up: Whether the sum of its number has a meaning, as for pages but not for urgencies.
+    `fields` begin with a name, a group, a number and a flag. `adds_up` tells whether the sum of its number has a
+    meaning, as for pages but not for urgencies.
     """
 
     domain: str

@@ -115,14 +115,9 @@ class TextName(StrEnum):
 class CaseResult:
     """The result of one case, a test or a property.
 
-    Attributes:
-        name: The name of its function.
-        reason: Error, limit or refusal; None if it passed or an assertion failed.
-        message: What was found and what was expected; empty if it passed.
-        text: The text of `line` (from 1) and `column` (from 0): where it ended, or where the test begins if it passed.
-        output: Its output, cut at the limit.
-        num_steps: Statements and expressions executed.
-        notes: Remarks, such as `vacuous` for a pass without an assertion (T6).
+    `reason` is an error, limit or refusal; None if it passed or an assertion failed. `line` (from 1) and `column` (from
+    0) of the text `text` are where it ended, or where the test begins if it passed. `output` is cut at the limit;
+    `num_steps` counts statements and expressions. `notes` are such as `vacuous` for a pass without an assertion (T6).
     """
 
     name: str
@@ -158,14 +153,9 @@ class ProgramStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """The result of a program and its tests.
+    """The result of a program and its tests, one per test, in source order; none unless the program ran.
 
-    Attributes:
-        tests: One result per test, in source order; empty unless the program ran.
-        diagnostics: Errors of the parser.
-        limit: The limit that stopped the whole program; None unless its status is `stopped`.
-        message: Outcome of the program as a whole.
-        notes: Remarks, such as tests that were left out.
+    `limit` stopped the whole program; None unless its status is `stopped`. `notes` are such as tests left out.
     """
 
     status: ProgramStatus
@@ -196,33 +186,19 @@ class ProgramReport:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one program; seconds and memory need signals and rlimits.
+    """Limits of one program; seconds and memory need signals and rlimits."""
 
-    Attributes:
-        max_steps: Statements and expressions of a test, copying included (R1).
-        max_depth: Nested calls (R2).
-        max_size: Bytes of one string, elements of one list (R3).
-        max_allocation: Bytes and elements that one test creates, in use or not.
-        max_nesting: Levels of a value that is compared or printed (R4).
-        max_output: Characters of output kept per test (R5).
-        max_source: Bytes of a program's text (R8).
-        max_tests: Tests run per program (R8).
-        test_seconds: Wall time of one test (R6).
-        program_seconds: Wall time of a whole program (R6).
-        memory_bytes: Address space of the process (R7).
-    """
-
-    max_steps: int = 1_000_000
-    max_depth: int = 1_000
-    max_size: int = 1_000_000
-    max_allocation: int = 10_000_000
-    max_nesting: int = 100
-    max_output: int = 65_536
-    max_source: int = 262_144
-    max_tests: int = 200
-    test_seconds: float = 5.0
-    program_seconds: float = 20.0
-    memory_bytes: int = 512 * 1024 * 1024
+    max_steps: int = 1_000_000  # statements and expressions of a test, copying included (R1)
+    max_depth: int = 1_000  # nested calls (R2)
+    max_size: int = 1_000_000  # bytes of one string, elements of one list (R3)
+    max_allocation: int = 10_000_000  # bytes and elements that one test creates, in use or not
+    max_nesting: int = 100  # levels of a value that is compared or printed (R4)
+    max_output: int = 65_536  # characters of output kept per test (R5)
+    max_source: int = 262_144  # bytes of a program's text (R8)
+    max_tests: int = 200  # run per program (R8)
+    test_seconds: float = 5.0  # wall time (R6)
+    program_seconds: float = 20.0  # wall time of a whole program (R6)
+    memory_bytes: int = 512 * 1024 * 1024  # address space of the process (R7)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,13 +170,9 @@ Owner = ast.TypeDef | ast.Url
 class ModuleNames:
     """The names of one program.
 
-    Attributes:
-        values: Functions, constants, constructors, components and built-in values, the last of each name (C1).
-        types: Declared types and tables.
-        variants: Variant -> the types that have it.
-        imported: Local names of imports.
-        is_open: Whether an unknown module is imported: any upper-case name may be one of its variants.
-        assumed: Names declared elsewhere, with unknown types.
+    `values` are functions, constants, constructors, components and built-in values, the last of each name (C1);
+    `variants` maps each to the types that have it. `is_open` tells whether an unknown module is imported: any
+    upper-case name may be one of its variants. `assumed` are declared elsewhere, with unknown types.
     """
 
     values: dict[str, Binding] = field(default_factory=dict)
