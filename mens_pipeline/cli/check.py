@@ -103,7 +103,6 @@ def _report_malformed(identity: object, number: int, problem: str) -> dict[str, 
 
 
 _MAX_BYTES: Final = 67_108_864  # size limit of a program
-
 _STDIN: Final = Path("-")
 
 

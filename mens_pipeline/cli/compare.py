@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 _FEWEST: Final = 2
-
 _WIDEST: Final = 24  # maximum characters of a name above its column
 
 

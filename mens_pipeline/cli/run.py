@@ -34,9 +34,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
 
 _DEFAULT: Final = "default"  # the recipe of a run that names none
-
 _LEAST_MORE: Final = 10  # minimum minutes to suggest if more training may help a refused run
-
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""
 

@@ -21,7 +21,6 @@ from mens_pipeline.storage.store import digest_of, key_of
 
 PAIRS: Final = "train.jsonl"
 _MIXED: Final = "validated_mixed.jsonl"  # upstream's name for a mixed train set
-
 _MADE_FROM: Final = "made_from"
 """Entry of the report of a mix made by `mens train`: a hash of all its inputs."""
 

@@ -119,7 +119,6 @@ def read_details(document: Path) -> HandedModel:
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000  # bytes of a hand-off
-
 _NAME_ANOTHER: Final = "Name an empty folder, or a new one."
 _NOTES: Final = (
     "Ask greedily, as in its evaluation. Break control tokens in what users write, or they can forge turns. "

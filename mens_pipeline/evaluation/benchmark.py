@@ -28,9 +28,7 @@ MANIFEST: Final = "manifest.json"
 _LARGEST: Final = 2**26
 """Largest file that is hashed, in bytes; the files of a valid benchmark are far smaller."""
 _ADVICE: Final = "Name a folder that holds a benchmark, or restore the file."
-
 _LONGEST_FOUND: Final = 60  # characters of a wrong value that a message shows
-
 _WORDINGS: Final = {
     "Input should be": "expected",
     "String should": "expected a string to",

@@ -102,7 +102,6 @@ class Slot:
 _LOOKED_UP: Final = (3, 2)  # lengths of the last tokens to look up, in this order
 _GUESSED: Final = 5  # tokens to guess; each takes a little time of a step, right or wrong
 _LOOKED_BACK: Final = 1024  # newest tokens to search; a long prompt costs no more
-
 _MOST_READ: Final = 8_192  # tokens of prompts, with padding, that one pass may read
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)

@@ -44,7 +44,6 @@ from mens_pipeline.training.recipe import Recipe
 
 GATE_SECONDS: Final = 4.0
 _SCORING: Final = 15.0  # seconds to prepare prompts, score completions and run their tests
-
 _MOST_EVALUATION: Final = 0.5
 """Largest share of the available time for evaluation; training gets the rest."""
 
@@ -52,9 +51,7 @@ _ROOM: Final = 1.25
 """Ask for more steps than the probe predicts; the time budget of training ends them."""
 
 _LEAST_STEPS: Final = 3
-
 _ROW_LENGTH: Final = 160  # tokens of a row of the seed data, prompt included
-
 _GPU_SHARE: Final = 0.3
 """Share of peak FLOP/s and of peak bandwidth that a GPU reaches, by published figures; not measured here."""
 

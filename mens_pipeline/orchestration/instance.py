@@ -123,7 +123,6 @@ def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
 
 _FOLDER: Final = "headless"
 _LOCATION: Final = "mens_pipeline"  # name of the code location in workspace.yaml
-
 _SHOWN: Final = {
     REPOSITORY_LABEL_TAG: f"{SINGLETON_REPOSITORY_NAME}@{_LOCATION}",
     CODE_LOCATION_TAG: _LOCATION,

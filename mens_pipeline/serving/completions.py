@@ -37,7 +37,6 @@ from mens_pipeline.serving.served_model import ServedModel
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
 _CANDIDATE_TOP_P: Final = 0.95  # sampling of the candidates of best-of-n, unless a request sets it
-
 _NOT_TAUGHT: Final = "the model was not trained for a suffix: it goes on from the prompt, to the line end"
 
 

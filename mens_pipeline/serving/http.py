@@ -57,12 +57,10 @@ def client_went_away() -> RequestRefusedError:
 
 
 _SECONDS: Final = 30.0  # time for a body to arrive
-
 _MOST_HELD: Final = 67_108_864
 """Bytes of all bodies that arrive at once, unless one alone may have more."""
 
 _MOST_ERRORS: Final = 10  # errors of a body that a message names
-
 _UNKNOWN: Final = "extra_forbidden"
 _NO_JSON: Final = "json_invalid"
 _OWN: Final = "Value error, "

@@ -29,7 +29,6 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
 """Unsupported parameters, with their values without effect."""
 
 _RAW: Final = "{{ .Prompt }}"  # the template of a prompt that is shown unchanged
-
 _IGNORED: Final = frozenset(
     {
         *("f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat", "mirostat_eta"),

@@ -54,7 +54,6 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
 
 
 _GRACE_SECONDS: Final = 20.0  # time for unfinished completions when the server is asked to end
-
 _CLOSING_SECONDS: Final = 5
 _BASE_PATH: Final = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)
 _KEEP_ALIVE_SECONDS: Final = 30

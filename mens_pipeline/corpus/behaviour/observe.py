@@ -64,7 +64,6 @@ _MOST_CHOICES: Final = 6
 """With at most this many different results, hidden tests must show each of them."""
 _LONGEST_TEST: Final = 200  # characters of a call and its result
 _ENOUGH_KILLS: Final = 3  # calls that refuse a mutant; more are not looked for
-
 _COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
 """Frequent types of results that Python compares as Vox does."""
 

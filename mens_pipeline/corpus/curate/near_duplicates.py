@@ -17,16 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
-
 _SHINGLE: Final = 5  # words in a shingle
-
 _NUM_PERM: Final = 128
 
 _LOOSER: Final = 0.7
 """The index misses many texts just above its threshold, so its threshold is lower, and each candidate is compared."""
 
 _RECENT: Final = 1 << 19  # hashes in memory, of 25,000 texts; they take about 130 MB
-
 _PIECES: Final = 64
 """Ranges of hashes that are merged one by one, so that only parts of two files are in memory."""
 

@@ -39,14 +39,10 @@ MAX_INSTRUCTION: Final = 2_000
 """Characters of a request."""
 
 _SAME: Final = 0.9  # share of common words from which a request repeats its parent
-
 _COPIED: Final = 0.5  # share of the runs of a request that a program may repeat
-
 _RUN: Final = 5  # words in a run
-
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _FEWEST_WORDS: Final = 3  # a request is at least `Write ... Vox`; anything shorter is noise
-
 _LABEL: Final = re.compile(r"^[\s*]*(?:(?:the|new|rewritten|harder) )*request\b(?:\*\*:|:\*\*|:)\s*", re.IGNORECASE)
 """Such as `New request:` or `**Request:**`."""
 _QUOTES: Final = ("“”", '""', "''")

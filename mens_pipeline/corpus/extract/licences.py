@@ -30,9 +30,7 @@ LICENCE_FILES: Final = (
 
 _CHOICE: Final = "LICENSE-"
 _LARGEST: Final = 131_072  # bytes of a licence file; larger ones are not read
-
 _NUM_HEAD_BYTES: Final = 4_096  # bytes at the start of a file that may contain an SPDX line
-
 _TAG: Final = "SPDX-License-Identifier:"
 _OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))
 """Comment openers that may precede the tag."""

@@ -37,7 +37,6 @@ _MOST_SECONDS: Final = 300.0
 
 _NO_REPOSITORY: Final = "not a git repository (or any"
 _WEEK: Final = 7 * 24 * 3_600  # seconds
-
 _LOG: Final = (
     *(
         "log",

@@ -27,7 +27,6 @@ _SUFFIX_CHARACTERS: Final = 2_000
 """Characters around the hole that a row keeps; a model sees a window of them."""
 
 _COMMON_CHARACTERS: Final = 24  # shorter lines, without white space, occur in many unrelated files
-
 _WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind.SYNTHETIC, SourceKind.TELEMETRY))
 
 

@@ -303,7 +303,6 @@ def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str |
 
 
 _LARGEST_VALUE: Final = 100_000_000  # bytes of a value or row of an SQLite database in memory
-
 _STEPS: Final = 1_000_000
 _MOST_STEPS: Final = 1_000_000_000
 """Steps of SQLite's virtual machine for one import, about a minute; a view can be an endless loop."""

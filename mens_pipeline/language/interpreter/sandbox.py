@@ -92,7 +92,6 @@ def _read_diagnostic(record: dict[str, Any]) -> Diagnostic:
 
 
 _GRACE_SECONDS: Final = 2.0  # extra time for parsing, starting and replying
-
 _CHUNK: Final = 65_536
 
 _START: Final = """import sys

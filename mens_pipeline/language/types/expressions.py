@@ -433,7 +433,6 @@ _OTHERS: Final = frozenset(("query", "using", "live", "first", "find_by", "upser
 
 _OF_RESULTS: Final = ("unwrap", "is_ok", "is_err")
 _COMBINED: Final = frozenset(("and", "or", "not"))  # keys of `where` besides fields
-
 _BY_COLUMN: Final = frozenset(("order_by", "select"))
 _MANY: Final = 100
 _COUNTS: Final = {

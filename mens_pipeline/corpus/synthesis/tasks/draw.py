@@ -51,7 +51,6 @@ _HELDOUT_PROGRAMS: Final = 16
 
 _WINDOW: Final = 300
 _SAME_SKELETON: Final = 2  # tasks of one template with the same structure in `_WINDOW` tasks
-
 _MOST_TRIES: Final = 20_000
 _BATCH: Final = 48
 
@@ -229,7 +228,6 @@ def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
 
 
 _NUM_CALLS: Final = 60  # the most argument lists for a task
-
 _SPAN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _LENGTH: Final = "len("
 _WORDS: Final = (

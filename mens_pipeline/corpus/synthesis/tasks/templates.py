@@ -21,7 +21,6 @@ _RANGE: Final = re.compile(r"(?:([a-z]\w*)\+)?(-?\d+)\.\.(?:([a-z]\w*)\+)?(-?\d+
 _ARGUMENTS: Final = ("x", "e")
 """The expression that a fragment is applied to: `$x` gets brackets where it needs them, `$e` never does."""
 _SIMPLE: Final = re.compile(r"[\w.\"\[\]]+(?:\([^ ]*\))?(?:\.[a-z_]+\([^ ]*\))*")
-
 _MOST_DRAWS: Final = 50  # after this many draws, two holes that should differ may be equal
 
 Hole = str | list[str]
