@@ -40,12 +40,9 @@ _WORDINGS: Final = {
 class Difficulty(StrEnum):
     """Intended difficulty of a task."""
 
-    EASY = "easy"
-    """One small declaration, described in one sentence."""
-    MEDIUM = "medium"
-    """A declaration with behaviour, or two that belong together."""
-    HARD = "hard"
-    """Several declarations that must fit each other."""
+    EASY = "easy"  # one small declaration, described in one sentence
+    MEDIUM = "medium"  # a declaration with behaviour, or two that belong together
+    HARD = "hard"  # several declarations that must fit each other
 
 
 def _inside(path: str) -> str:

@@ -21,17 +21,13 @@ class Part(StrEnum):
 
     FIELDS = "fields"
     """Fields `id` or `id: int`; the entries of a form, of design tokens and of a mobile block as well."""
-    VARIANTS = "variants"
-    """`Circle` or `Circle(radius: float)`."""
+    VARIANTS = "variants"  # `Circle` or `Circle(radius: float)`
     STATES = "states"
     """`Draft`, `terminal Sent` or `Sent(at: int)`; of a component, `count` or `count: int`."""
-    EVENTS = "events"
-    """`send` or `send from Draft -> Sent`."""
-    HANDLERS = "handlers"
-    """`add`, `add(amount: int)` or `add(amount: int) to int`."""
+    EVENTS = "events"  # `send` or `send from Draft -> Sent`
+    HANDLERS = "handlers"  # `add`, `add(amount: int)` or `add(amount: int) to int`
     COLUMNS = "columns"
-    ROUTES = "routes"
-    """`/` or `/ to Home`."""
+    ROUTES = "routes"  # `/` or `/ to Home`
 
 
 def normalise_spacing(text: str) -> str:

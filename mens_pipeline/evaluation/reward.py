@@ -40,14 +40,11 @@ _UNENDED: Final = 0.1
 class Tier(StrEnum):
     """Tiers of a completion, the lowest first."""
 
-    NOTHING = "nothing"
-    """No Vox, or Vox that does nothing."""
-    VOX = "vox"
-    """The front end accepts it."""
+    NOTHING = "nothing"  # no Vox, or Vox that does nothing
+    VOX = "vox"  # the front end accepts it
     RESOLVES = "resolves"
     """It also declares the requested construct, without errors in names and types."""
-    TESTS = "tests"
-    """It also passes some hidden tests that a constant does not."""
+    TESTS = "tests"  # it also passes some hidden tests that a constant does not
     PASSED = "passed"
     """It ended by itself, and passes as in an evaluation: all hidden tests and all requirements."""
 

@@ -25,14 +25,11 @@ _EASIER: Final = (3, 6)  # highest difficulties of a pair that count as easy and
 class Suite(StrEnum):
     """Origin of a task."""
 
-    HELDOUT = "heldout"
-    """A source file of the workspace that never trained."""
-    BENCHMARK = "benchmark"
-    """A folder of tasks written to evaluate by."""
+    HELDOUT = "heldout"  # a source file of the workspace that never trained
+    BENCHMARK = "benchmark"  # a folder of tasks written to evaluate by
     NEW_CONSTANTS = records.NEW_CONSTANTS
     """Synthetic tasks of families that train, with other constants."""
-    UNKNOWN_TASK = records.UNKNOWN_TASK
-    """Synthetic tasks of families that never train."""
+    UNKNOWN_TASK = records.UNKNOWN_TASK  # synthetic tasks of families that never train
     TRAINING = "training"
     """A row of the train set, for trainers that take a reward; never part of an eval suite."""
 

@@ -25,10 +25,8 @@ Held = Literal["dense", "nf4"]
 class Syntax(StrEnum):
     """Role of the parser in generation."""
 
-    FREE = "free"
-    """It does not."""
-    CONSTRAINED = "constrained"
-    """Each token leaves the completion the start of a program."""
+    FREE = "free"  # it does not
+    CONSTRAINED = "constrained"  # each token leaves the completion the start of a program
     FALLBACK = "fallback"
     """Write freely first; generate a completion that is not a program again, constrained."""
 

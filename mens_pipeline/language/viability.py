@@ -122,20 +122,15 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 class Viability(Enum):
     """Verdict on the beginning of a text."""
 
-    DEAD = "dead"
-    """No continuation is a program."""
-    OPEN = "open"
-    """Some continuation is a program, the text is not."""
-    COMPLETE = "complete"
-    """The text is a program."""
+    DEAD = "dead"  # no continuation is a program
+    OPEN = "open"  # some continuation is a program, the text is not
+    COMPLETE = "complete"  # the text is a program
 
 
 class _Parse(Enum):
     ACCEPTED = 0
-    AT_END = 1
-    """It needs more tokens."""
-    AFTER_LOOK = 2
-    """It fails before the end after a look at the end: more tokens may change that."""
+    AT_END = 1  # it needs more tokens
+    AFTER_LOOK = 2  # it fails before the end after a look at the end: more tokens may change that
     FAILED = 3
 
 

@@ -15,12 +15,9 @@ from mens_pipeline.serving.http import RequestRefusedError
 class Withheld(StrEnum):
     """Reason to withhold a piece at a cursor."""
 
-    DOES_NOT_PARSE = "does_not_parse"
-    """The file does not parse with it."""
-    WRONG_NAME = "wrong_name"
-    """It brings an error in names or types."""
-    FINISHED = "finished"
-    """The cursor is in a comment or a string, or after the last declaration."""
+    DOES_NOT_PARSE = "does_not_parse"  # the file does not parse with it
+    WRONG_NAME = "wrong_name"  # it brings an error in names or types
+    FINISHED = "finished"  # the cursor is in a comment or a string, or after the last declaration
     UNSURE = "unsure"
     """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
 

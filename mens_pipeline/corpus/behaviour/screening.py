@@ -45,10 +45,8 @@ class TaskStatus(StrEnum):
     """Whether passing the tests of a function is evidence."""
 
     COMPARED = "compared"
-    TRIVIAL = "trivial"
-    """A function that returns a constant or an argument passes them."""
-    FAILS = "reference_fails"
-    """The reference itself does not pass them within these limits."""
+    TRIVIAL = "trivial"  # a function that returns a constant or an argument passes them
+    FAILS = "reference_fails"  # the reference itself does not pass them within these limits
 
 
 class Screening:

@@ -89,8 +89,7 @@ class Operator(StrEnum):
     CONTRACTS = "contracts"
     TESTS = "tests"
     HARDER_CONSTRUCT = "harder_construct"
-    BREADTH = "breadth"
-    """Another subject for the same construct."""
+    BREADTH = "breadth"  # another subject for the same construct
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,10 +62,8 @@ class Unit(StrEnum):
     PAGE = "page"
     OTHER_FORMAT = "other_format"
     """A file with the suffix of a program or page that is not text: a voxel model, sound."""
-    SECTION = "section"
-    """The prose below a heading of an eligible page."""
-    BLOCK = "block"
-    """A fenced block of an eligible page that says it is Vox."""
+    SECTION = "section"  # the prose below a heading of an eligible page
+    BLOCK = "block"  # a fenced block of an eligible page that says it is Vox
 
 
 @dataclass(frozen=True, slots=True)

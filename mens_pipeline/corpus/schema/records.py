@@ -55,8 +55,7 @@ class SourceKind(StrEnum):
     DOC_BLOCK = "doc_block"
     DOC_SECTION = "doc_section"
     TELEMETRY = "telemetry"
-    SYNTHETIC = "synthetic"
-    """Made from a template, not from a file."""
+    SYNTHETIC = "synthetic"  # made from a template, not from a file
     EVOLVED = "evolved"
     """Written by a model for a request that it had made harder; its `lineage` names the parent."""
 
@@ -248,18 +247,13 @@ class Lineage(BaseModel):
 class HoleKind(StrEnum):
     """Kind of piece cut out of a program."""
 
-    LINE = "line"
-    """The rest of a line from a token on."""
+    LINE = "line"  # the rest of a line from a token on
     EXPRESSION = "expression"
-    ARGUMENTS = "arguments"
-    """All arguments of a call."""
+    ARGUMENTS = "arguments"  # all arguments of a call
     STATEMENT = "statement"
-    STATEMENTS = "statements"
-    """Two to four in a row."""
-    BODY = "body"
-    """All statements of a block."""
-    FIELD = "field"
-    """Or a variant, a state, a transition, a member."""
+    STATEMENTS = "statements"  # two to four in a row
+    BODY = "body"  # all statements of a block
+    FIELD = "field"  # or a variant, a state, a transition, a member
     DECORATOR = "decorator"
 
 

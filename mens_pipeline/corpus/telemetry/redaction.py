@@ -28,24 +28,20 @@ from mens_pipeline.language import analyze, structure_of
 class SensitiveKind(StrEnum):
     """Kinds of sensitive text that are redacted."""
 
-    PRIVATE_KEY = "private_key"
-    """A PEM block; one without its end goes as far as its base64."""
+    PRIVATE_KEY = "private_key"  # a PEM block; one without its end goes as far as its base64
     ACCESS_TOKEN = "access_token"  # noqa: S105 - a name
     """A key whose form shows its service."""
     JWT = "jwt"
-    AUTHORIZATION = "authorization"
-    """The value after `Bearer` or `Authorization: Basic`."""
+    AUTHORIZATION = "authorization"  # the value after `Bearer` or `Authorization: Basic`
     URL_CREDENTIALS = "url_credentials"
     SECRET = "secret"  # noqa: S105 - a name
     """The value of something named password, secret, token or key."""
-    EMAIL = "email"
-    """Any address except in reserved domains (`ada@example.org`)."""
+    EMAIL = "email"  # any address except in reserved domains (`ada@example.org`)
     CARD_NUMBER = "card_number"
     PHONE = "phone"
     IP_ADDRESS = "ip_address"
     """Only globally routable addresses, not loopback, private or documentation ones."""
-    HOME_PATH = "home_path"
-    """The user name in the path of a home folder; it becomes `user`."""
+    HOME_PATH = "home_path"  # the user name in the path of a home folder; it becomes `user`
     AUTHOR = "author"
     """A person whom a comment names as author, reviewer or owner, with the address after the name."""
 
@@ -53,8 +49,7 @@ class SensitiveKind(StrEnum):
 class RedactionPolicy(StrEnum):
     """Treatment of sensitive rows of a workspace or a mix; telemetry is always masked."""
 
-    MASK = "mask"
-    """Replace secrets with placeholders; drop a program that would become another one."""
+    MASK = "mask"  # replace secrets with placeholders; drop a program that would become another one
     DROP = "drop"
     OFF = "off"
 

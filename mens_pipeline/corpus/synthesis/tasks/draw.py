@@ -59,10 +59,8 @@ class Side(StrEnum):
     """Uses of tasks; no two sides share a program, and `UNKNOWN` shares no family."""
 
     TRAIN = "train"
-    KNOWN = "known"
-    """Families that train, with constants that do not."""
-    UNKNOWN = "unknown"
-    """Families that never train."""
+    KNOWN = "known"  # families that train, with constants that do not
+    UNKNOWN = "unknown"  # families that never train
 
 
 @dataclass(frozen=True, slots=True)
