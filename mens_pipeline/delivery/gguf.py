@@ -392,7 +392,6 @@ def _add_tokenizer(writer: "GGUFWriter", merged: Path, config: dict[str, Any]) -
 
 
 def _find_cursor_tokens(merged: Path) -> dict[str, int]:
-    """Return the marks of prefix, suffix and middle for `/infill` of llama.cpp; none if a mark is several tokens."""
     tokenizer = FileTokenizer(merged)
     marks = find_marks(tokenizer)
     found = {"pre": marks.prefix, "suf": marks.suffix, "mid": marks.middle}
@@ -416,7 +415,6 @@ def _list_tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[
 
 
 def _list_tensors(merged: Path, architecture: str, config: dict[str, Any]) -> Iterator[tuple[str, Matrix]]:
-    """Yield names and values of tensors, float32, in llama.cpp's layout."""
     from gguf import MODEL_ARCH, get_tensor_name_map  # noqa: PLC0415 - of an extra
     from safetensors import safe_open  # noqa: PLC0415 - likewise
 
@@ -546,7 +544,6 @@ class LlamaCpp:
 def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     file: Path, tokenizer: Any, stop: frozenset[int], before: "GreedyCompletions", decoding: Decoding, log: TelemetryLog
 ) -> "GreedyCompletions":
-    """Complete the same prompts with llama.cpp, for models whose files transformers cannot read."""
     from mens_pipeline.delivery.merged_model import GreedyCompletions, read_slots  # noqa: PLC0415 - loads torch
     from mens_pipeline.inference.engine import take_tokens  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generate import CompletionCounter, new_slot  # noqa: PLC0415 - likewise

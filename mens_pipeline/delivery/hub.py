@@ -80,7 +80,6 @@ class Target:
     kind: Literal["model", "dataset"] = "model"
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for names that the Hub does not accept."""
         if not _REPO.fullmatch(self.repo) or ".." in self.repo or "--" in self.repo:
             raise ConfigurationError(f"--repo {self.repo}: not the name of a repository. Write OWNER/NAME.")
         if not _REVISION.fullmatch(self.revision) or ".." in self.revision:

@@ -78,7 +78,6 @@ def list_artifacts(store: ArtifactStore) -> dict[Ref, Item]:
 
 
 def _find_passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
-    """Return the lines of each file, with touching passages joined."""
     passages: dict[str, list[tuple[int, int]]] = {}
     for path, (first, last) in sorted({(source.path, source.lines) for source in sources}):
         found = passages.setdefault(path, [])

@@ -122,7 +122,6 @@ def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> Reten
 def _find_kept(
     items: Sequence[Item], stored: Stored, policy: RetentionPolicy, now: float
 ) -> Iterator[tuple[Item, str]]:
-    """Yield artifacts that are kept regardless of dependents, with reasons; items are sorted by kind, newest first."""
     names = {(kind, key): name for (kind, name), key in stored.pointers.items()}
     days = policy.days.model_dump()
     for kind, group in groupby(items, key=lambda item: item.kind):
@@ -220,7 +219,6 @@ def read_store(store: ArtifactStore) -> Stored:
 
 
 def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -> dict[tuple[str, str], Item]:
-    """Return the artifacts in the object storage; the later of both times counts."""
     if store.remote is None:
         return {}
     found = {}
@@ -249,7 +247,6 @@ def _list_items(kind: Path) -> Iterator[Item]:
 
 
 def _parse_item(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:
-    """Parse the manifest of an artifact; None if it is not one, which counts as unfinished."""
     try:
         manifest: dict[str, Any] = json.loads(text)
         outputs = manifest.pop("outputs").values()

@@ -212,7 +212,6 @@ def _unwritable(folder: Path, error: OSError) -> RefusedError:
 
 
 def _find_foreign(folder: Path) -> tuple[str, ...]:
-    """Return the files of a folder that its hand-off does not name; without a hand-off, all."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {path.relative_to(folder).as_posix() for path in paths}
     ours: set[str] = {HANDOFF, DETAILS}
@@ -226,7 +225,6 @@ def _find_foreign(folder: Path) -> tuple[str, ...]:
 
 
 def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
-    """Write card, Modelfile and document, then the details with the hash of every file."""
     merged, gguf, part = delivery.merged, delivery.gguf, None
     card = card_of_source(delivery.source, "merged", delivery.data_licence)
     (folder / CARD).write_text(card, encoding="utf-8")

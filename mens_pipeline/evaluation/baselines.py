@@ -103,7 +103,6 @@ def _list_first(construct: str, rows: Iterable[TrainingPair]) -> Iterator[Traini
 
 
 def _computes(declaration: Declaration) -> bool:
-    """Return whether a declaration is a function from values to a value, which runs without the rest of its file."""
     if not isinstance(declaration, Function):
         return False
     returned = declaration.return_type

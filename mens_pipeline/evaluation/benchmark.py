@@ -122,7 +122,6 @@ def read_manifest(content: bytes, faults: list[str]) -> tuple[str, tuple[TaskSpe
 
 
 def _sound_tasks(data: Any, details: Iterable[ErrorDetails]) -> Iterator[TaskSpec]:
-    """Yield the tasks without mistakes of their own, to check their files in the same run."""
     broken = {detail["loc"][1] for detail in details if detail["loc"][:1] == ("benchmarks",) and len(detail["loc"]) > 1}
     tasks = data.get("benchmarks") if isinstance(data, dict) else None
     for number, task in enumerate(tasks if isinstance(tasks, list) else ()):

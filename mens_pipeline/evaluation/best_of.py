@@ -95,7 +95,6 @@ class Selector(ExitStack):
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
-        """Start the processes at the first choice."""
         self.enter_context(self._sandbox)
         self.enter_context(self._workers)
         return self
@@ -110,7 +109,6 @@ class Selector(ExitStack):
         return Selection(max(left, key=lambda place: candidates[place].likelihood), step)
 
     def _narrow(self, prompt: str, mode: Mode, texts: Sequence[str], end: float) -> tuple[list[int], Step]:
-        """Apply every step but the last; return the remaining places and the step that decided."""
         programs = [program_in(text) for text in texts]
         left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
         if _is_one(left, programs):
@@ -148,7 +146,6 @@ class Selector(ExitStack):
         return [passed[program] for program in programs]
 
     def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """Count for each program how many others agree with it, over drawn calls of the requested functions."""
         different = list(dict.fromkeys(programs))
         agreed = [0.0] * len(programs)
         for function in _functions_asked(prompt, different):

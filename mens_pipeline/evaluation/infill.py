@@ -362,7 +362,6 @@ _EXACT_SHARE: Final = 0.5
 
 
 def _is_sent(score: InsertScore, threshold: float) -> bool:
-    """Return whether the server sends a piece: not if it does not parse or has an error in names or types."""
     return score.resolves and (score.likelihood or 0.0) >= threshold
 
 

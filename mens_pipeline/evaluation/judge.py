@@ -169,7 +169,6 @@ def _missing_texts(task: Task, program: str) -> Iterator[str]:
 
 
 def _is_hollow(declaration: Declaration) -> bool:
-    """Return whether a function promises a value and has an empty body, or only panics."""
     function = getattr(declaration, "function", declaration)
     if not isinstance(function, Function) or function.return_type is None:
         return False

@@ -234,6 +234,5 @@ def _coverage(scores: Iterable[Score]) -> Coverage:
 
 
 def _find_repeated(by_task: Mapping[str, Sequence[Score]]) -> frozenset[str]:
-    """Return programs that were written for more than one task, without empty ones."""
     completed = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
     return frozenset(program for program, count in completed.items() if count > 1)

@@ -117,7 +117,6 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
 
 
 def _effective(files: list[list[float]], value: float) -> float:
-    """Return how many independent tasks would give an interval of this width."""
     from scipy import special  # noqa: PLC0415 - likewise
 
     sizes = np.array([len(shares) for shares in files])
@@ -246,7 +245,6 @@ def _two_sided(net_gains: dict[int, int]) -> float:
 
 
 def _chance_of_at_least(net_gains: dict[int, int]) -> float:
-    """Compute the chance of this sum of net gains when each has either sign with probability one half."""
     return _compute_chance(tuple(net_gains.items()))
 
 

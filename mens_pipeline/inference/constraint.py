@@ -100,7 +100,6 @@ def would_run_away(text: str, piece: str) -> bool:
 
 
 def _read(word: str, blocks: list[_Block], *, is_line_end: bool) -> bool:
-    """Add a token to the open blocks; return whether it ends an entry."""
     block, is_end = blocks[-1], word == "," or (is_line_end and blocks[-1].opener == "{")
     if word in _CLOSED_BY:
         block.entry.append(word)
@@ -246,7 +245,6 @@ class Constraint:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _known_closing(self, piece: str) -> list[int] | None:
-        """Return the tokens of a closing that was found in the same parser state; None if it does not fit here."""
         place = self._viable.place_behind(piece)
         own = self._closings.get(place)
         rest = _CLOSINGS.get(place) if own is None else own

@@ -156,7 +156,6 @@ class _Layer:
     def _attend(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return the outputs of the heads; of shape `(rows, positions, heads, size of a head)`."""
         rows, _, positions, size = queries.shape
         attend = functional.scaled_dot_product_attention
         if mask is None:
@@ -211,7 +210,6 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:
-    """Compute centred logits of tokens spread over the vocabulary, reading them in parts of the given lengths."""
     from transformers import DynamicCache  # noqa: PLC0415 - takes long
 
     ids = torch.linspace(0, model.config.get_text_config().vocab_size - 1, _SAMPLED, dtype=torch.long)[None]

@@ -131,7 +131,6 @@ class ChatEndpoint:
     completion_seconds: float = _COMPLETION_SECONDS  # limit of a response, to its last byte
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for anything but an HTTP address, or for a key without https."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:

@@ -239,7 +239,6 @@ class Engine(Generic[SomeSlot]):
         return [slot for slot in slots if slot.end is not None]
 
     def _share_prefix(self, prompt: _Prompt[SomeSlot]) -> int:
-        """Reuse the beginning that a prompt shares with the last one; return its number of tokens."""
         if self._read_last is None:
             return 0
         new, old = prompt.slot.prompt, self._read_last.slot.prompt
@@ -265,7 +264,6 @@ class Engine(Generic[SomeSlot]):
         return self._release()
 
     def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
-        """Guess as many tokens as have room; none if the state of a layer cannot go back."""
         return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
 
     def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:

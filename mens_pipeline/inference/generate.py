@@ -185,7 +185,6 @@ def complete_slots(
 
 
 def _bands(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
-    """Yield slots of similar length: each uses at least half of the positions that the longest one reserves."""
     band: list[Slot] = []
     for slot in slots:
         if band and 2 * slot.num_positions < band[0].num_positions:

@@ -91,7 +91,6 @@ class Surroundings:
         return num_open is not None and (_is_reached(written, after, num_open, self.mode) or not self._is_sound)
 
     def _lacks_closers(self, text: str) -> bool:
-        """Check whether the prefix and a text are a declaration but for closing brackets at the end."""
         closing = complete(self.prefix + text, self.mode)
         return closing is not None and _CLOSERS.issuperset(closing)
 
@@ -159,7 +158,6 @@ class Surroundings:
         return "\n".join(written)
 
     def _block_indent(self, is_end: bool) -> str:  # noqa: FBT001 - whether its block ends here
-        """Return the indentation of a new line after the text before the cursor."""
         line = self.prefix.rstrip().rpartition("\n")[2]
         lowest = depth = 0
         for token in tokenize(line):
@@ -262,12 +260,10 @@ class _CursorReader:
         return parts
 
     def _is_program(self, part: str) -> bool:
-        """Check whether a part is a program, also with another one after it: no block or string is open at its end."""
         is_alone = analyze(part, self._mode).ok and analyze(part + _NEXT, self._mode).ok
         return is_alone and all(token.kind != "DROPPED_STRING" for token in tokenize(part))
 
     def _keep(self, part: str, name: str = "a declaration with an error") -> str:
-        """Return a part if it is a program by itself; else note that it is left out, and return nothing."""
         return part if self._is_program(part) else self._leave_out(part, name)
 
     def _leave_out(self, part: str, name: str) -> str:
@@ -312,7 +308,6 @@ def _begins_declaration(word: str) -> bool:
 
 
 def _find_depth(text: str) -> tuple[int, int]:
-    """Return the lowest depth of braces in a text, and that at its end; it begins with 0."""
     lowest = depth = 0
     for token in tokenize(text):
         depth += (token.text == "{") - (token.text == "}")
@@ -321,7 +316,6 @@ def _find_depth(text: str) -> tuple[int, int]:
 
 
 def _list_openers(depth: int, text: str) -> Iterator[str]:
-    """Yield texts that open `depth` blocks before a text, those of functions first."""
     if depth == 0:
         yield ""
     depth = min(max(1, depth), _DEEPEST)
@@ -338,7 +332,6 @@ def _list_openers(depth: int, text: str) -> Iterator[str]:
 
 
 def _take_lines(text: str, number: int) -> str:
-    """Return the first characters of a text, or with a negative number the last ones, in whole lines if possible."""
     if len(text) <= abs(number):
         return text
     if number < 0:
@@ -352,7 +345,6 @@ def _is_alive(text: str, mode: Mode) -> bool:
 
 
 def _count_blocks(text: str, mode: Mode) -> int | None:
-    """Count the open blocks of a text; None if it lacks more than their ends."""
     closing = complete(text, mode)
     return None if closing is None or not _CLOSES_BLOCKS.issuperset(closing) else closing.count("}")
 

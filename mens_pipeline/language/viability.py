@@ -231,7 +231,6 @@ class ViableText:
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
     def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice], ParserPlace]:
-        """Parse tokens; return the outcome, the token ranges that need not be parsed again, and the place."""
         parser = ProbeParser(tokens, self.mode)
         starts = []
         place: ParserPlace = ()
@@ -327,7 +326,6 @@ def _longer_spellings(spellings: frozenset[Any], text: str) -> Iterator[Token]:
 
 
 def _find_longer_number(number: str, tail: str) -> Token | None:
-    """Return the token that a number and the next piece may begin: `1.` of `1.5`, `1de` of `1dec`; else None."""
     if set(number) <= _DIGITS and tail == ".":
         return "FLOAT", "1.5"
     if number[0] in _DIGITS and not number.endswith("dec") and tail in {"d", "de"}:

@@ -184,7 +184,6 @@ def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:
 
 
 def _written_type(annotation: Any) -> Any:
-    """Return the type in which a person writes a field: numbers as they are, lists and shares as texts with commas."""
     kinds = [type(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else [annotation]
     kinds = [*get_args(annotation)] if isinstance(annotation, UnionType) else kinds
     return next((kind for kind in (bool, int, float) if kind in kinds), str)

@@ -349,7 +349,6 @@ class Planner:
         return found
 
     def _inputs(self, resolved: ResolvedRecipe, base: Base) -> dict[str, Any]:
-        """Return everything that decides a plan, except the speed of the machine."""
         config = load_model(EVALUATION, EvaluationConfig).model_dump(mode="json")
         return {
             "machine": f"{platform.node()}, {self.device.name}",

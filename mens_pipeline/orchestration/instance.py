@@ -253,7 +253,6 @@ def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def _keep_plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
-    """Return numbers, texts and paths, unescaped; tables and pictures are left to the UI."""
     kinds = (
         *(dg.TextMetadataValue, dg.IntMetadataValue, dg.FloatMetadataValue, dg.BoolMetadataValue),
         *(dg.PathMetadataValue, dg.MarkdownMetadataValue),

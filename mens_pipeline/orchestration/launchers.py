@@ -144,7 +144,6 @@ def run_in_child(
 
 
 def _pass_on(log: Path, said: int) -> int:
-    """Copy new output of a process to stderr, which Dagster captures for the step; return the new offset."""
     if not log.is_file():
         return said
     with log.open("rb") as content:

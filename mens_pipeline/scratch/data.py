@@ -86,7 +86,6 @@ class JsonlDataLoader:
         return len(self.entries)
 
     def __getitem__(self, number: int) -> Encoded:
-        """Read a row from the file; raise RefusedError if the file has changed."""
         entry = self.entries[number]
         row = read_row(row_at(self._path, entry.offset), entry.line)
         encoded = self._encode(row) if isinstance(row, TrainingPair) else Encoded((), ())

@@ -55,7 +55,6 @@ class AccessControl:
         self._check_method = check_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an allowed request on, or respond with the refusal."""
         if scope["type"] != "lifespan":
             path, base = scope["path"], self._access.base_path
             if base and path == base:  # relative addresses of the page need the slash
@@ -95,7 +94,6 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
 
 
 def _parse_host(url: str) -> tuple[str | None, int | None]:
-    """Return host name (None: invalid) and port (None: a default one) of a URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -221,7 +221,6 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
 
 
 def _check(source: str) -> dict[str, Any]:
-    """Return the report of `mens check --jsonl` on a program, with `semantic`, and `tests` of `mens test --json`."""
     analysis = analyze(source)
     found = semantic_diagnostics(analysis.module, source) if analysis.module is not None and analysis.ok else ()
     with Sandbox(1) as sandbox:
@@ -231,7 +230,6 @@ def _check(source: str) -> dict[str, Any]:
 
 
 def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: ServerLimits) -> None:
-    """Add the routes by which clients learn about the model and the server."""
     num_bytes = sum(file.stat().st_size for file in served.evaluated.base_path.glob("*.safetensors"))
 
     @app.get("/v1/models")

@@ -182,7 +182,6 @@ def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:
-    """Move a cursor between marks in the text to the fields `text` and `suffix`; refuse unknown marks."""
     try:
         cursor = None if request.suffix or request.text is None else split_at_marks(request.text)
     except ValueError as error:
@@ -213,7 +212,6 @@ class Completions:
         selector: Selector,
         note: Callable[[GenerationRequest, GenerationResult], None],
     ) -> None:
-        """Put them into the queue; `note` takes each result that the client gets."""
         loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
         self._request, self._selector, self._note = request, selector, note
@@ -281,7 +279,6 @@ class Completions:
             completion.is_cancelled = True
 
     async def _choose(self) -> GenerationResult:
-        """Return the best completion, with the figures of all of them."""
         results: dict[int, GenerationResult] = {}
         failures: list[Failed] = []
         while len(failures) + len(results) < len(self._all):

@@ -60,7 +60,6 @@ class BoundedConnection(H11Protocol):
         return self.conn.their_state is h11.IDLE
 
     def _watch(self) -> None:
-        """Start the deadline while headers are missing, or cancel it; more bytes do not extend it."""
         if not self._awaits_headers:
             self._forget_deadline()
         elif self._deadline is None:

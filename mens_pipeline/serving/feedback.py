@@ -53,7 +53,6 @@ class CursorUse:
     def __init__(
         self, registry: CollectorRegistry, table: AcceptedPieces | None, log_line: Callable[[str], None]
     ) -> None:
-        """Start from zero; accepted pieces go to the table, if there is one."""
         self._table = table
         self._log_line = log_line
         self._sent: OrderedDict[str, _Sent] = OrderedDict()
@@ -101,7 +100,6 @@ class CursorUse:
         return {"id": report.id, "characters_kept": len(kept), "recorded": is_recorded}
 
     def _record(self, sent: _Sent, piece: str) -> bool:
-        """Write a row; a table that cannot be written is logged, and the client is not refused."""
         if self._table is None:
             return False
         try:

@@ -221,6 +221,5 @@ class TextStream:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return the number of characters at the end of a text that may begin a stop text."""
     longest = min(len(text), len(stop) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)

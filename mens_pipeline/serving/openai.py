@@ -270,7 +270,6 @@ class CompletionRequest(TextRequest):
     @model_validator(mode="before")
     @classmethod
     def _read_segments(cls, values: Any) -> Any:
-        """Accept a request of Tabby's plugins, which send both sides of the cursor as `segments` to the same path."""
         segments = values.get("segments") if isinstance(values, dict) else None
         if not isinstance(segments, dict):
             return values

@@ -49,7 +49,6 @@ class PageServer(ThreadingHTTPServer):
         parent: int | None = None,
         policy: Callable[[], SourcePolicy] = SourcePolicy,
     ) -> None:
-        """Serve a store; `policy` reads which files may train now, and pages of models that saw others say so."""
         super().__init__(at.getsockname(), _PageRequest, bind_and_activate=False)
         self.socket.close()
         self.socket = at
@@ -103,7 +102,6 @@ class _PageRequest(BaseHTTPRequestHandler):
 
 
 def _list_pages(root: Path, wanted: str | None) -> Iterator[str]:
-    """Yield the lines of a page that links all pages, or those of one kind, newest first."""
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Reports</title><style>{_STYLE}</style>'
     for kind, heading in _KINDS.items():
         if wanted not in {None, kind}:

@@ -95,7 +95,6 @@ class GenerationQueue:
     """Generates completions in a separate thread, in the order of submission; pieces at a cursor go first."""
 
     def __init__(self, load: Callable[[], Loaded], limits: ServerLimits, changed: Callable[[State], None]) -> None:
-        """Prepare the thread; it calls `load` when it starts, and `changed` with each new state."""
         self.failure: str | None = None
         self.totals = Totals()
         self.state = State.LOADING
@@ -186,7 +185,6 @@ class GenerationQueue:
                 self._finish(slot)
 
     def _admit(self, pieces: Engine[ServedSlot], others: Engine[ServedSlot], loaded: Loaded) -> bool:
-        """Move waiting completions into free slots, and wait if there are none; return False at the end."""
         with self._wake:
             while not (self._waiting or self._running):
                 if self.state is State.STOPPING:

@@ -111,7 +111,6 @@ class ServedSlot(Slot):
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:
-        """Record a token and its alternatives if the request asks for them; the word before the cursor is not sent."""
         num = self.completion.request.asked.num_likeliest
         if num is not None and not self.stream.num_left_out:
             others = likeliest(scores, num) if num else ()
@@ -153,7 +152,6 @@ class ServedSlot(Slot):
 
 
 def _is_complete(asked: str, text: str) -> bool:
-    """Return whether a text is a program that has all names in backticks of a prompt, and defines all that it uses."""
     program = program_in(text)
     words = {token.text for token in tokenize(program)}
     if not (words.issuperset(_NAME.findall(asked)) and is_program(text, Mode.SOURCE)):

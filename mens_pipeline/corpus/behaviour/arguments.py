@@ -70,7 +70,6 @@ class Drawing:
             yield tuple(values)
 
     def _find_heights(self) -> dict[str, float]:
-        """Return each user type's height; nested recursive types need several rounds."""
         heights = dict.fromkeys((*self._structs, *self._sums), math.inf)
         while True:
             found = {name: 1 + min(_variant_height(v, heights) for v in vs) for name, vs in self._sums.items()}
@@ -155,7 +154,6 @@ class Drawing:
 
 
 def _height(annotation: ast.Type, heights: Mapping[str, float]) -> float:
-    """Count the user types nested in the smallest value; infinity if there is none."""
     if isinstance(annotation, ast.GenericType):
         inner = [_height(argument, heights) for argument in annotation.arguments]
         if annotation.name in _EMPTY_NAMES and len(inner) == 1:

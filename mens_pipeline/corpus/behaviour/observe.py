@@ -269,7 +269,6 @@ class _Observing:
             call.goals |= {("alternative", name) for name, value in given.items() if not self._same(value, call.value)}
 
     def _survivors(self, mutants: dict[int, Declaration], calls: Sequence[SeenCall]) -> dict[int, Declaration]:
-        """Record which calls refuse which mutants; return the mutants that none refuses."""
         # The fastest first: an endless mutant is stopped after a multiple of the steps of its first call.
         ordered = sorted(calls, key=lambda call: call.num_steps)
         survivors = dict(mutants)

@@ -86,7 +86,6 @@ def _names_in(node: Node) -> set[str]:
 
 
 def _read_program(pair: TrainingPair) -> str | None:
-    """Return a completion's code with the code that its prompt gives; None for prose, scripts and UI modules."""
     code = parsed_code(pair)
     if code is None or code[1] is not Mode.SOURCE:
         return None

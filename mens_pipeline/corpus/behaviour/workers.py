@@ -104,7 +104,6 @@ class BehaviourWorkers(WorkerPool):
         yield from self._replies({**common, "number": number} for number in range(len(programs)))
 
     def _replies(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
-        """Yield replies in order; None if a worker had to be replaced."""
         waiting = iter(requests)
         with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):

@@ -192,7 +192,6 @@ def split_pairs(
 
 
 def _golden_groups(pairs: Sequence[TrainingPair]) -> dict[str, list[TrainingPair]]:
-    """Group pairs by source file, leaving out files with any pair from outside the golden roots."""
     outside = {group_of(pair) for pair in pairs if pair.source is not None and not pair.source.golden}
     groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
     for pair in pairs:

@@ -56,7 +56,6 @@ class Repetition:
 
 
 def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tuple[tuple[RejectReason, str] | None, int]:
-    """Return the template or else the source file of a row, and how many rows it may give."""
     template = row.template if isinstance(row, TrainingPair) else None
     if template is not None:
         return (RejectReason.TEMPLATE_CAP, template), policy.max_per_template

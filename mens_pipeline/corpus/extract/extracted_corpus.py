@@ -284,7 +284,6 @@ def _write(folder: Path, params: ExtractionParams) -> dict[str, Any]:
 
 
 def _find_latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
-    """Return the latest corpus, if the same rules made it and its files are unchanged."""
     previous = store.latest(Kind.EXTRACTED_CORPUS)
     if previous is None or previous.is_damaged():
         return None

@@ -159,7 +159,6 @@ def _read_licence(path: Path) -> str:
 
 
 def _find_stated(text: str) -> str | None:
-    """Join the SPDX lines of a text, all of which apply; None without one."""
     lines: list[str] = []
     for line in text.split("\n"):
         opener, tag, rest = line.partition(_TAG)

@@ -226,7 +226,6 @@ def has_skip_marker(source: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _whole_line_comments(source: str) -> tuple[tuple[int, str], ...]:
-    """Return line (from 0) and text of comments alone on their lines; none in a text without directives."""
     comments: list[tuple[int, str]] = []
     if _LOOKS_LIKE_ONE.search(source) is None:
         return ()

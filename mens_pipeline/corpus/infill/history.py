@@ -131,7 +131,6 @@ def read_history(workspace: Path, since: str, number: int) -> History:
 
 
 def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
-    """Return the start of the history, and the arguments that make `git log` start there."""
     if not workspace.is_dir():
         raise SourceNotFoundError(f"{workspace}: no such folder. Name a Vox workspace.")
     try:
@@ -162,7 +161,6 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
 def _run(
     folder: Path, words: tuple[str, ...], asked: int | IO[bytes] = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run git, all of whose output must be read; `asked` is its input."""
     with (
         TemporaryFile() as errors,
         subprocess.Popen(  # noqa: S603 - our own words
@@ -196,7 +194,6 @@ def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines, cut to `_LINE_BYTES`; skip a last line without an end, where git was killed."""
     is_begin = True
     while part := stream.readline(_LINE_BYTES):
         if is_begin and (part.endswith(b"\n") or len(part) == _LINE_BYTES):
@@ -223,7 +220,6 @@ class _Commit:
 
 
 def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
-    """Parse the output of `_LOG`; skip program lines, which start with plus or minus."""
     commit, place = _Commit("", 0), -1
     for line in lines:
         if line.startswith(b"\x01"):
@@ -286,7 +282,6 @@ def _read_holes(workspace: Path, changed: Iterable[tuple[_Commit, _File]], histo
 
 
 def _read_blob(printed: IO[bytes]) -> str | None:
-    """Return the next file from `git cat-file`; None if it is missing, too large or not UTF-8."""
     about = printed.readline().split()
     if len(about) != 3:  # noqa: PLR2004 - id, type and size; of a missing one no size
         return None

@@ -96,7 +96,6 @@ class _Spans:
 
 
 def _lines(source: str, _module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the rest of each line from each of its tokens on, except where a line ends within a token."""
     begun: list[int] = []
     for token in tokens:
         if token.kind == "NL":
@@ -110,7 +109,6 @@ def _lines(source: str, _module: ast.Module, tokens: tuple[Token, ...]) -> Itera
 
 
 def _decorators(_source: str, module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    """Yield decorators of functions, and those that make a declaration an endpoint, a table or a test."""
     yield from ((node.start, node.end) for node in ast.walk(module) if isinstance(node, ast.Decorator))
     line_end = {token.start: token.end for token in tokens if token.text.startswith("@")}
     yield from line_end.items()

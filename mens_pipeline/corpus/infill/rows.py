@@ -100,7 +100,6 @@ def cut_rows(
 
 
 def _accepted_rows(accepted: Iterable[TrainingPair]) -> Iterator[tuple[TrainingPair, str, Hole]]:
-    """Yield infill rows, each with the part of its program that it contains, and its hole there."""
     for row in accepted:
         assert row.infill is not None, "an infill row"  # noqa: S101 - our own impossibility
         program = row.prompt + row.response + row.infill.suffix
@@ -143,7 +142,6 @@ class HeldoutLines:
 
 
 def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows) -> Iterator[TrainingPair]:
-    """Yield the programs to cut, each once, whole files before declarations; count the others by reason."""
     by_file: defaultdict[str, list[TrainingPair]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         if pair.infill is None:

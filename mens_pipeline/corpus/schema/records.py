@@ -308,7 +308,6 @@ class TrainingPair(BaseModel):
     @field_validator("source", mode="before")
     @classmethod
     def _from_path(cls, source: Any, info: ValidationInfo) -> Any:
-        """Convert the path of a program or page to a source; ignore other texts, such as `tool_trace:7`."""
         if not isinstance(source, str):
             return source
         if not source.endswith((".vox", ".vox.ui", ".md")):

@@ -88,7 +88,6 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conversation(fields: dict[str, Any]) -> dict[str, str]:
-    """Remove the turns from a row, and return their prompt and response; nothing for a row without turns."""
     found = [turns for name in ("messages", "turns") if (turns := fields.pop(name, None))]
     if not found:
         return {}

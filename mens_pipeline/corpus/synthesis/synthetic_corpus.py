@@ -99,7 +99,6 @@ class _Maker:
         raise RefusedError(message)
 
     def _scarcest(self, kind: str) -> Family:
-        """Return the next family, in turn, of the construct with the fewest examples."""
         families = self.families[kind]
         construct = min(families, key=self.counts.__getitem__)
         # A construct whose families are used up must not block the others.
@@ -108,7 +107,6 @@ class _Maker:
         return families[construct][(self.turns[kind, construct] - 1) % len(families[construct])]
 
     def _build_pair(self, kind: str, sample: Sample) -> TrainingPair | None:
-        """Return the sample as a pair; None if it is not new, or fails its own tests."""
         key = pair_digest(sample.prompt, sample.response)
         if key in self.seen:
             return None

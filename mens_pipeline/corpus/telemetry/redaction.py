@@ -248,7 +248,6 @@ _EXAMPLES: Final = frozenset(("4539578763621486",))  # examples in texts about L
 
 
 def _is_card_number(match: re.Match[str]) -> bool:
-    """Check the issuer's prefix and the check digit (Luhn)."""
     digits = match[0].replace(" ", "").replace("-", "")
     if digits in _EXAMPLES or _ISSUED.fullmatch(digits) is None:
         return False
@@ -341,7 +340,6 @@ def _comment_before(match: re.Match[str]) -> str | None:
 
 
 def _is_byline(match: re.Match[str]) -> bool:
-    """Return whether a comment names a person, or a line starts with two words or an address."""
     who = match["who"]
     if who.startswith("REDACTED_") or who.partition(" ")[0].lower() in _NO_NAME:
         return False
@@ -354,7 +352,6 @@ def _is_byline(match: re.Match[str]) -> bool:
 
 
 def _is_labelled(match: re.Match[str]) -> bool:
-    """Return whether a comment labels a person: a capital, a handle, or one word that is not a type."""
     who = match["who"]
     if who.startswith(("REDACTED_", "`", '"')) or _comment_before(match) is None:
         return False

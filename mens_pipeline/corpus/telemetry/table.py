@@ -170,7 +170,6 @@ def _suffix(value: object) -> str | TelemetryDrop:
 
 
 def _text(value: object, *, is_piece: bool = False) -> str | TelemetryDrop:
-    """Return the text of a column, or why it cannot train; a piece of a program keeps the blanks around it."""
     if value is None:
         return TelemetryDrop.EMPTY
     # Bytes that are not UTF-8 were read as surrogates.
@@ -191,7 +190,6 @@ def _rating(value: object) -> int | None:
 
 
 def _response(completion: str) -> tuple[str, Module | None]:
-    """Return the program that a completion is, or contains as its only Vox block; else the completion as prose."""
     # A completion has no frontmatter: after an empty line, three hyphens are a rule.
     blocks = parse_page(f"\n{completion}").blocks
     # The front end ignores backticks, so a fenced program would be accepted with its fences.

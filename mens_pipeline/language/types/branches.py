@@ -257,7 +257,6 @@ class ArmCoverage:
         return pattern.name if pattern.name in self._declared.names.variants else canonical(pattern.name)
 
     def _missing(self, rows: list[tuple[ast.Pattern, ...]], types: tuple[Type, ...]) -> tuple[str, ...] | None:
-        """Return patterns for a tuple of values of these types that no row takes."""
         self._steps += len(rows)
         if not rows:
             return ("_",) * len(types)
@@ -305,7 +304,6 @@ class ArmCoverage:
         return None
 
     def _open_row(self, row: tuple[ast.Pattern, ...], name: str, num_fields: int) -> tuple[ast.Pattern, ...] | None:
-        """Replace the head of a row by its fields, for values of one variant; None if it takes none of them."""
         head = row[0]
         if self._is_any(head):
             return (*[ast.WildcardPattern(head.start, head.end)] * num_fields, *row[1:])

@@ -261,7 +261,6 @@ def _of_found(checker: Checker, node: ast.MethodCall, receiver: Nominal) -> Type
 
 
 def _find_kind(checker: Checker, receiver: Type) -> str:
-    """Return the key of a type in `METHOD_TYPES`; sum types, functions and Unit have none."""
     if isinstance(receiver, Record) or checker.declared.fields(receiver) is not None:
         return "Record"
     if isinstance(receiver, Nominal):
@@ -270,7 +269,6 @@ def _find_kind(checker: Checker, receiver: Type) -> str:
 
 
 def _unknown_method(checker: Checker, node: ast.MethodCall, receiver: Type, known: list[str]) -> None:
-    """Report an unknown method, except of a decimal, which has more methods in the reference."""
     if format_type(receiver) == "dec":
         return
     place = checker.findings.member(node.object, node, node.method)

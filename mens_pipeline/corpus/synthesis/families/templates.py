@@ -158,7 +158,6 @@ def _environment(banks: Mapping[str, Any]) -> jinja2.Environment:
 
 
 def _sections(path: Path) -> Iterator[_Section]:
-    """Read a file; text before its first header is a comment."""
     try:
         text = read_regular(path, _MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -299,7 +298,6 @@ def _prompt(random: Random, text: str) -> str:
 
 
 def _find_place(error: BaseException) -> str:
-    """Return the file and line of the template expression that raised an error; empty when there is none."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
     places = (f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).match(_FILES))
     return next(places, "")

@@ -176,7 +176,6 @@ class _Drawing:
 
 
 def _side(skeleton: str, module: Module) -> Side:
-    """Return the side of a program of a family that trains; names do not matter."""
     literals = [
         node.text if isinstance(node, DecimalLit) else node.value
         for node in walk(module)
@@ -217,7 +216,6 @@ def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
 
 
 def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
-    """Observe the function; None when its tests would prove nothing."""
     function = module.declarations[-1]
     assert isinstance(function, Function)  # noqa: S101 - as `draft_task` writes it
     arguments = arguments_for(module, function, parse_inputs(draft.inputs), draft.seed)

@@ -83,7 +83,6 @@ def _wrong_arity(name: str, expected: int, found: int, pattern: ast.Pattern, sco
 
 
 def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
-    """Return a matcher that raises only when it is reached (U3)."""
     reason, message = error.reason, error.message
 
     def match(_value: Value, _frame: Frame) -> bool:
