@@ -73,8 +73,6 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A branch of a repository `OWNER/NAME`."""
-
     repo: str
     revision: str = MAIN
     kind: Literal["model", "dataset"] = "model"
@@ -89,8 +87,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """Files of an upload, and their repository."""
-
     target: Target
     files: tuple[PlannedFile, ...]
     message: str
@@ -98,8 +94,6 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Commit of an upload, and its page."""
-
     commit: str
     url: str
 

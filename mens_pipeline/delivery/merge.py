@@ -363,8 +363,6 @@ def prepare_merge(
 
 
 class MergeParams(Params):
-    """A prepared merge, and the process for it."""
-
     prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
     launch: Helper[Callable[[Path], int]]
 

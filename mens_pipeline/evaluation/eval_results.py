@@ -44,8 +44,6 @@ Generations = Mapping[str, Generation]
 
 
 class EvaluationDetails(Details):
-    """Fields in the manifest of an evaluation."""
-
     name: str
 
 

@@ -70,8 +70,6 @@ class Drift(Strict):
 
 
 class ReplayFacts(Strict):
-    """The commits that were replayed, and the model."""
-
     adapter_sha256: str
     base_model: str
     since: str = Field(description="The commit or date that was asked for.")

@@ -50,8 +50,6 @@ class Tier(StrEnum):
 
 
 class Reward(Strict):
-    """Reward of a completion, with its reason."""
-
     tier: Tier
     value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
     why: str = Field(description="For people.")

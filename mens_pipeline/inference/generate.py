@@ -218,8 +218,6 @@ def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
 
 
 class CompletionCounter:
-    """Counts the completions of a model, and logs each."""
-
     def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
         self.num_slots = num_slots
         self._log = log

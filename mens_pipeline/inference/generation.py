@@ -84,8 +84,6 @@ class Request(Strict):
 
 
 class Completion(Strict):
-    """One sample of a model for a request."""
-
     task: str
     sample: int = Field(ge=0)
     text: str
@@ -104,8 +102,6 @@ def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
 
 
 class EvaluatedModel(Strict):
-    """Base and adapter to load."""
-
     base_path: Path = Field(description="The folder of the base model.")
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
     quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
@@ -119,8 +115,6 @@ class EvaluatedModel(Strict):
 
 
 class Generation(EvaluatedModel):
-    """A model, the requests that it completes, and how."""
-
     base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
     adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
     label: str = Field(default="model", description="Name of the model in lines of progress.")
@@ -151,8 +145,6 @@ class Generation(EvaluatedModel):
 
 
 class GenerationJob(Job):
-    """Job of a generation process: generations of one model, by name."""
-
     kind: Literal["generate"] = "generate"
     generations: dict[str, Generation] = Field(min_length=1)
 

@@ -19,8 +19,6 @@ class Position:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text with an index of its lines."""
-
     text: str
 
     @cached_property

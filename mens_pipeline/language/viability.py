@@ -120,8 +120,6 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 
 
 class Viability(Enum):
-    """Verdict on the beginning of a text."""
-
     DEAD = "dead"  # no continuation is a program
     OPEN = "open"  # some continuation is a program, the text is not
     COMPLETE = "complete"  # the text is a program

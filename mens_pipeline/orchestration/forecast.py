@@ -271,8 +271,6 @@ class PlannedStage(Strict):
 
 
 class RunPlan(Strict):
-    """Plan of a run."""
-
     preset: str | None = Field(default=None, description="Preset that the minutes chose, if they did.")
     dial: Dial | None = Field(default=None, description="The share that fits into the minutes; null without minutes.")
     stages: tuple[PlannedStage, ...]

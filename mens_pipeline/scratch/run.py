@@ -87,8 +87,6 @@ class ScratchManifest(Recorded):
 
 
 class ScratchDetails(Details):
-    """Fields of the manifest of the artifact."""
-
     training: ScratchManifest
 
 

@@ -164,8 +164,6 @@ def _add_state(app: FastAPI, queue: GenerationQueue, served: ServedModel, metric
 
 
 class CheckRequest(BaseModel):
-    """A program to check."""
-
     model_config = ConfigDict(extra="forbid")
 
     source: str = Field(max_length=_MOST_CHARACTERS, description="The program.")

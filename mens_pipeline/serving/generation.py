@@ -141,8 +141,6 @@ class GenerationResult:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The end of a completion that has no result."""
-
     why: RequestRefusedError
 
 

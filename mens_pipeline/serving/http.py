@@ -21,8 +21,6 @@ _CLIENT_WENT_AWAY: Final = 499
 
 
 class RequestRefusedError(MensError):
-    """A request that is refused, with the reason for the client."""
-
     def __init__(
         self,
         status: int,

@@ -61,8 +61,6 @@ class _AtCursor(BaseModel):
 
 
 class FimRequest(_AtCursor):
-    """A request in Mistral's format."""
-
     prompt: str
     suffix: str | None = None
     max_tokens: int | None = None

@@ -130,8 +130,6 @@ class _OllamaMessage(Lenient):
 
 
 class OllamaChatRequest(_OllamaRequest):
-    """A conversation."""
-
     is_chat = True
     messages: Listing[_OllamaMessage] = Field(min_length=1)
 
@@ -151,8 +149,6 @@ class OllamaChatRequest(_OllamaRequest):
 
 
 class ShowRequest(BaseModel):
-    """Request for the description of a model."""
-
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     model: str = Field(validation_alias=AliasChoices("model", "name"))

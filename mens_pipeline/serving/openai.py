@@ -130,8 +130,6 @@ def _own_grammars() -> frozenset[str]:
 
 
 class StreamOptions(Lenient):
-    """Options of a streamed response."""
-
     idle: ClassVar = {"include_obfuscation": (None, False)}
 
     include_usage: bool = False
@@ -210,8 +208,6 @@ class _ChatMessage(Lenient):
 
 
 class ChatRequest(TextRequest):
-    """A request for chat completions."""
-
     idle, harmless = _IDLE, IGNORED
 
     messages: Listing[_ChatMessage] = Field(min_length=1)
@@ -254,8 +250,6 @@ class ChatRequest(TextRequest):
 
 
 class CompletionRequest(TextRequest):
-    """A request for text completions."""
-
     idle, harmless = _IDLE_IN_TEXTS, IGNORED
 
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(

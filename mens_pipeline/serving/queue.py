@@ -35,8 +35,6 @@ _NEWEST: Final = 0.2  # the weight of the newest completion in the mean of their
 
 
 class State(StrEnum):
-    """State of the generation thread."""
-
     LOADING = "loading"
     READY = "ready"
     STOPPING = "stopping"

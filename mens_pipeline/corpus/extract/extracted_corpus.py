@@ -106,8 +106,6 @@ class WorkspaceState(BaseModel):
 
 
 class CorpusDetails(Details):
-    """Counts and inputs in the manifest of a corpus."""
-
     inputs: WorkspaceState
     num_records: int
     units: dict[str, UnitCounts]
@@ -348,8 +346,6 @@ _REPORTS: Final = TypeAdapter(WorkspaceReport)
 
 
 class SnapshotDetails(Details):
-    """Counts in the manifest of a snapshot."""
-
     num_pages: int
 
 

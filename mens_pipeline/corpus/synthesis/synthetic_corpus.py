@@ -46,8 +46,6 @@ _MOST_TRIES: Final = 100
 
 
 class SyntheticDetails(Details):
-    """Counts in the manifest of synthetic pairs."""
-
     num_pairs: int
 
 

@@ -51,8 +51,6 @@ _EXPECTED_URL: Final = "Write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:
 
 
 class TelemetryQuery(TelemetryPolicy):
-    """Database, table and filter of a query."""
-
     model_config = ConfigDict(hide_input_in_errors=True)
 
     url: SecretStr = Field(description="SQLAlchemy URL: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.")

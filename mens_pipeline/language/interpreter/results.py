@@ -8,8 +8,6 @@ from mens_pipeline.language.diagnostics import Diagnostic
 
 
 class Outcome(StrEnum):
-    """Outcome of one test."""
-
     PASSED = "passed"
     FAILED = "failed"
     ERROR = "error"
@@ -47,8 +45,6 @@ class ErrorKind(StrEnum):
 
 
 class LimitKind(StrEnum):
-    """Limit that a program exceeded."""
-
     STEPS = "StepLimit"
     DEPTH = "DepthLimit"
     SIZE = "LimitExceeded"
@@ -105,8 +101,6 @@ _CLASSES = {
 
 
 class TextName(StrEnum):
-    """Text that a line number refers to."""
-
     PROGRAM = "program"
     TESTS = "tests"
 
@@ -143,8 +137,6 @@ class CaseResult:
 
 
 class ProgramStatus(StrEnum):
-    """Stage that a whole program reached."""
-
     RAN = "ran"
     REJECTED = "rejected"
     NO_TESTS = "no_tests"
