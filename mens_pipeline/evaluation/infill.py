@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from math import exp
+from os.path import commonprefix
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -275,7 +276,7 @@ def _score(model: InfillModel, task: InfillTask, completion: Completion) -> Inse
         file=task.file,
         piece=piece,
         exact=piece.split() == task.middle.split(),
-        kept=_num_kept(piece, task.middle) / max(1, len(task.middle)),
+        kept=len(commonprefix([piece, task.middle])) / max(1, len(task.middle)),  # noqa: RUF071 - of texts
         similarity=SequenceMatcher(None, piece, task.middle, autojunk=False).ratio(),
         parses=parses,
         resolves=resolves,
@@ -286,10 +287,6 @@ def _score(model: InfillModel, task: InfillTask, completion: Completion) -> Inse
         reference=task.middle,
         after=task.suffix[:_AROUND],
     )
-
-
-def _num_kept(piece: str, middle: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(piece, middle, strict=False)))
 
 
 def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:

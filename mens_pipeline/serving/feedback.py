@@ -7,6 +7,7 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, Final
 
 from fastapi.concurrency import run_in_threadpool
@@ -89,7 +90,7 @@ class CursorUse:
         if sent is None:
             message = "id: no recent piece at a cursor has this id, or it was reported before."
             raise RequestRefusedError(404, message, param="id", code="completion_not_found")
-        kept = max((_shared_beginning(report.accepted, piece) for piece in sent.pieces), key=len)
+        kept = max((commonprefix([report.accepted, piece]) for piece in sent.pieces), key=len)  # noqa: RUF071 - of texts
         if not kept:
             message = "accepted: not how the completion begins. Send the accepted part of it, unchanged."
             raise RequestRefusedError(400, message, param="accepted", code="invalid_value")
@@ -107,8 +108,3 @@ class CursorUse:
         except sqlite3.Error as error:
             self._log_line(f"accepted pieces cannot be written: {error}. Start the server again with another file.")
             return False
-
-
-def _shared_beginning(one: str, other: str) -> str:
-    places = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return one[: next(places, min(len(one), len(other)))]
