@@ -58,7 +58,6 @@ def test_a_named_file_is_there(named: str) -> None:
 
 
 def test_rows_are_written_from_markers() -> None:
-    """The last column alone; a row without a test says so, and a test without a row is refused."""
     page = "text\n| 1 | a \\| b | `x.py` | old |\n| 2 | c | `y.py` | old |\n"
 
     assert written(page, {"1": ["`t.py::test_a`", "`t.py::test_b`"]}) == (

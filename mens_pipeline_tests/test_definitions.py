@@ -171,7 +171,6 @@ def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
 
 
 def test_nothing_goes_on_behind_a_gate(location: dg.Definitions) -> None:
-    """What is stale after a gate that failed is what it refused: no tick, sensor or condition goes on with that."""
     graph = location.resolve_asset_graph()
     repository = location.get_repository_def()
     night = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 29, 4, tzinfo=UTC))
@@ -198,7 +197,6 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
 
 
 def test_every_asset_is_described(location: dg.Definitions) -> None:
-    """A group, a description and what it is made with for each; an owner and a version for what is made."""
     for spec in location.resolve_all_asset_specs():
         assert spec.group_name not in {None, "default"}
         assert spec.description
@@ -208,7 +206,6 @@ def test_every_asset_is_described(location: dg.Definitions) -> None:
 
 
 def test_everything_that_runs_is_described(location: dg.Definitions) -> None:
-    """Jobs, schedules and sensors as well, and what runs by itself stands in the runbook."""
     repository = location.get_repository_def()
     described = {
         **{job.name: job.description for job in repository.get_all_jobs() if not job.name.startswith("__")},
@@ -223,7 +220,6 @@ def test_everything_that_runs_is_described(location: dg.Definitions) -> None:
 
 @pytest.mark.seed_row(66)
 def test_it_loads_without_heavy_libraries(loaded: list[str]) -> None:
-    """The code server, each run and each step load it: deep learning and data frames stay out."""
     modules = set(loaded[0].split())
 
     assert "dagster" in modules
@@ -231,14 +227,12 @@ def test_it_loads_without_heavy_libraries(loaded: list[str]) -> None:
 
 
 def test_every_asset_names_what_decides_it(loaded: list[str]) -> None:
-    """Of each, all files of its configuration are in its version; of those that are not here none is."""
     versions = {line.split("\t")[0]: set(line.split("\t")[1:]) for line in loaded[1:]}
 
     assert {name: files for name, files in versions.items() if any("." in file for file in files)} == _DECIDED_BY
 
 
 def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) -> None:
-    """Each asset names its own function and those of its checks, once, in the file that they are written in."""
     graph = location.resolve_asset_graph()
     for spec in location.resolve_all_asset_specs():
         places = spec.metadata["dagster/code_references"].code_references
@@ -262,7 +256,6 @@ def test_a_server_leads_nobody_to_its_files(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rows_have_columns(location: dg.Definitions) -> None:
-    """Of every asset that holds rows: their names, types and descriptions, from the models that read them."""
     specs = {spec.key.to_user_string(): spec for spec in location.resolve_all_asset_specs()}
     shown = {
         name: spec.metadata["dagster/column_schema"]

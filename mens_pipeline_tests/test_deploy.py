@@ -83,7 +83,6 @@ def test_variables_of_pods_are_ours_or_of_a_library() -> None:
     importlib.util.find_spec("dagster_k8s") is None, reason="dagster-k8s, of the extra cluster, is missing"
 )
 def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
-    """In the pod that the executor of the values builds for it, beside what all pods ask for; other steps get none."""
     from dagster_k8s import k8s_job_executor  # noqa: PLC0415 - of an extra
     from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config  # noqa: PLC0415
 
@@ -140,7 +139,6 @@ def _dockerfile() -> list[tuple[str, str]]:
 
 
 def test_each_line_of_the_dockerfile_is_an_instruction() -> None:
-    """Of those that are known; shells can read what is run, and variables are declared before they are used."""
     declared = {"PATH"}
     for word, rest in _dockerfile():
         assert word in {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "USER", "CMD"}
@@ -184,7 +182,6 @@ def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
-    """As the user of the image, without a network; MENS_TEST_IMAGE holds options of the build, if only of the index."""
     engines = [name for name in ("docker", "podman", "buildah") if shutil.which(name) is not None]
     infos = (subprocess.run([name, "info"], capture_output=True, check=False) for name in engines)
     if (engine := next((info.args[0] for info in infos if info.returncode == 0), None)) is None:
@@ -232,7 +229,6 @@ def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
 
 
 def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> None:
-    """Actions by version, those of our own workflow in the same; variables and commands that there are; no secret."""
     text = (PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8")
     ours = (PROJECT_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
@@ -263,7 +259,6 @@ def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> 
 
 @pytest.mark.seed_row(34, 44, 45, 70, 71, 72, 73)
 def test_the_nightly_run_of_a_repository_has_the_names_of_upstreams_plan() -> None:
-    """Artifacts and their days, which are those of the store as well; hours, paths and inputs."""
     workflow = yaml.safe_load((PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8"))
     begins, (job,) = workflow[True], workflow["jobs"].values()
     uploads = [step for step in job["steps"] if step.get("uses", "").startswith("actions/upload-artifact@")]

@@ -29,7 +29,6 @@ def test_the_reference_is_what_the_code_says(name: str) -> None:
 
 
 def test_the_reference_holds_every_setting_with_its_bounds() -> None:
-    """Types, bounds, values, defaults and required fields are all told from each other."""
     page = reference.settings_page()
 
     assert "| `MENS_STORE_ROOT` | path | `data/store` |" in page
@@ -82,7 +81,6 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_map_shows_every_package() -> None:
-    """The tree of CONTRIBUTING.md and the table of the README name the packages that exist."""
     packages = {path.parent.name for path in PROJECT_ROOT.glob("mens_pipeline/*/__init__.py")}
     tree = (PROJECT_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (row,) = re.findall(

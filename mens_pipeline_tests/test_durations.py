@@ -31,7 +31,6 @@ def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
 
 
 def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
-    """The sum and the slowest test of each; a test of many cases goes by its name, less than a second by none."""
     table = tmp_path / "table.tsv"
     ran = _recorder(
         tmp_path, (_SLOW, "test_a", 4), (_SLOW, "test_b[x]", 10.2), (_FAST, "test_c", 2), ("tests/x", "d", 0.1)
@@ -48,7 +47,6 @@ def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
 
 
 def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
-    """What is about as fast keeps its line, as does what did not run; a file that is gone has none."""
     table = tmp_path / "table.tsv"
     old = {
         (_SLOW, "plain"): Line(14, 10, "test_b"),

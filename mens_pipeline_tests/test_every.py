@@ -8,8 +8,6 @@ from mens_pipeline_tests.every import every
 
 
 def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) -> None:
-    """A failed assertion, an exception and a missing one; cases that agree are not named."""
-
     @every("case", ["good", "wrong", "raises", "silent", "fine"], ids=str.upper)
     def test(case: str, folder: Path) -> None:
         assert folder == tmp_path

@@ -47,7 +47,6 @@ def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
 def test_kernels_that_raise_are_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triton: str, *, is_there: bool
 ) -> None:
-    """By the Triton of the machine; all others are unpacked, and what is there already is left alone."""
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: triton)
     _wheel(tmp_path / "wheels", "flash_linear_attention-0.6.0", "fla/__init__.py")
     _wheel(tmp_path / "wheels", "trl-1.0", "trl/__init__.py")
@@ -119,7 +118,6 @@ def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
 def test_a_server_is_asked_at_a_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that was never shown a hole is no proof of completion at a cursor, and is refused."""
     merged = write_talkative(tmp_path / "tiny")
     write_jsonl(tmp_path / "heldout.jsonl", pairs(2))
     arguments = ["serving", str(tmp_path / "heldout.jsonl"), str(write_taught_run(tmp_path / "taught", merged))]

@@ -37,12 +37,10 @@ _TOP_LEVEL = {
 
 @every("path", _PYTHON)
 def test_files_are_small(path: Path) -> None:
-    """A file holds one idea, in at most 600 lines."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE
 
 
 def test_tests_lie_where_what_they_test_lies() -> None:
-    """A folder of tests is one of the package or of the whole; no test is named for a module of a folder further in."""
     package, tests = PROJECT_ROOT / "mens_pipeline", PROJECT_ROOT / "mens_pipeline_tests"
     places = {path: path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     strange = {str(place) for place in places.values() if not (package / place).is_dir()}
@@ -72,7 +70,6 @@ def test_nothing_is_left_of_a_merge() -> None:
 
 
 def test_one_module_reads_the_environment() -> None:
-    """`os.environ` and `os.getenv` occur in the settings, and where the environment of a child is copied."""
     readers = [path.name for path in _PYTHON if re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))]
 
     assert sorted(name for name in readers if not name.startswith("test_")) == ["environment.py", "settings.py"]
@@ -80,7 +77,6 @@ def test_one_module_reads_the_environment() -> None:
 
 @pytest.mark.seed_row(63, 64)
 def test_every_dependency_is_pinned_in_the_constraints() -> None:
-    """What pyproject asks for, in any extra, is fixed to the version that the constraints hold; torch stands first."""
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].values()
     ours = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
@@ -99,7 +95,6 @@ def test_every_dependency_is_pinned_in_the_constraints() -> None:
 
 @pytest.mark.seed_row(64)
 def test_the_makefile_lists_its_targets() -> None:
-    """`make help` names every target, and a document says what it is for."""
     listing = subprocess.run(["make", "help"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
 
     documents = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
@@ -128,7 +123,6 @@ def test_the_makefile_lists_its_targets() -> None:
 @pytest.mark.seed_row(27)
 @pytest.mark.seed_row(66)
 def test_quick_tests_need_no_deep_learning() -> None:
-    """All that `make quick` runs is collected as if no extra was installed, and an import of torch fails there."""
     printed = subprocess.run(["make", "-n", "quick"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
     # Inside another make, lines that name its folder surround the commands.
     command = next(line for line in printed.stdout.splitlines() if "/pytest " in line)

@@ -17,7 +17,6 @@ def test_what_fell_by_more_than_a_tenth_is_named() -> None:
 def test_a_fall_ends_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With every ratio beside its record; `--record` takes the new one for the record."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ratios, "_RECORDED", tmp_path / "recorded.json")
     monkeypatch.setattr("sys.argv", ["ratios", "--record"])

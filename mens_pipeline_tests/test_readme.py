@@ -33,7 +33,6 @@ def test_check_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_readme_begins_with_two_commands() -> None:
-    """A picture, then what shows it in half a minute, and what trains a model; figures come later."""
     readme = (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
     commands = [line.split("#")[0].strip() for line in re.findall(r"^\$ (.*)$", readme, re.MULTILINE)]
 
@@ -55,7 +54,6 @@ def test_extract_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_pair_is_one_of_the_seed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompt, response and category to the letter; the tests that are shown are the first of those that it carries."""
     shown = json.loads(_block("json", "is_bright"))
     source = tmp_path / _PAIR_OF
     source.parent.mkdir(parents=True)

@@ -30,7 +30,6 @@ _MOMENT = 0.5
 def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of CPU time, and whatever is looked up in it is found; so few rows say nothing of memory."""
     monkeypatch.setenv("MENS_STORE_ROOT", "")  # taken back at the end, whatever the bench sets
     measure, _ = scale.PARTS[part]
     found = []

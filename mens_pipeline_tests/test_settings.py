@@ -33,7 +33,6 @@ def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
-    """`MENS_CONFIG_ROOT` at a wrong folder is one message, without a traceback."""
     command = [sys.executable, "-m", "mens_pipeline.cli", "store", "prune"]
     environment = {**os.environ, "MENS_CONFIG_ROOT": str(tmp_path), "MENS_STORE_ROOT": str(tmp_path / "store")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -43,7 +42,6 @@ def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_environment_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`MENS_SOURCE_ROOT` points anywhere."""
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
 
     assert load_settings().source_root == tmp_path
@@ -60,7 +58,6 @@ def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_machine_may_be_kept_to_its_processor(
     monkeypatch: pytest.MonkeyPatch, value: str | None, backend: str | None
 ) -> None:
-    """`VOX_BACKEND=cpu`; unset, anything may train."""
     monkeypatch.delenv("VOX_BACKEND", raising=False)
     if value is not None:
         monkeypatch.setenv("VOX_BACKEND", value)
@@ -108,7 +105,6 @@ def test_values_for_training_that_do_not_fit_are_named(monkeypatch: pytest.Monke
 
 
 def test_the_environment_sets_fields_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`MENS_TRAIN_LEARNING_RATE` is `learning_rate`; values stay text, other variables stay out."""
     for name in [name for name in os.environ if name.startswith("MENS_TRAIN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MENS_TRAIN_LEARNING_RATE", "1e-3")
@@ -141,7 +137,6 @@ def test_a_server_goes_offline_as_training_does(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of `MENS_SERVE_TOKEN`, and that of a variable of one's own choice."""
     monkeypatch.setenv("MENS_SERVE_TOKEN", "0123456789abcdef")
     monkeypatch.setenv("MY_TOKEN", "fedcba9876543210")
     settings, own = load_settings(), read_secret("MY_TOKEN")
@@ -156,7 +151,6 @@ def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -
 def test_a_machine_is_a_developers_unless_it_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, value: str | None, environment: str
 ) -> None:
-    """`MENS_ENV` decides whether schedules and sensors run from the start."""
     monkeypatch.delenv("MENS_ENV", raising=False)
     if value is not None:
         monkeypatch.setenv("MENS_ENV", value)

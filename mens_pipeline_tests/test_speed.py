@@ -8,15 +8,12 @@ from mens_pipeline_tests.speed import assert_below, assert_linear
 
 
 def test_a_quadratic_pattern_fails_and_a_linear_one_does_not() -> None:
-    """The one looks for an end behind each letter; the other never begins inside of a word."""
     assert_linear(re.compile(r"\ba+b").search, lambda size: "a" * size, 4_000_000)
     with pytest.raises(AssertionError, match="6 times other work"):
         assert_linear(re.compile(r"a+b").search, lambda size: "a" * size, 8_000)
 
 
 def test_what_takes_longer_than_its_multiple_fails() -> None:
-    """Ten times as much work takes more than five times as long, and less than twenty times."""
-
     def work(size: int) -> int:
         return sum(range(size))
 

@@ -34,7 +34,6 @@ def test_folders_weigh_no_more_than_the_table() -> None:
 
 @pytest.mark.slow
 def test_names_and_reach_weigh_no_more_than_the_table() -> None:
-    """Names, tests, pages, the road of a pair and the modules of a promotion; every row of the table is measured."""
     modules = read_modules()
     measured = measure_names(modules) | measure_reach()
 

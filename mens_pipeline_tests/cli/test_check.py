@@ -38,7 +38,6 @@ def test_good_file_exits_0_and_prints_nothing_but_a_count(workspace: Path) -> No
 
 
 def test_bad_file_reads_like_a_compiler(workspace: Path) -> None:
-    """Place, code, message, source line, caret, advice; exit code 1."""
     path = workspace / "bad.vox"
     result = _check(path)
 
@@ -56,7 +55,6 @@ def test_bad_file_reads_like_a_compiler(workspace: Path) -> None:
 
 
 def test_folder_is_searched_for_programs(workspace: Path) -> None:
-    """`.vox` and `.vox.ui` files below it, hidden folders left out, each in the mode of its name."""
     result = _check(workspace)
 
     assert result.exit_code == 1
@@ -64,7 +62,6 @@ def test_folder_is_searched_for_programs(workspace: Path) -> None:
 
 
 def test_json_is_one_document_without_colours(workspace: Path) -> None:
-    """For machines: counts, and a record a file; columns count from 0."""
     result = _check("--json", workspace)
     document = json.loads(result.stdout)
     bad, good, view = document["files"]
@@ -89,7 +86,6 @@ def test_mode_says_how_to_read(mode: str, exit_code: int) -> None:
 
 
 def test_standard_input_has_a_name(workspace: Path) -> None:
-    """`-` reads standard input and says so."""
     result = _check("-", stdin="x")
 
     assert workspace.exists()
@@ -106,7 +102,6 @@ def test_bytes_that_are_no_text_are_shown_safely(tmp_path: Path) -> None:
 
 
 def test_long_lines_are_cut_around_the_place(tmp_path: Path) -> None:
-    """A minified file does not flood the terminal, and the caret still points at the place."""
     (tmp_path / "x.vox").write_text("fn f() { " + "a " * 5000 + ") " + "b " * 5000 + "}")
     shown, marks = _check(tmp_path / "x.vox").stdout.splitlines()[-2:]
 
@@ -144,7 +139,6 @@ def test_lines_are_answered_in_order() -> None:
 
 
 def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
-    """A file of requests works like a stream, and `--mode` is the default of its lines."""
     path = tmp_path / "requests.jsonl"
     path.write_text('{"id": 1, "source": "x = 1"}\n\n{"id": 2, "source": "fn f() { }"}\n')
     result = _check("--jsonl", path, "--mode", "script")
@@ -166,7 +160,6 @@ def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
     ],
 )
 def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, problem: str) -> None:
-    """Bad input is data: it gets an answer that says what was expected, and exit code 2."""
     result = _check("--jsonl", "-", stdin=line + b'\n{"id": 8, "source": ""}\n')
     bad, good = map(json.loads, result.stdout.splitlines())
 
@@ -205,7 +198,6 @@ _MEANINGLESS = "fn f() to int {\n    return cout\n}\n\nfn g(n: int) { match n { 
 
 
 def test_names_and_types_are_checked(tmp_path: Path) -> None:
-    """Mistakes are shown like others and exit with 1, warnings with 0; `--syntax-only` leaves them out."""
     path = tmp_path / "x.vox"
     path.write_text(_MEANINGLESS)
     result = _check(path)
@@ -222,7 +214,6 @@ def test_names_and_types_are_checked(tmp_path: Path) -> None:
 
 
 def test_json_has_names_and_types_beside_the_verdict(tmp_path: Path) -> None:
-    """`ok` is the syntax; `semantic` is absent where there is no meaning, and where nobody asked."""
     (tmp_path / "a.vox").write_text(_MEANINGLESS)
     (tmp_path / "b.vox").write_text("fn f(")
     (tmp_path / "c.vox").write_text("fn f() { }")
@@ -245,7 +236,6 @@ def test_json_has_names_and_types_beside_the_verdict(tmp_path: Path) -> None:
 
 
 def test_lines_are_answered_with_names_and_types() -> None:
-    """They decide nothing: the exit code is that of the syntax, as programs that read the answers expect."""
     lines = "".join(json.dumps({"id": 1, "source": source}) + "\n" for source in (_MEANINGLESS, "fn f() { }"))
     result = _check("--jsonl", "-", stdin=lines)
     first, second = map(json.loads, result.stdout.splitlines())

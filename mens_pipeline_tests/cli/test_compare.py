@@ -104,7 +104,6 @@ def test_people_read_a_table(tried: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None:
-    """One alone, two of one name, no task in common, an answer file that is none, a run that is not there."""
     other, both = tmp_path / "other.jsonl", tmp_path / "both"
     rows = [json.loads(line) for line in (tried / "all" / "trial_completions.jsonl").read_text().splitlines()]
     other.write_text("".join(json.dumps({**row, "prompt": "Another."}) + "\n" for row in rows))

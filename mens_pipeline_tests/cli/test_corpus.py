@@ -59,7 +59,6 @@ def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
-    """extract, validate, pairs with docs, validate: rows that repeat others go, and nothing else is lost."""
     data = PROJECT_ROOT / "data"
     names = ("extracted.jsonl", "checked.jsonl", "pairs.jsonl", "train.jsonl", "again.jsonl")
     extracted, checked, made, train, again = (tmp_path / name for name in names)
@@ -99,7 +98,6 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(4, 35)
 def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
-    """Unasked, with its reasons, and empty where nothing is left out; the digest is one that `sha256sum -c` takes."""
     rows, output = tmp_path / "rows.jsonl", tmp_path / "o.jsonl"
     good, bad = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
     rows.write_text(good + bad)
@@ -180,7 +178,6 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
 def test_eval_compares_with_what_is_required_of_data(
     variables: dict[str, str], *, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the policy, or of the variables; a strict one fails the command, and the figures are written all the same."""
     (tmp_path / "rows.jsonl").write_text(
         '{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n'
     )

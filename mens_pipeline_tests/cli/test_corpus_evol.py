@@ -47,7 +47,6 @@ def _as_request(content: dict[str, Any]) -> ModelRequest:
 def test_the_gate_is_closed_without_the_variable(
     folder: Path, value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 1, one message that says how to open it, nothing written."""
     monkeypatch.delenv("EVOL_GATE")
     if value is not None:
         monkeypatch.setenv("EVOL_GATE", value)
@@ -73,7 +72,6 @@ def _reply_in_turn(content: dict[str, Any], number: int) -> Served:
 
 @pytest.mark.seed_row(11)
 def test_good_rows_of_an_endpoint_are_kept(folder: Path) -> None:
-    """Over real HTTP; every attempt is kept or dropped with its reason, and the key goes nowhere but to the server."""
     out, aside = folder / "out.jsonl", folder / "dropped.jsonl"
     with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--concurrency", "1")
@@ -112,7 +110,6 @@ def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Pa
 
 
 def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written but the ledger; the next call asks for the rest only. The address may be a setting."""
     asked: list[int] = []
 
     def respond(content: dict[str, Any], number: int) -> Served:
@@ -161,8 +158,6 @@ def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None
 
 
 def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
-    """Exit code 130, no output, and what was answered is kept."""
-
     def respond(content: dict[str, Any], number: int) -> Served:
         if number == 3:
             import _thread  # noqa: PLC0415 - as Ctrl-C would

@@ -48,7 +48,6 @@ def _mix(folder: Path, *options: str) -> Result:
 
 @pytest.mark.slow
 def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
-    """Rows, what each source lost, report, what judges and what was set aside; every pair is in one of them."""
     result = _mix(folder)
     output = folder / "out" / "train.jsonl"
     num_train = 60 - len(_HELD)
@@ -80,7 +79,6 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
 
 @pytest.mark.slow
 def test_infill_cuts_holes_that_mix_puts_among_the_others(folder: Path) -> None:
-    """The command shows what comes of it; the mix takes a share, and without one is what it was."""
     _mix(folder)
     before = (folder / "out" / "train.jsonl").read_bytes()
     cut = invoke("corpus", "infill", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--per-file", "2")
@@ -138,7 +136,6 @@ def test_the_mix_of_the_project_is_used_when_none_is_named(folder: Path) -> None
 
 
 def test_mix_refuses_a_source_that_is_missing(folder: Path) -> None:
-    """Exit code 1, one message, and no file."""
     (folder / "pairs.jsonl").unlink()
     done = run_main("corpus", "mix", "--config", "mix.yaml", folder=folder)
 

@@ -66,7 +66,6 @@ def _documents(folder: Path, *arguments: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.seed_row(36, 48)
 def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is validated is mixed, and what is mixed trains; each row that is left out is counted where it is."""
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     dogfood = tmp_path / "target" / "dogfood"
@@ -104,7 +103,6 @@ def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.seed_row(36)
 def test_records_of_upstream_become_pairs(tmp_path: Path) -> None:
-    """The `validated.jsonl` of its extraction; as it stands, and checked by us."""
     about = {"constructs": ["function"], "difficulty": 2, "ast_hash": "1f", "compiler_version": "0.4.0"}
     places = [f"examples/golden/f{number}.vox" for number in range(3)]
     records = [{"source": place, "code": _program(number), **about} for number, place in enumerate(places)]

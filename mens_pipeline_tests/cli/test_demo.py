@@ -62,7 +62,6 @@ def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
 
 
 def test_places_count_from_one() -> None:
-    """As in `mens check`."""
     (unknown, broken) = (judge(task(), completion(text)) for text in ("fn add() to int { return c }", BROKEN))
 
     assert "1:26: unknown-name: " in describe_score(unknown)
@@ -80,7 +79,6 @@ def test_five_prompts_and_five_lines_are_asked() -> None:
 
 @pytest.mark.slow
 def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
-    """Once the base lies here; each is shown with its verdict, and the next two commands are named."""
     base = _base()
     refuse_stale(DEMO, build_contract(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
     if not offline:

@@ -30,7 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_model_with_all_solutions_passes_all(folder: Path) -> None:
-    """The references, in a fence as chat models write them; every figure is that of an adapter."""
     with serving(lambda content, _number: completion(f"```vox\n{_REFERENCES[_read_question(content)]}```")) as server:
         result = _try(server.url)
         scores = json.loads(result.stdout)
@@ -42,7 +41,6 @@ def test_a_model_with_all_solutions_passes_all(folder: Path) -> None:
 
 
 def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
-    """A server that fails half way through: one message; the same command asks the rest alone."""
     paid = [True]
 
     def fail(content: dict[str, Any], number: int) -> Served:
@@ -67,7 +65,6 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_vox_can_be_described_to_a_model(folder: Path) -> None:
-    """Without it, it is told what our own model is; another system prompt is another question."""
     with serving(lambda content, _number: completion(_REFERENCES[_read_question(content)])) as server:
         _try(server.url)
         _try(server.url, "--describe")

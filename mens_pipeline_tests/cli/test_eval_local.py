@@ -101,7 +101,6 @@ def test_a_run_is_evaluated_refused_overridden_and_rolled_back(
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, run: Path, store: ArtifactStore) -> None:
-    """Whatever file a person names, the one beside the train set is what counts; judging again forgets the verdict."""
     other, train = run.parent / "other.jsonl", trained.parent / "train.jsonl"
     write_jsonl(other, pairs(16)[12:])
     seen = refusal(invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", train))
@@ -126,7 +125,6 @@ def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, run: Path, stor
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: ArtifactStore) -> None:
-    """Completions are generated again; an edited evaluation gets no verdict until it is made again."""
     (results,) = (store.root / "eval_results").glob("*/eval_results.json")
     completions = sorted((store.root / "generations").glob("*/completions.jsonl"))
     before = [path.read_text() for path in (results, *completions)]

@@ -21,7 +21,6 @@ def _cells(line: str) -> list[str]:
 
 
 def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
-    """Of six samples pass@1, pass@5 and pass@6; hidden tests where there are any."""
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     base = tuple(completion(BROKEN, to, n) for to in tasks for n in range(6))
     adapter = tuple(completion(GOOD if n == 0 else BROKEN, to, n) for to in tasks for n in range(6))
@@ -68,7 +67,6 @@ def test_chosen_completions_are_in_the_served_column() -> None:
 
 
 def test_examples_and_families_are_shown_where_they_were_asked() -> None:
-    """The base with examples has a column; synthetic tasks were asked of the adapter alone."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
     known, unknown = task(2, Suite.NEW_CONSTANTS, tests=_TESTS), task(3, Suite.UNKNOWN_TASK, tests=_TESTS)
     completions = {
@@ -109,7 +107,6 @@ def test_what_is_served_has_a_column_where_it_was_asked() -> None:
 
 
 def test_a_trial_says_that_it_is_one() -> None:
-    """With the figures of the adapter alone, and how many answers end in a run-time error."""
     asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
     completions = (completion(), completion(GOOD, asked[0]))
     results = evaluate_completions(
@@ -126,7 +123,6 @@ def test_a_trial_says_that_it_is_one() -> None:
 
 @pytest.mark.seed_row(67)
 def test_a_trial_does_not_take_what_the_parser_steered_for_the_model() -> None:
-    """Second tries have a column of their own; the completions that are kept are those that are served."""
     tasks = [task(number, Suite.BENCHMARK, tests=_TESTS) for number in range(3)]
     own = [completion(text, to) for text, to in zip((GOOD, BROKEN, BROKEN), tasks, strict=True)]
     again = [completion(GOOD, to).model_copy(update={"constrained": True}) for to in tasks[1:]]

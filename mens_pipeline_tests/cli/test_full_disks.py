@@ -51,7 +51,6 @@ def _read_refusal(done: CompletedProcess[str]) -> str:
 
 
 def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None:
-    """The weights do not fit: nothing of the promotion is left, and after room was made it goes on."""
     store, variables = ArtifactStore(tmp_path / "store"), _environment(tmp_path)
     promoted(trained(tmp_path / "first", "old"), store)
     run = evaluated_run(tmp_path, "run", "w" * _LARGE * _KILOBYTE)
@@ -78,7 +77,6 @@ def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
 
 
 def test_a_home_without_room_is_a_line(tmp_path: Path) -> None:
-    """The database of Dagster cannot be made: the words of SQLite, the folder, and nothing of SQLAlchemy."""
     variables = {**_environment(tmp_path), "MENS_NUM_WORKERS": "1"}
     with full_after(20 * _KILOBYTE):
         done = run_main("run", "--no-train", folder=tmp_path, variables=variables)
@@ -137,8 +135,6 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
 def test_whatever_the_machine_lacks_is_a_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, said: str
 ) -> None:
-    """Also as the cause of another error."""
-
     def fail(cause: Exception | None) -> None:
         if cause is None:
             raise error

@@ -11,7 +11,6 @@ from mens_pipeline_tests.cli.invoking import invoke, refusal
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_a_prompt_becomes_a_program_or_nothing(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random weights write none by themselves; steered by the parser they do, unless there is no room for one."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     asked = ("generate", "Write a function f.", "--run-dir", trained, "--device", "cpu")
     written = invoke(*asked, "--max-tokens", "32", "-o", tmp_path / "f.vox")

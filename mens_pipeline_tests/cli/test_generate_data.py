@@ -34,7 +34,6 @@ def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_prepared_first_is_not_taken_for_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Many pairs a second after ten seconds without one: no forecast of minutes, and then one that is right."""
     now = 0.0
     progress = show_pairs(1800, lambda: now)
     for number in range(1, 1801):

@@ -7,7 +7,6 @@ from mens_pipeline_tests.cli.invoking import invoke
 
 
 def test_the_committed_grammar_is_printed() -> None:
-    """Without options it is that of `.vox` files, for llguidance."""
     result = invoke("grammar")
 
     assert result.exit_code == 0
@@ -15,7 +14,6 @@ def test_the_committed_grammar_is_printed() -> None:
 
 
 def test_a_grammar_is_written(tmp_path: Path) -> None:
-    """In the other notation, for `.vox.ui` files, into a file."""
     file = tmp_path / "vox.gbnf"
     result = invoke("grammar", "--format", "gbnf", "--ui", "-o", file)
     text = grammar_text(GrammarFormat.GBNF, is_ui=True)

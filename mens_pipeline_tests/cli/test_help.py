@@ -40,14 +40,12 @@ def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]
 
 
 def test_no_arguments_show_the_commands() -> None:
-    """A lone `mens` is a question."""
     result = invoke()
 
     assert all(command[0] in result.stdout + result.stderr for command in _COMMANDS)
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    """`mens --version` prints it, in a checkout with the commit."""
     found = invoke("--version").stdout.strip()
 
     assert re.fullmatch(r"0\.1\.0( \(commit [0-9a-f]{12}\))?", found)
@@ -76,7 +74,6 @@ def test_commands_stand_under_their_use() -> None:
 
 
 def test_the_shell_completes_commands_and_options() -> None:
-    """By what `mens --install-completion` installs."""
     found = [
         CliRunner().invoke(
             app, [], prog_name="mens", env={"_MENS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
@@ -88,7 +85,6 @@ def test_the_shell_completes_commands_and_options() -> None:
 
 
 def test_no_list_of_commands_cuts_a_sentence() -> None:
-    """Neither that of `mens` nor that of a group."""
     groups = {path[0] for path in _COMMANDS if len(path) > 1}
     shown = {name: invoke(name, "--help").stdout for name in groups}
     shown["mens"] = invoke("--help").stdout

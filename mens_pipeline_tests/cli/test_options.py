@@ -55,7 +55,6 @@ def test_what_does_not_fit_a_field_is_misuse(arguments: tuple[str, ...], message
 
 
 def test_the_help_says_what_the_fields_say() -> None:
-    """Help and bounds stand in `--help`."""
     _, output, _ = _run("--help")
     assert "Look, write nothing." in output
     assert "range" in output

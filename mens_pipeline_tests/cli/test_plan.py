@@ -32,7 +32,6 @@ def places(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("words", [(), ("--minutes", 20)])
 def test_a_plan_needs_a_train_set(tmp_path: Path, places: dict[str, str], words: tuple[object, ...]) -> None:
-    """What a run comes to depends on it, so nothing is guessed and nothing made; the message says how it is made."""
     places = {**places, "MENS_TRAIN_MODEL_NAME_OR_PATH": str(tmp_path)}
     done = run_main("plan", *words, folder=tmp_path, variables=places)
 
@@ -74,7 +73,6 @@ def test_a_plan_configures_a_run() -> None:
 def test_a_plan_is_shown_with_the_presets(
     tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stages with their sum and its note; a preset that is asked for stands alone, with its GPU."""
     counts = Counts(Rows(400, 360_000), 850_000, SuiteCounts((100, 149), 86, 0.43, EvaluationConfig()))
     monkeypatch.setattr(Planner, "plan", lambda _planner, *, is_kept: (_PLAN, counts) if not is_kept else None)
     said = run_main("plan", folder=tmp_path, variables=places).stdout

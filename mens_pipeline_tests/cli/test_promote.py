@@ -189,7 +189,6 @@ def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None
 def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
     run: _Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The adapter is promoted, and a warning says that Dagster does not show it: code 1 means refused."""
     home = tmp_path / "home"
     with open_instance(home):
         pass
@@ -220,7 +219,6 @@ def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> 
 
 
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
     assert _invoke("promote", run).exit_code == 0
     tried = EvaluationTry(
         adapter_sha256="a" * 64,
@@ -265,7 +263,6 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
 
 
 def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
-    """What is left of it is printed first; "not promoted yet" is for a store of which that is true."""
     assert "no adapter was promoted yet" in _invoke("promote", run, "--history").stderr
     assert _invoke("promote", run).exit_code == 0
     (run.store.root / "promoted_adapter" / "history.jsonl").unlink()

@@ -36,7 +36,6 @@ def run(trained: Path, tmp_path: Path, workspace: Repository, monkeypatch: pytes
 
 @pytest.mark.usefixtures("jobs_here")
 def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
-    """Figures by model and week with intervals, what was left out, and whether they fall; the pieces are kept."""
     said = invoke("replay", "--run-dir", run, "--device", "cpu")
     again = invoke("replay", "--run-dir", run, "--device", "cpu", "--json")
 

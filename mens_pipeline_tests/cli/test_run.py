@@ -40,7 +40,6 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
-    """The data of this repository is accepted whole; progress goes to stderr, the result to stdout."""
     stdout, stderr = ((seed_run / name).read_text() for name in ("stdout", "stderr"))
 
     assert (seed_run / "exit_code").read_text() == "0", stderr
@@ -54,7 +53,6 @@ def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
 
 @pytest.mark.slow
 def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
-    """Too many rejected files: exit code 1, and the run is recorded."""
     source = tmp_path / "workspace"
     source.mkdir()
     (source / "bad.vox").write_text("fn f(")
@@ -84,7 +82,6 @@ _OWN = {
 
 @pytest.mark.slow
 def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken file, one with other line ends, one with a key, one twice, one that a tool made, and a page."""
     for name, text in _OWN.items():
         path = tmp_path / "shop" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +126,6 @@ def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_progress")
 @pytest.mark.parametrize("make_home", [Path.mkdir, Path.touch], ids=["bad config", "file in the way"])
 def test_a_home_that_cannot_work_is_misuse(home: Path, make_home: object) -> None:
-    """A wrong dagster.yaml, or a file where the folder should be: exit code 2 and one message."""
     if make_home is Path.mkdir:
         home.mkdir()
         (home / "dagster.yaml").write_text("storage: {nonsense: {}}\n")
@@ -142,7 +138,6 @@ def test_a_home_that_cannot_work_is_misuse(home: Path, make_home: object) -> Non
 
 
 def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
-    """Exit code 2 and advice."""
     result = run_main("run", "--source-root", tmp_path / "nowhere", folder=tmp_path, variables=_places(home))
 
     assert result.returncode == 2
@@ -170,7 +165,6 @@ def test_a_wrong_setting_is_misuse(
 
 @pytest.mark.slow
 def test_an_interrupted_run_is_canceled(home: Path) -> None:
-    """Ctrl-C is no refusal: exit code 130, what to do, and a run that Dagster shows as canceled."""
     process = subprocess.Popen(
         [*_COMMAND, "--no-train"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(home)
     )

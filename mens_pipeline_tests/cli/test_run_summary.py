@@ -49,14 +49,12 @@ def _lines(*, is_good: bool = True, **figures: Any) -> str:
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
-    """What `--no-train` gives."""
     assert _lines(mixed_train_set=_TRAIN_SET) == (
         "train set   2704 different pairs\nnext        .venv/bin/mens run --preset tiny goes on to the adapter"
     )
 
 
 def test_the_own_files_come_first() -> None:
-    """Of a refused run those that were read, of a refused snapshot those that were seen."""
     seen, read = {"yours": "2 programs"}, {"yours": "2 vox files", "report": "report.json"}
     pairs, mixed = {"yours": "2 records"}, {**_TRAIN_SET, "yours": "mixed: 3 pairs"}
     made: dict[str, Any] = {"extracted_corpus": read, "validated_pairs": pairs, "mixed_train_set": mixed}
@@ -172,7 +170,6 @@ def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None
 
 
 def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
-    """It was taken out of use by a rollback, or what it was judged by has changed since."""
     text = _lines(is_good=False, benchmark_gate=_PASSED)
 
     assert text.endswith("next        see above why an adapter that passed was not promoted")
@@ -190,7 +187,6 @@ def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> N
 def test_advice_can_be_typed_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, shown: str
 ) -> None:
-    """However `mens` was called."""
     (tmp_path / "mens").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
@@ -199,7 +195,6 @@ def test_advice_can_be_typed_as_it_stands(
 
 
 def test_a_recipe_is_named_where_one_was_chosen() -> None:
-    """As `mens compare` takes it; what passed and was not to be promoted says how it is."""
     adapter = {**_ADAPTER, "recipe_name": "wide"}
     text = _lines(qlora_adapter=adapter, benchmark_gate=_PASSED)
 

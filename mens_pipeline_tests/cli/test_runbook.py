@@ -166,7 +166,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
 
 @pytest.mark.seed_row(1)
 def test_generated_rows_are_as_many_as_were_asked_for(workspace: Path, size: tuple[str, int]) -> None:
-    """`generate-data --limit`."""
     assert len(list(read_pairs(workspace / "mens" / "data" / "train.jsonl"))) == size[1]
 
 
@@ -175,7 +174,6 @@ def _num_programs(workspace: Path) -> int:
 
 
 def test_both_extractions_are_in_one_file(workspace: Path) -> None:
-    """Programs and pages; what did not opt in is in neither, and `validate` in place kept them."""
     path = workspace / "mens" / "data" / "validated.jsonl"
     with open_rows(path) as lines:
         records = list(read_records(lines, path))
@@ -191,7 +189,6 @@ def test_both_extractions_are_in_one_file(workspace: Path) -> None:
 
 @pytest.mark.seed_row(7)
 def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> None:
-    """Three `--docs`, two of them inside the first."""
     pairs = list(read_pairs(workspace / "target" / "dogfood" / "train.jsonl"))
 
     assert len({(pair.prompt, pair.response) for pair in pairs}) == len(pairs) > 3 * _num_programs(workspace)
@@ -201,7 +198,6 @@ def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> No
 
 @pytest.mark.seed_row(8, 37)
 def test_training_writes_what_the_next_step_of_the_pages_reads(workspace: Path) -> None:
-    """What trains, with its report beside it and what evaluates held out; the figures are of it, and are compared."""
     dogfood = workspace / "target" / "dogfood"
     mixed = dogfood / "validated_mixed.jsonl"
     report = json.loads(mixed.with_suffix(".mix_report.json").read_text())
@@ -260,7 +256,6 @@ def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, env
 
 
 def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[str, str]) -> None:
-    """`eval_gate_failed.json`, and exit code 1."""
     done = _run("vox mens gate --run-dir target/dogfood/run", workspace, environment)
 
     assert done.returncode == 1

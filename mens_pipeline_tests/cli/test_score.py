@@ -51,7 +51,6 @@ def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> 
     ],
 )
 def test_other_rows_than_completions_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
-    """Unknown tasks, rows without a field and empty files are refused with their place."""
     result = _score(tmp_path, *rows)
 
     assert result.exit_code != 0

@@ -29,7 +29,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_train_set_becomes_a_model(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, str]
 ) -> None:
-    """Under both names; VOX_BACKEND is obeyed and recorded; a second run trains nothing; checkpoints have a mean."""
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     options = ("--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL[:-2])
     first = invoke(*command, *options)
@@ -79,7 +78,6 @@ def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: 
 
 
 def test_errors_are_named(data: Path, tmp_path: Path) -> None:
-    """A recipe that does not hold together, a missing train set or model, too few rows."""
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")
     missing = invoke("scratch", "train", "--data-dir", tmp_path, *output)

@@ -175,7 +175,6 @@ def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
 
 @pytest.mark.slow
 def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
-    """An answer in the making comes to its end, nobody new is let in, and the log is free of noise and secrets."""
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
     ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True, "decoding": "free"}
@@ -209,7 +208,6 @@ def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
-    """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
     (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1_000])
     with _serve("--model", model) as served:
@@ -224,7 +222,6 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
 @pytest.mark.nightly
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 def test_the_real_model_writes_text(tmp_path: Path) -> None:
-    """SmolLM2 with an adapter that changes nothing: a stream of real tokens is the whole answer, and both are text."""
     from transformers import AutoTokenizer
 
     base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")

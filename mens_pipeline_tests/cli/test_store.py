@@ -33,7 +33,6 @@ def _prune(*options: str) -> Result:
 
 
 def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None:
-    """A line each, what goes of all there is, and how to go on."""
     first, second = artifacts
     result = _prune()
 
@@ -51,7 +50,6 @@ def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None
 
 
 def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None:
-    """And the next plan has nothing to let go."""
     first, second = artifacts
     result = _prune("--apply")
 
@@ -62,7 +60,6 @@ def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None
 
 
 def test_machines_read_the_same(artifacts: list[Artifact]) -> None:
-    """As one JSON document."""
     plan = json.loads(_prune("--json").stdout)
     (removed,) = (row for row in plan["artifacts"] if row["action"] == "remove")
 
@@ -72,7 +69,6 @@ def test_machines_read_the_same(artifacts: list[Artifact]) -> None:
 
 
 def test_a_missing_store_is_misuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is never an empty one."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "none"))
 
     assert isinstance(_prune().exception, SourceNotFoundError)

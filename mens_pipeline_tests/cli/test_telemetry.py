@@ -56,7 +56,6 @@ def test_import_writes_pairs_and_prints_the_account(url: str, tmp_path: Path) ->
 
 
 def test_import_reports_for_machines(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same counts on stdout and in the report; the database may be named by the environment."""
     monkeypatch.setenv("MENS_TELEMETRY_URL", url)
     result = _invoke("-o", tmp_path / "pairs.jsonl", "--limit", "2", "--json", "--report", tmp_path / "report.json")
     counts = json.loads(result.stdout)

@@ -55,7 +55,6 @@ def test_failures_read_like_a_compiler(tmp_path: Path) -> None:
 
 
 def test_rejected_files_show_their_diagnostics(tmp_path: Path) -> None:
-    """As `mens check` does; the other files are tested all the same."""
     _write(tmp_path, "a.vox", "fn f( {")
     _write(tmp_path, "b.vox", b"\xff")
     _write(tmp_path, "c.vox", "#" * 300_000)
@@ -76,7 +75,6 @@ def test_tests_that_are_left_out_are_noted(tmp_path: Path) -> None:
 
 
 def test_json_is_one_document(tmp_path: Path) -> None:
-    """Counts, and a record a file; columns count from 0."""
     _write(tmp_path, "bad.vox", _BAD)
     _write(tmp_path, "good.vox", _GOOD)
     result = _test("--json", tmp_path)
@@ -120,7 +118,6 @@ def test_the_seed_changes_the_arguments(tmp_path: Path) -> None:
 
 
 def test_scripts_are_read_in_the_given_mode(tmp_path: Path) -> None:
-    """`--mode` is that of `mens check`."""
     path = _write(tmp_path, "x.vox", "@test fn t() { assert(true) }\nprint(1)\n")
 
     assert (_test(path, "--mode", "script").exit_code, _test(path).exit_code) == (0, 1)
@@ -143,7 +140,6 @@ _HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("command", ["test", "check", "corpus"])
 def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> None:
-    """A folder of hostile contents, one of which is too large: each gets a line."""
     for name, content in _HOSTILE.items():
         _write(tmp_path, f"{name}.vox", content)
     good = _write(tmp_path, "z.vox", _GOOD)
@@ -167,7 +163,6 @@ def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> No
 
 
 def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start, with the reason; where everything is kept out, there is nothing to say."""
     kept = {"files": "", "system calls": "Invalid argument"}
     monkeypatch.setattr(Sandbox, "kept_out", lambda _sandbox: kept)
     path = tmp_path / "a.vox"

@@ -99,7 +99,6 @@ def test_the_summary_warns_of_a_kind_that_was_never_shown(shown: int, *, is_warn
 def test_a_run_lies_by_its_id_and_latest_names_it(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another recipe is another folder; the first one stays as it was, and may be judged by either name."""
     monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "train.jsonl", pairs(60))
     common = ["train", "--data-dir", ".", "--model", str(tiny_base), "--device", "cpu", "--preset", "tiny"]

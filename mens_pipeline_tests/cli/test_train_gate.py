@@ -64,7 +64,6 @@ def _train(workspace: Path, base: Path, *options: str, **variables: str) -> "Com
 @pytest.mark.usefixtures("jobs_here")
 @pytest.mark.seed_row(30, 31, 32, 40, 69)
 def test_the_variables_of_the_pages_have_the_adapter_evaluated_and_gated(base: Path, workspace: Path) -> None:
-    """Alone it trains; each of the three variables asks for the verdict, and only a strict one fails the command."""
     run = workspace / "target" / "dogfood" / "run"
     alone = _train(workspace, base)
     left = {path.name for path in run.iterdir()}
@@ -132,7 +131,6 @@ def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, worksp
 def test_by_default_nothing_is_evaluated(
     variables: dict[str, str], *, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As upstream has it: strict is off, the benchmark is not run, and no rate is asked for."""
     for name in _ASKING:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

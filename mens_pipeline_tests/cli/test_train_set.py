@@ -32,7 +32,6 @@ def _chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool
 def test_pairs_alone_are_split_once_and_again_when_they_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is lost but what is held out; rows of all lanes train; a mix without its held-out pairs is made again."""
     _write(tmp_path, 40)
     first, again = (_chosen(tmp_path, capsys) for _ in range(2))
     mixed, heldout = (list(read_pairs(tmp_path / name)) for name in ("validated_mixed.jsonl", "heldout.jsonl"))
@@ -54,7 +53,6 @@ def test_pairs_alone_are_split_once_and_again_when_they_change(
 
 @pytest.mark.seed_row(36)
 def test_what_a_person_mixed_is_taken_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By either name; a folder with nothing in it is refused by the name of the pairs."""
     nothing = _chosen(tmp_path, capsys)
     _write(tmp_path, 2)
     (tmp_path / "heldout.jsonl").touch()

@@ -48,7 +48,6 @@ def test_merge_is_not_offered_and_mix_is_named() -> None:
 
 
 def test_advice_names_commands_that_are_there() -> None:
-    """Every `mens ...` in it can be asked for help."""
     for _, _, text in _ADVICE:
         for command in re.findall(r"`mens ([a-z-]+(?: [a-z]+)?)", text):
             words = command.split() if command.split()[0] in {"corpus", "store", "telemetry"} else command.split()[:1]
@@ -80,7 +79,6 @@ def test_options_that_are_refused_are_not_there() -> None:
 
 
 def test_fields_that_are_written_instead_are_fields() -> None:
-    """`--set NAME=...` in the advice names fields of the recipe."""
     from mens_pipeline.training.recipe import Recipe  # noqa: PLC0415 - the command line loads without it
 
     named = {name for _, _, text in _ADVICE for name in re.findall(r"--set (\w+)=", text)}
@@ -109,7 +107,6 @@ def test_what_is_refused_is_explained(words: tuple[str, ...], advice: str) -> No
 
 @pytest.mark.slow
 def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
-    """`--allow-missing-sources`; a mix of nothing is refused all the same."""
     pair = '{"prompt": "Write f.", "response": "fn f() { }"}\n'
     (tmp_path / "mix.yaml").write_text("sources: [{path: a.jsonl}, {path: missing.jsonl}]\n")
     (tmp_path / "a.jsonl").write_text(pair)
@@ -124,7 +121,6 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
 
 
 def test_run_dir_may_be_called_model(tmp_path: Path) -> None:
-    """`--model` is `--run-dir`."""
     result = invoke("eval-local", "--model", str(tmp_path))
 
     assert isinstance(result.exception, MensError)
@@ -133,7 +129,6 @@ def test_run_dir_may_be_called_model(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(27)
 def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_path: Path) -> None:
-    """An installation without the extra: exit code 2, one message, no traceback."""
     code = (
         "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
         "from mens_pipeline.cli.main import main; main()"

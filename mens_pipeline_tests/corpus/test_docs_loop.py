@@ -52,7 +52,6 @@ def _pairs(folder: Path) -> list[TrainingPair]:
 
 @pytest.mark.seed_row(51)
 def test_a_page_that_is_edited_gives_other_pairs_and_one_that_opts_out_none(folder: Path) -> None:
-    """It appears, changes, goes and comes back; a page that says nothing does not train."""
     page = folder / "docs" / "parcels.md"
     found = []
     for eligible, value in (("true", 1), ("true", 2), ("false", 2), ("true", 2)):
@@ -68,7 +67,6 @@ def test_a_page_that_is_edited_gives_other_pairs_and_one_that_opts_out_none(fold
 
 @pytest.mark.seed_row(50, 52)
 def test_rust_never_trains_as_vox(folder: Path) -> None:
-    """Neither blocks of it in a page nor files of it; the header of the page is carried along."""
     (folder / "docs" / "parcels.md").write_text(_PAGE.format(eligible="true", value=1))
     code = [pair for pair in _pairs(folder) if pair.lane is Lane.CODEGEN]
     records = (folder / "r.jsonl").read_text()

@@ -60,7 +60,6 @@ def _judges(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
 
 @pytest.mark.seed_row(42)
 def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> None:
-    """Without golden roots all programs are golden; pairs derived from one that is not are never held out."""
     everywhere = _pairs(workspace)
     _give_golden_roots(workspace)
     pairs = _pairs(workspace)
@@ -78,7 +77,6 @@ def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> Non
 
 @pytest.mark.seed_row(42)
 def test_the_parse_rate_is_that_of_golden_programs(workspace: Path, tmp_path: Path) -> None:
-    """A broken sandbox refuses nothing, and what is wrong on purpose never does; all that is broken is named."""
     store = ArtifactStore(tmp_path / "store")
 
     def rate() -> tuple[float | None, int]:

@@ -73,7 +73,6 @@ def test_led_along_each_token_is_asked_for() -> None:
 
 
 def test_one_program_that_no_longer_parses_is_too_many() -> None:
-    """Of ten, that is ten points; allowed are 0.2."""
     (reason,) = _reasons(_same(0, candidate=_complete(BROKEN)))
 
     assert reason.startswith("Parse rate 9/10 (90.0 %), before 10/10 (100.0 %)")

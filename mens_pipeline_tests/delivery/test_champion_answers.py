@@ -33,7 +33,6 @@ def _completions(server: Running) -> list[str]:
 def test_a_champion_answers_merged_as_it_answered_before(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Merged it is the model that was judged, says so with a proof, and gives the same answers over HTTP."""
     run, store = promoted_run(trained, tmp_path)
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))

@@ -110,7 +110,6 @@ def test_a_system_prompt_writes_no_instruction(system: str) -> None:
     ],
 )
 def test_ollama_asks_in_the_format_of_the_base(chat: ChatFormat, template: str, stops: tuple[str, ...]) -> None:
-    """System texts stand where the base has them, and nothing goes on behind the end of a turn."""
     text = format_modelfile("vox.gguf", "s", 8192, chat)
 
     assert f'TEMPLATE """{template}"""\n' in text

@@ -34,7 +34,6 @@ def test_what_a_card_judged_is_what_is_handed_on(
     *,
     is_small: bool,
 ) -> None:
-    """Merged as it was judged, or, where the GPU holds four bits, into their values by the CPU; the proof holds."""
     if is_small:
         monkeypatch.setattr(preparing, "fits_dense", lambda *_: False)
     store = ArtifactStore(tmp_path / "store")

@@ -50,7 +50,6 @@ def judge(benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
     framework: str, benchmark: Benchmark, tmp_path: Path
 ) -> None:
-    """Tests are named in the prompts and lie beside them; the benchmark is the same byte for byte."""
     write_environment(benchmark, framework, tmp_path / "new" / "tasks")
     folder = tmp_path / "new" / "tasks"
     rows = [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
@@ -67,7 +66,6 @@ def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
 
 @pytest.mark.slow
 def test_the_scorer_asks_mens(judge: ModuleType, benchmark: Benchmark) -> None:
-    """A reference passes, in a fence as well; a wrong answer that looks right, and one that was cut off, do not."""
     task = benchmark.tasks[0]
 
     async def all_of_them() -> list[dict[str, Any]]:
@@ -99,7 +97,6 @@ def test_what_mens_refuses_is_no_fault_of_an_answer(
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", sorted(_COMMANDS))
 def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: Path) -> None:
-    """It is there in an environment of its own: as of its pins, neither can be installed beside this project."""
     command = shlex.split(_COMMANDS[framework])
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not on the path")

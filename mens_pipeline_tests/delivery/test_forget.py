@@ -136,7 +136,6 @@ def _champion(pipeline: Pipeline, mixed: Artifact) -> Artifact:
 
 @pytest.mark.slow
 def test_what_is_forgotten_trains_and_evaluates_no_more(pipeline: Pipeline) -> None:
-    """However it is named: nothing of it is in the next train set, nor among the held-out pairs, nor in the corpus."""
     first = pipeline.make_train_set()
     champion = _champion(pipeline, first)
     commit, theirs = _git(pipeline.root, "rev-parse", "theirs").strip(), {"theirs/queue.vox", "theirs/shelf.vox"}
@@ -167,7 +166,6 @@ def test_what_is_forgotten_trains_and_evaluates_no_more(pipeline: Pipeline) -> N
 
 
 def test_the_list_is_written_once_and_reviewed(pipeline: Pipeline) -> None:
-    """A dry run writes nothing; a second time adds nothing; comments and other entries stay."""
     path = pipeline.config.with_name(FORGOTTEN)
     path.write_text("# ours\n- path: old.vox")
     dry = invoke("store", "forget", "theirs/queue.vox", "--dry-run")
@@ -200,7 +198,6 @@ _UNKNOWN = {
 
 
 def test_what_nobody_knows_is_refused(pipeline: Pipeline) -> None:
-    """With what to name; the list is not written."""
     found = {what: refusal(invoke("store", "forget", what)) for what in _UNKNOWN}
 
     assert [what for what, problem in _UNKNOWN.items() if problem not in found[what] or what not in found[what]] == []
@@ -208,7 +205,6 @@ def test_what_nobody_knows_is_refused(pipeline: Pipeline) -> None:
 
 
 def test_a_list_that_is_broken_is_left_as_it_is(pipeline: Pipeline) -> None:
-    """It is not overwritten, and not extended."""
     path = pipeline.config.with_name(FORGOTTEN)
     for text in ("- {pth: a.vox}\n", "[]\n", "- ["):
         path.write_text(text)
@@ -235,7 +231,6 @@ def _get(server: PageServer, champion: Artifact) -> str:
 
 
 def test_a_champion_that_saw_it_says_so(pipeline: Pipeline, page: PageServer, tmp_path: Path) -> None:
-    """On its page, on its card as it is delivered and shown, and in place of its train set on the Hub."""
     champion = _champion(pipeline, pipeline.make_train_set())
     source, marks = MergeSource(Adapter.open(champion.path), champion, None, None), []
     for _ in range(2):
@@ -261,7 +256,6 @@ def test_a_champion_that_saw_it_says_so(pipeline: Pipeline, page: PageServer, tm
 
 
 def test_a_damaged_bill_is_refused(pipeline: Pipeline) -> None:
-    """With its path; a model without one saw nothing that is known."""
     champion = _champion(pipeline, pipeline.make_train_set())
     (champion.path / BILL).write_text("[")
     adapter = pipeline.store.latest(Kind.QLORA_ADAPTER)

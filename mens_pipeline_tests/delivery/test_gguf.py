@@ -120,7 +120,6 @@ def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[st
 
 
 def test_llama_cpp_completes_at_a_cursor(tmp_path: Path) -> None:
-    """Its `/infill` finds the marks by their names in the file, and shows the model the tokens of training."""
     prefix, suffix = "fn f() to int {\n    return ", "\n}\n"
     marks = ("<issue_start>", "<issue_closed>", "<issue_comment>")
     folder = write_talkative(tmp_path / "marked", Encoder((IM_START, IM_END, *marks)).inner)
@@ -156,7 +155,6 @@ def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Merged:
 @pytest.mark.slow
 @pytest.mark.parametrize("file_type", ["f32", "f16", "q8_0"])
 def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufType) -> None:
-    """Another program's reader gets the same tokens from it, all of them where nothing is rounded."""
     model, prepared, store = merged
     gguf, reused = build_gguf_model(model, prepared, file_type, store, do_here)
     report = gguf_report_in(gguf.path)
@@ -174,7 +172,6 @@ def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufT
 
 @pytest.mark.slow
 def test_another_model_is_not_kept(merged: _Merged) -> None:
-    """The process came to its end, and what it wrote says otherwise than the merged model."""
     model, prepared, store = merged
 
     def launch(job_path: Path) -> int:

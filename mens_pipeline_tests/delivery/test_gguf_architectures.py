@@ -78,7 +78,6 @@ def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize(("kind", "splitter"), [("qwen2", "qwen2"), ("qwen3_5_text", "qwen35")])
 def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Path) -> None:
-    """Digits one by one, blanks before a line end, letters with marks where they belong to a word."""
     from transformers import AutoTokenizer
 
     folder = _write_model(tmp_path / "model", kind)
@@ -93,7 +92,6 @@ def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", _WRITTEN)
 def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
-    """By transformers, or of a hybrid by llama.cpp; completions and teacher-forced tokens are the same."""
     folder = _write_model(tmp_path / "model", name)
     shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
     requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
@@ -144,7 +142,6 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_llama_cpp_would_compute_otherwise_is_refused(
     name: str, change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    """Layers in another order than each so many-th, windows, heads of two sizes, and of one that nobody reads back."""
     folder = _write_model(tmp_path / "model", name)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))

@@ -54,7 +54,6 @@ def sent(promoted: _Promoted) -> Iterator[_Sent]:
 
 
 def test_with_yes_the_adapter_is_there(sent: _Sent, promoted: _Promoted) -> None:
-    """In a private repository, byte for byte; the commit to pin is printed, the token nowhere."""
     (hub, done), run = sent, promoted[0]
     files = hub.files[_REPO, "main"]
     commit = hub.branches[_REPO, "main"][-1]
@@ -186,7 +185,6 @@ def _load(folder: Path, cache: Path, name: str | None = None) -> Any:
 
 @pytest.mark.slow
 def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_path: Path) -> None:
-    """Row by row what trained, with licence and origin, in a private repository for datasets."""
     run, store = promoted
     done = push(hub, store.root, _DATASET, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
     assert done.returncode == 0, done.stderr
@@ -206,7 +204,6 @@ def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_
 
 @pytest.mark.slow
 def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
-    """HumanEval-Vox with its hidden tests as texts; also from a folder, before anything is sent."""
     kept = tmp_path / "kept"
     done = push(
         hub, tmp_path, _DATASET, "--what", "benchmark", "--into", str(kept), "--yes", MENS_DATA_LICENCE="apache-2.0"

@@ -58,7 +58,6 @@ def _adapter(store: ArtifactStore, weights: str) -> Artifact:
 
 
 def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None:
-    """Rows are counted once for each file, and what rests on another adapter is not told."""
     found = trace_lineage(store, "champion")
 
     assert found.adapter.kind == "promoted_adapter"

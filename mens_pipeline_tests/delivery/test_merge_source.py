@@ -127,7 +127,6 @@ def _with_train_file(source: MergeSource, path: Path) -> MergeSource:
 
 
 def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path) -> None:
-    """Beside the train set, or in a split of the store; another file under the same name is not taken."""
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
     found = choose_prompts(source, None, store, _fits, 2)

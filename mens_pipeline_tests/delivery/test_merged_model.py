@@ -103,7 +103,6 @@ def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
 
 @pytest.mark.seed_row(22)
 def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
-    """The folder holds the weights that were judged, bit for bit: every token and every score is the same."""
     report = report_in(delivered[0])
     found = report.agreement
 
@@ -199,7 +198,6 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: _Delivered) -> Non
 
 
 def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
-    """Its schema, in our words, allows no other fields; ours are in a document beside it."""
     document = json.loads((delivered[0] / HANDOFF).read_text())
     required = sorted(set(_UPSTREAM) - _OPTIONAL)
     schema = {"type": "object", "properties": _UPSTREAM, "required": required, "additionalProperties": False}
@@ -331,7 +329,6 @@ def test_what_cannot_be_written_is_told_before_the_merge(
 def test_this_folder_and_one_behind_a_link_may_be_written(
     delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-o .` has no name of its own; a link stays one."""
     store = delivered[1]
     delivery = Delivery(source=merge_source(None, store), merged=_find_merged(store), gguf=None, data_licence=None)
     for name in ("here", "there"):

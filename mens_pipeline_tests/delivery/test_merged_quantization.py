@@ -28,7 +28,6 @@ def _merge(trained: Path, device: Device) -> Path:
 
 
 def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU with room: the base's own weights plus the product, nothing restored from four bits; all is said."""
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
 

@@ -16,7 +16,6 @@ from mens_pipeline_tests.schemas import schema_of
 
 @pytest.mark.seed_row(39)
 def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
-    """Figures, answers, receipt and refusal of a run that fails, the record that overrides it, and our benchmark."""
     store, run = ArtifactStore(tmp_path / "store"), trained(tmp_path / "run")
     evaluation = evaluated(run, store, num_good=20)
     gate = scored(run, store, evaluation)

@@ -45,7 +45,6 @@ def _run(folder: Path, base: Base) -> Path:
 
 
 def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
-    """Token by token, with its three key heads to nine query heads, and its tokenizer as it was trained with."""
     base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     store = ArtifactStore(tmp_path / "store")
     prepared = prepare(_run(tmp_path, base), store, resolve_device(DeviceChoice.CPU), 24, number=2)

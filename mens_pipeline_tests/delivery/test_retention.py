@@ -116,7 +116,6 @@ def test_what_the_history_of_champions_names_stays() -> None:
 
 
 def test_what_a_champion_rests_on_stays() -> None:
-    """Verdict, figures, answers, adapter and train set, from one to the next; not all that the train set came from."""
     found = _reasons(
         _item("promoted_adapter", "p", 400, ("benchmark_gate", "g"), ("qlora_adapter", "a")),
         _item("benchmark_gate", "g", 400, ("eval_results", "e"), ("promoted_adapter", "gone")),
@@ -161,7 +160,6 @@ def test_a_verdict_that_goes_keeps_nothing() -> None:
     [(1.9, "keep", "perhaps still at work"), (2, "remove", "no run has written to it for 2 days")],
 )
 def test_a_folder_without_a_manifest_is_given_time(days: float, action: str, reason: str) -> None:
-    """It is no artifact: neither age nor number of its kind count, nor does it take the place of one."""
     work = _item("extracted_corpus", ".work-x", days, is_artifact=False)
     others = [_item("extracted_corpus", f"c{n}", n) for n in (3, 4)]
 
@@ -242,7 +240,6 @@ def _all(store: ArtifactStore) -> set[str]:
 
 
 def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactStore) -> None:
-    """An adapter that was refused goes with its verdict and its figures; the champions can still change places."""
     first, second = _promote(store, "first"), _promote(store, "second")
     worse = _adapter(store, "worse")
     refused = scored(worse.path, store, evaluated(worse.path, store, num_good=1))
@@ -291,7 +288,6 @@ def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
 
 
 def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
-    """Work, drafts and artifacts without a manifest; what is written to or held stays, and what is none of these."""
     kind = store.root / "qlora_adapter"
     (_adapter(store, "first").path / MANIFEST).unlink()
     for name in (".work-old", ".draft-old", ".work-busy", ".work-held"):
@@ -308,7 +304,6 @@ def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
 
 
 def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore) -> None:
-    """It holds the folder, or has come and gone and left a checkpoint."""
     _adapter(store, "first")
     works = [store.root / "qlora_adapter" / f".work-{name}" for name in ("held", "written", "old")]
     for work in works:
@@ -327,7 +322,6 @@ def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore)
 
 
 def test_a_clock_that_jumped_ahead_removes_nothing(store: ArtifactStore) -> None:
-    """A year in which nothing was written is more likely a jump; who knows better says so by touching a file."""
     for weights in ("first", "second"):
         _adapter(store, weights)
     (store.root / "qlora_adapter" / ".work-interrupted").mkdir()
@@ -357,7 +351,6 @@ def test_a_store_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_removed_is_named(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to do; it is out of the store already, and a later run takes up what is left."""
     for weights in ("first", "second"):
         _adapter(store, weights)
 

@@ -83,7 +83,6 @@ def test_a_cold_machine_sees_what_all_of_them_have(url: str, tmp_path: Path) -> 
 
 
 def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
-    """From the bucket and from the folder of who prunes; a machine that has it still publishes it when it needs it."""
     first, cold = _machine(tmp_path / "first", url), _machine(tmp_path / "cold", url)
     young, old = _prune(cold, 1, apply=True), _prune(cold, 400, apply=False)
     assert young.removed == ()

@@ -45,7 +45,6 @@ def _wait_for_texts(page: Page, *texts: str) -> None:
 
 
 def test_it_starts_without_a_warning_about_us(server: Server) -> None:
-    """Such as that of a superseded command, of an environment that is not activated, or of a file that is not read."""
     said = (server.home.parent / "server.log").read_text(encoding="utf-8")
     start, serving, _ = said.partition("Serving dagster-webserver")
 
@@ -54,7 +53,6 @@ def test_it_starts_without_a_warning_about_us(server: Server) -> None:
 
 
 def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
-    """The groups of the lineage from left to right, unfolded the assets in them, and every asset in the catalog."""
     assets = ("extracted_corpus", "mixed_train_set", "qlora_adapter", "benchmark_gate", "promoted_adapter")
     page.open(f"{server.url}/asset-groups/")
     _wait_for_texts(page, "corpus", "training", "evaluation", "delivery")
@@ -69,7 +67,6 @@ def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
 
 
 def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page: Page) -> None:
-    """The button of the job, the run to its end, and the checks of the train set in green."""
     page.open(f"{server.url}/locations/mens_pipeline/jobs/train_set")
     _wait_for_texts(page, "Materialize all")
     run = _launch_by(server, page, "Materialize all")
@@ -111,7 +108,6 @@ def _attempt(server: Server, page: Page, mutation: str) -> object:
 
 @pytest.mark.threat("N9")
 def test_a_page_of_elsewhere_drives_nothing(server: Server, page: Page) -> None:
-    """By an image, by requests that a browser sends without asking, or by a WebSocket; its own page may have one."""
     ask = "query { instance { autoMaterializePaused } }"
     server.ask(_MUTATION % "true")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as elsewhere:

@@ -28,7 +28,6 @@ def test_the_script_imports_what_exists() -> None:
 @pytest.mark.nightly
 @pytest.mark.e2e
 def test_a_folder_becomes_a_completion_that_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a base of random weights, in two steps of training: the parser alone sees to it that a program comes."""
     workspace, folder = tmp_path / "workspace", tmp_path / "walk"
     workspace.mkdir()
     for program in sorted((PROJECT_ROOT / "data" / "golden" / "core").glob("*.vox"))[:8]:

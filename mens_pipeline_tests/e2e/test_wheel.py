@@ -67,7 +67,6 @@ def test_nothing_is_imported_from_the_checkout(installed: Path, tmp_path: Path) 
 
 
 def test_a_given_workspace_becomes_a_train_set(installed: Path, workspace: Path, tmp_path: Path) -> None:
-    """In a folder that holds nothing, with configuration from the wheel and outputs below the user's data folder."""
     before = sorted(workspace.rglob("*"))
     command = (installed / "mens", "run", "--no-train", "--source-root", workspace)
     done = _run(*command, cwd=tmp_path, XDG_DATA_HOME=str(tmp_path / "share"))
@@ -81,7 +80,6 @@ def test_a_given_workspace_becomes_a_train_set(installed: Path, workspace: Path,
 
 
 def test_the_demo_completes_in_any_folder(installed: Path, tmp_path: Path) -> None:
-    """Its adapter and what it is asked come with the wheel; the base is the one that lies on this machine."""
     cache = load_settings().cache_root
     find_base_model(Adapter.open(DEMO).manifest.base_model.name, None, cache / "base_models")
     done = _run(installed / "mens", "demo", cwd=tmp_path, MENS_CACHE_ROOT=str(cache))

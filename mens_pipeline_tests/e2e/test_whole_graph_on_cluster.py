@@ -66,7 +66,6 @@ def _weights(store: ArtifactStore) -> str:
 def test_a_cluster_makes_what_one_machine_makes(
     tmp_path: Path, head: RayHead, store_url: str, postgres_url: str, seed_run: Path
 ) -> None:
-    """The same artifacts by key, an adapter promoted, every run on record; another machine finds all of it made."""
     base = write_tiny_base(tmp_path / "base")
     config = write_config(tmp_path, {"syntax": "free"}, _WARNS)
     database = sa.make_url(postgres_url).set(drivername="postgresql+psycopg2").render_as_string(hide_password=False)

@@ -26,7 +26,6 @@ def _row(response: str, category: str = "function", prompt: str = "Write it.", *
 
 
 def test_examples_show_two_functions_and_the_most_frequent_constructs() -> None:
-    """A function with tests comes before one without; the order of rows decides nothing."""
     tested = _row("fn one(n: int) to int {\n    return 1\n}\n", tests="@test fn a() { assert(one(2) is 1) }\n")
     rows = [*pairs(4), tested, *(_row(_TABLE, "table", f"Table {n}.") for n in range(3))]
     rows += [_row(OTHER, "type", f"Type {n}.") for n in range(2)]
@@ -59,7 +58,6 @@ def test_a_train_set_of_one_construct_gives_more_of_the_same() -> None:
     ids=["shows code", "long", "two", "no value", "Unit", "another construct", "no Vox", "prose", "no construct"],
 )
 def test_what_is_no_good_example_is_passed_over(row: TrainingPair) -> None:
-    """An example is one short declaration of what was asked for; a function computes something."""
     assert examples_among([row]) == ()
 
 

@@ -148,7 +148,6 @@ def test_what_is_no_manifest_at_all_is_told(tmp_path: Path, content: str, proble
 
 
 def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
-    """Of the form of some tasks, of the files of others, and ids that stand twice: one line each."""
     folder = write_bench(
         tmp_path,
         task(difficulty="none"),
@@ -192,7 +191,6 @@ def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) 
 
 @pytest.mark.seed_row(21, 41)
 def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
-    """No solution, no provenance, a category of their own: substrings decide, and nothing that trains may repeat it."""
     keys = ("id", "category", "description", "semantic_expected_contains")
     theirs = {key: task(category="action", semantic_expected_contains=["fn one", "return"])[key] for key in keys}
     benchmark = load_benchmark(write_bench(tmp_path, theirs))

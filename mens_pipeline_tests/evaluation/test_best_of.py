@@ -24,7 +24,6 @@ _STATED = "Write a function `add` in Vox. For example, `add(1, 1)` is 2."
 
 
 def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
-    """Of three samples one passes; by the examples of one prompt it is found, by the votes of the other it is not."""
     stated = task(0, prompt=_STATED, tests=_TESTS)
     voted = task(1, Suite.BENCHMARK, tests=_TESTS)
     completions = [
@@ -74,7 +73,6 @@ def test_one_answer_is_no_choice() -> None:
 
 @pytest.mark.slow
 def test_the_examples_of_humaneval_vox_are_read_as_they_are_meant() -> None:
-    """The references pass them; one prompt speaks of a call with names for any values."""
     tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
     stated = {one.id: (one.solution, examples) for one in tasks if (examples := stated_examples(one.spec.description))}
     failed = {
@@ -119,7 +117,6 @@ def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
 
 
 def test_names_and_types_decide_before_examples(selector: Selector) -> None:
-    """An error in them is a mistake, whatever the examples reach; what the prompt shows or mentions is known."""
     unknown = "fn add(a: int, b: int) to int { if a > 100 { return total } return a + b }"
     type_ = "type Sum {\n    of: Missing\n}\n"
 
@@ -151,7 +148,6 @@ def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
 
 
 def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selector) -> None:
-    """Two programs that do the same in other words win over one that is likelier; copies count."""
     assert _choose(selector, _PROMPT, _LESS, _ADD, _ALSO_ADD) == Selection(1, Step.LIKELIHOOD)
     assert _choose(selector, _PROMPT, _ADD, _LESS, _LESS) == Selection(1, Step.OUTPUTS)
     also = "fn add(a: int, b: int) to int { return a + b + 0 * a }"

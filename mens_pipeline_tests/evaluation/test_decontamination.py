@@ -62,7 +62,6 @@ def _is_one_function(task: BenchmarkTask) -> bool:
 
 
 def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> None:
-    """Those that come with the tasks, and that look right; of two functions, one may still be."""
     tried = [
         (f"humaneval_vox/solutions/{task.id}.vox", TrainingPair(prompt="p", response=wrong))
         for task in load_benchmark(_HUMANEVAL).tasks

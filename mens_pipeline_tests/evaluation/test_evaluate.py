@@ -56,7 +56,6 @@ def test_the_champion_is_compared_on_the_same_requests() -> None:
 
 
 def test_second_tries_stand_in_the_place_of_the_first_ones() -> None:
-    """For what is served; the figures of the adapter itself are free, and no other model has a second try."""
     evaluated = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD))
     results, fallback = evaluated.results, evaluated.results.fallback
 

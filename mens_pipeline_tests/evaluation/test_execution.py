@@ -88,7 +88,6 @@ def test_without_programs_nothing_is_started() -> None:
 
 
 def test_an_answer_passes_when_its_tests_do() -> None:
-    """Right form alone is not enough where there are tests; where there are none it is."""
     tasks = [_task("right"), _task("wrong"), _task("broken"), _task("untested", None)]
     wrong = "fn double(n: int) to int { return n }\n"
     completions = [
@@ -127,7 +126,6 @@ _AREA = "fn area(shape: Shape) to int { match shape { Circle(r) => twice(r), Squ
     ids=["relies on what is given", "repeats it", "relies on what is not", "has one of its own"],
 )
 def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> None:
-    """It need not say again what the prompt shows; where it does, its own declaration counts."""
     pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
     asked = heldout_tasks([pair])
     (scored,) = score_completions(asked, [_reply(asked[0].id, program)])
@@ -184,7 +182,6 @@ def test_every_reference_of_the_benchmarks_resolves() -> None:
     ids=["relies on it", "repeats it", "wrong of it", "not there", "has one of its own"],
 )
 def test_what_is_given_is_known(program: str, error: str | None) -> None:
-    """With its types; places are those of the answer itself, and what is given is not judged."""
     score = _score(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
 
     assert (score.resolves, score.semantic_error) == (error is None, error)
@@ -206,7 +203,6 @@ def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> N
 
 
 def test_what_is_asked_for_is_not_there_yet() -> None:
-    """Neither the name of the prompt nor what a benchmark requires: a call of it needs its declaration."""
     prompt = "Write `add` and `minus`; `plus` is there."
     changes = {"prompt": prompt, "requires": (needs("function", name="minus"), needs("function"))}
 
@@ -230,7 +226,6 @@ def test_what_does_not_parse_does_not_resolve() -> None:
 
 
 def test_what_cannot_be_known_is_not_wrong() -> None:
-    """A script is rejected together with what is given, if that cannot stand in a script."""
     given = "@pure fn twice(n: int) to int { return n * 2 }"
 
     assert first_semantic_error(task(given=given, mode=Mode.SCRIPT), "print(missing)") is None

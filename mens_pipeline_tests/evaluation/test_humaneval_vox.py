@@ -136,7 +136,6 @@ def test_no_solution_solves_another_task() -> None:
 
 @pytest.mark.slow
 def test_no_solution_solves_another_task_under_its_name() -> None:
-    """Where the types are the same, the solution of one task, called as another asks, fails its hidden tests."""
     alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)
     for task in HUMANEVAL.tasks:
         asked = _ask(task)
@@ -155,7 +154,6 @@ def _rename(task: BenchmarkTask, other: BenchmarkTask) -> str:
 
 @pytest.mark.nightly
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
-    """Neither what the seed data and the generator give, nor the tasks of the benchmark beside it."""
     assert len(trainable_rows) > 4000
     assert near_to(HUMANEVAL, trainable_rows, _CEILING) == set()
     assert near_to(HUMANEVAL, tasks_as_pairs(load_benchmark(SHIPPED)), _CEILING_BESIDE) == set()

@@ -59,7 +59,6 @@ def pairs() -> list[TrainingPair]:
 
 
 def test_the_suite_is_spread_over_the_files(pairs: list[TrainingPair]) -> None:
-    """The same holes every time, no more than asked for, each the hole that it says."""
     first, second = (infill_tasks(pairs, 100) for _ in range(2))
     holes = Counter(task.file for task in first)
 
@@ -73,7 +72,6 @@ def test_the_suite_is_spread_over_the_files(pairs: list[TrainingPair]) -> None:
 
 
 def test_only_whole_programs_are_cut() -> None:
-    """Neither declarations, which stand in their files, nor what the front end rejects; of tests those that pass."""
     part = pair_at("a.vox", "Write.", _TESTED, SourceKind.VOX_DECLARATION)
     wrong = pair_at("b.vox", "Write.", "fn {")
     passing, failing = pair_at("c.vox", "Write.", _TESTED), pair_at("d.vox", "Write.", _BROKEN_TEST)
@@ -85,7 +83,6 @@ def test_only_whole_programs_are_cut() -> None:
 
 
 def test_a_piece_is_right_or_wrong_by_degrees() -> None:
-    """White space aside; it may be another that does the same, one that fails, one with an unknown name, or none."""
     texts = ("n * 2", "n *  2", "2 * n", "n * 3", "m * 2", "n *", "")
     scores = _score(*texts)
 
@@ -104,7 +101,6 @@ def test_a_piece_is_right_or_wrong_by_degrees() -> None:
 
 
 def test_a_model_without_a_suffix_is_cut_at_the_line_end() -> None:
-    """What it writes behind it is not shown."""
     text = "n * 2\n}\nfn more() {"
 
     assert [_score(text, model=model)[0].exact for model in ("left_to_right", "adapter")] == [True, False]
@@ -128,7 +124,6 @@ def _scores(number: int, chance: int, likelihood: float = -0.5) -> list[InsertSc
 
 
 def test_models_are_compared_on_the_holes_that_both_filled() -> None:
-    """With figures for every kind that is there."""
     adapter, ngram = _scores(100, 4), _scores(100, 1)[:50]
 
     results = infill_results({"adapter": adapter, "served": adapter[:90], "ngram": ngram}, 192)
@@ -143,7 +138,6 @@ def test_models_are_compared_on_the_holes_that_both_filled() -> None:
 
 
 def test_abstaining_shows_what_is_more_often_right() -> None:
-    """The threshold is of one half of the files, the figures of the other."""
     found = choose_threshold(_scores(200, 3))
 
     assert found is not None
@@ -158,7 +152,6 @@ def test_abstaining_shows_what_is_more_often_right() -> None:
 
 
 def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -> None:
-    """The server withholds them; without a threshold that does, the likelier half is shown."""
     scores = _scores(200, 5)
     unresolved = [score.model_copy(update={"resolves": score.exact}) for score in scores]
     all_shown, right, none = map(choose_threshold, (scores, unresolved, _scores(200, 0)))
@@ -172,7 +165,6 @@ def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -
 
 
 def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[TrainingPair]) -> None:
-    """At the ends of lines a model is asked; the server knows the other places by itself."""
     tasks = silent_tasks(pairs, 200)
     asked = Holes((), (), 192, Decoding(max_new_tokens=8), (), tasks).cursors
 
@@ -190,7 +182,6 @@ def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[Trainin
 
 
 def test_a_piece_where_nothing_is_left_counts_against_the_threshold() -> None:
-    """It is shown above the threshold alone, and never if it has an error."""
     scores = _scores(200, 5)
     spoken = [score.model_copy(update={"exact": False, "likelihood": -0.5}) for score in scores[::4]]
     wrong = [score.model_copy(update={"resolves": False}) for score in spoken]
@@ -209,7 +200,6 @@ def test_a_piece_where_nothing_is_left_counts_against_the_threshold() -> None:
 
 
 def test_rates_over_nothing_are_none() -> None:
-    """As where no file has tests."""
     rates = insert_rates([score.model_copy(update={"passes_tests": None}) for score in _scores(10, 5)])
 
     assert rates.tests.value is None

@@ -54,7 +54,6 @@ def test_prose_around_a_bare_program_is_no_vox() -> None:
 
 
 def test_an_error_is_told_with_its_place() -> None:
-    """Line from 1, column from 0, code, message; nothing else is said of what has no tree."""
     score = judge(task(requires=(needs("table"),)), completion(BROKEN))
 
     assert score.error is not None

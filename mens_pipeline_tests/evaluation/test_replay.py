@@ -38,7 +38,6 @@ def _scores(chances: Sequence[int], per_commit: int = 4) -> tuple[list[InsertSco
     ],
 )
 def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verdict: str, hint: str) -> None:
-    """In what order scores come has no part in it; a fall of the n-gram says what to do."""
     own, times = _scores(chances)
 
     drift = compute_drift(own, _scores(ngram)[0], times)
@@ -67,7 +66,6 @@ def test_intervals_are_over_commits() -> None:
 
 
 def test_two_insertions_of_a_commit_have_names_of_their_own(tmp_path: Path) -> None:
-    """An empty line above what was inserted first, or both behind the same number of lines, makes them no one."""
     repository = Repository(tmp_path / "workspace")
     first, second, third = "fn a() to int { 1 }\n", "fn b() to int { 2 }\n", "fn c() to int { 3 }\n"
     repository.commit("a.vox", first + second + third)

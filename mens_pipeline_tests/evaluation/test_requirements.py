@@ -314,7 +314,6 @@ def test_an_untyped_parameter_has_its_name_alone() -> None:
 
 
 def test_reactive_modules_have_states() -> None:
-    """The members of a `.vox.ui` file."""
     source = "state n: int = 0\nderived m = n * 2\n"
 
     assert _unmet({"construct": "reactive_module", "states": ["n: int"]}, source, Mode.UI) == ()

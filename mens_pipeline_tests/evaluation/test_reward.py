@@ -38,7 +38,6 @@ _DECLARED = "fn twice_or_zero(n: int) {\n}\n"
     ],
 )
 def test_what_only_looks_like_an_answer_gets_little(completion: str, tier: Tier) -> None:
-    """Empty bodies, constants, own tests, the stated examples as a ladder, the asked name alone, loops."""
     found = rewarded(completion)
 
     assert found.tier is tier
@@ -62,7 +61,6 @@ def test_what_is_right_gets_all(completion: str) -> None:
 
 
 def test_who_was_cut_off_never_gets_all() -> None:
-    """Neither a right program with more behind it, nor a loop, which is worth less than what ended."""
     right, loop = rewarded(RIGHT, stopped=False), rewarded("fn fn fn fn", stopped=False)
 
     assert right.tier is Tier.TESTS
@@ -72,7 +70,6 @@ def test_who_was_cut_off_never_gets_all() -> None:
 
 
 def test_what_tests_tell_is_known() -> None:
-    """The stated example, and the constant that most tests expect; a task whose tests tell nothing rewards nobody."""
     asked = task()
     lines = TESTS.splitlines()
     flat = replace(asked, tests="\n".join(line for line in lines if line.endswith("is 0) }")))

@@ -91,7 +91,6 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
-    """Neither the rounds of the same adapter, nor those of the base; the ledger counts adapters."""
     store, models = ArtifactStore(tmp_path / "store"), _Models(3)
     first = _evaluate(run("one"), store, models, print)
     num_asked = len(models.asked)

@@ -37,7 +37,6 @@ def test_people_count_columns_from_one() -> None:
 
 
 def test_the_resolve_rate_is_over_all_answers() -> None:
-    """What does not parse does not resolve; what resolves may still be another thing than was asked for."""
     unknown = "fn add(a: int, b: int) to int { return a + c }"
     scores = _scores(GOOD, BROKEN, OTHER, unknown, unknown + "\n", "fn add() to int { return true }").overall
 

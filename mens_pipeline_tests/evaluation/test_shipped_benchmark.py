@@ -126,7 +126,6 @@ _SLIPS = {
 @pytest.mark.seed_row(41)
 @pytest.mark.parametrize("name", _SLIPS)
 def test_hidden_tests_tell_right_from_wrong(name: str) -> None:
-    """Also of what is no function: constants, types, actors, workflows, and endpoints beside tables in memory."""
     (task,) = (task for task in _BENCHMARK.tasks if task.id == name)
     right, wrong = _SLIPS[name]
     slipped = task.solution.replace(right, wrong)
@@ -176,7 +175,6 @@ def test_requests_and_answers_stand_once() -> None:
 
 
 def test_every_file_of_the_folder_is_named() -> None:
-    """Nothing lies there that no task uses; a folder below with a manifest of its own is another benchmark."""
     named = {name for task in _BENCHMARK.tasks for name in task.spec.files()}
     others = [manifest.parent for manifest in SHIPPED.glob("*/manifest.json")]
     files = [path for path in SHIPPED.rglob("*.vox*") if not any(path.is_relative_to(other) for other in others)]
@@ -192,7 +190,6 @@ def test_the_seed_corpus_does_not_see_it() -> None:
 @pytest.mark.seed_row(41)
 @pytest.mark.nightly
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
-    """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""
     assert len(trainable_rows) > 4000
     assert near_to(_BENCHMARK, trainable_rows, _CEILING) == set()
 

@@ -48,7 +48,6 @@ def _of_files(*files: tuple[int, int]) -> Rate:
 
 
 def test_answers_of_one_file_say_less_than_answers_of_many() -> None:
-    """Files that do all or nothing say little; files that all do as well are still not taken for independent."""
     independent = rate_of([True] * 80 + [False] * 40)
     alike, extreme = _of_files(*[(8, 4)] * 10), _of_files(*[(12, 0)] * 7, (0, 12), (0, 12), (0, 12))
     one = _of_files((10, 5))
@@ -132,7 +131,6 @@ def test_one_hit_more_never_says_that_the_rate_is_lower() -> None:
 
 
 def test_a_mean_of_shares_lies_within_its_interval() -> None:
-    """The bootstrap agrees with the normal interval of the mean where there are many tasks."""
     shares = Random(1).choices((0.0, 0.25, 0.5, 0.75, 1.0), k=400)  # noqa: S311 - no secret
     rate = mean_rate(shares)
     mean = sum(shares) / 400
@@ -225,7 +223,6 @@ def test_the_power_of_a_small_test_by_hand() -> None:
 
 
 def test_gains_may_hide_a_drop() -> None:
-    """Two tasks that both differ: two losses of two, at a chance of three quarters each."""
     assert power_of_regression(2, 0.5, 0.5, p_value=0.6) == pytest.approx(9 / 16)
 
 
@@ -260,7 +257,6 @@ def test_the_smallest_drop_that_is_seen(disagreement: float, drop: float) -> Non
 
 
 def test_too_few_tasks_show_no_drop_at_all() -> None:
-    """Not even a total one: six losses have a chance of a thirty-second, both sides taken together."""
     assert smallest_drop(6, 0.0, p_value=0.01) is None
     assert smallest_drop(8, 0.0, p_value=0.01) is not None
 

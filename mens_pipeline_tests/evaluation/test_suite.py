@@ -59,7 +59,6 @@ def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path
 
 
 def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
-    """They are asked apart; one whose reference is too long or fails its tests is not."""
     good = "fn one() to int { return 1 }\n"
     rows = [
         _synthetic("Write one.", good, 1),
@@ -181,7 +180,6 @@ def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most
 
 @pytest.mark.parametrize(("wanted", "expected"), [(12, 15), (100, 100), (1000, 200)])
 def test_a_part_of_a_suite_is_asked_in_one_round(wanted: int, expected: int) -> None:
-    """Whole files in the order of rounds, the same ones every time, and some of the benchmark."""
     suite = EvalSuite((*heldout_files(*[5] * 40), *_BENCH), "cd" * 32, None, 100, 3)
     part, larger = suite.take(wanted, 2), suite.take(wanted + 20, 5)
     (heldout,) = _num_heldout(part.rounds)

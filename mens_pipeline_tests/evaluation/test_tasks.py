@@ -96,7 +96,6 @@ _TESTS = '@test("sum") fn hidden() to Unit { assert(add(1, 2) is 3) }\n'
 
 
 def test_hidden_tests_of_a_pair_judge_its_task() -> None:
-    """What they declare beside tests is there already for an answer; nothing is where there are none."""
     helper = "fn one() to int {\n    return 1\n}"
     plain, helped, bare = heldout_tasks([_pair(tests=_TESTS), _pair(tests=f"{helper}\n\n{_TESTS}"), _pair()])
 
@@ -112,7 +111,6 @@ def test_hidden_tests_that_judge_nothing_are_named(tests: str) -> None:
 
 
 def test_synthetic_pairs_are_tasks_of_two_suites() -> None:
-    """So many of each, the same ones whatever the order of the file; known ones first."""
     rows = [
         _pair(prompt=f"Write `add`, number {n}.", task_family=suite, tests=_TESTS)
         for n in range(6)
@@ -182,7 +180,6 @@ def _exam(num_tested: int, num_others: int) -> tuple[Task, ...]:
 
 @pytest.mark.parametrize(("number", "expected"), [(1, 6), (6, 6), (9, 9), (30, 20), (None, 20)])
 def test_a_sample_holds_all_tasks_with_hidden_tests(number: int | None, expected: int) -> None:
-    """The base is asked those whatever the limit; the same others every time, in their order."""
     tasks = _exam(6, 14)
     sample = sample_with_tests(tasks, number)
 

@@ -70,7 +70,6 @@ def test_every_answer_is_a_program_that_ended(model: Any, tokenizer: Any, mode: 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -> None:
-    """Of every token of the vocabulary it is asked whether it leaves the text alive, step by step."""
     import torch
 
     torch.manual_seed(0)
@@ -120,7 +119,6 @@ def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
 
 
 def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
-    """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
     generate(job := _job(tiny_base, tmp_path, decoding))
     several = list(read_models(job.completions("all"), Completion))
@@ -194,13 +192,11 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     ],
 )
 def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001 - a table of texts
-    """Statements, fields, elements, openers and characters, alone or in turn, however they are spaced."""
     assert would_run_away("", text) is expected
     assert any(would_run_away(text[:end], text[end : end + 3]) for end in range(0, len(text), 3)) is expected
 
 
 def test_hardly_any_program_of_people_repeats_itself() -> None:
-    """One shows three placeholders that are the same."""
     found = {name for name, source in golden_programs().items() if would_run_away("", source)}
 
     assert found == {"app/loading_reef_gallery.vox"}
@@ -330,7 +326,6 @@ def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None
 
 @pytest.mark.nightly
 def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: Any) -> None:
-    """Golden programs and references: every construct, and every two tokens that stand side by side in any of them."""
     programs = showing_all(_right())
     shown = set().union(*map(shown_by, programs))
 

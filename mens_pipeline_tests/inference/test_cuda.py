@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text"])
 def test_a_gpu_writes_what_the_cpu_writes(kind: str, record_property: Callable[[str, object], None]) -> None:
-    """Many completions at once that come and go, in float32, token by token; with linear attention as well."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
     on_cpu = [complete_plainly(model, prompt, 20) for prompt in prompts]

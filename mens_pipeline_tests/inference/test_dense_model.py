@@ -28,7 +28,6 @@ _DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
 @pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
 @pytest.mark.parametrize("outputs", [80, 24])
 def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...], bias: bool, outputs: int) -> None:  # noqa: FBT001 - pytest's way
-    """Within the rounding of its weights, for few rows and for many, where a layer widens and where it does not."""
     import torch
 
     torch.manual_seed(1)
@@ -86,7 +85,6 @@ def _round(folder: Path) -> Any:
 @pytest.mark.parametrize("num_rows", [_MANY, _FEW])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
-    """Through its cache: completions that come and go, prompts that are read in pieces and begin alike."""
     plain = _load(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 16) for prompt in prompts]
@@ -107,7 +105,6 @@ def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dic
 def test_a_forward_pass_that_computes_something_else_is_refused(
     name: str, biased: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is ours or the library's with other layers: before anything is written with it."""
     import torch
 
     class Unbiased(PackedLinear):
@@ -130,7 +127,6 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
 
 @pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
 def test_other_kinds_of_numbers_stay(linear: Any) -> None:
-    """What is not float32 is not replaced."""
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))

@@ -38,7 +38,6 @@ def _completions(endpoint: ChatEndpoint, requests: list[ModelRequest], time_left
 
 
 def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
-    """Path, key, model, messages, limit and a seed that the request decides; tokens as the server counts them."""
     with serving(lambda _content, _number: completion("fn f() { }")) as server:
         replies = _completions(_endpoint(server, temperature=0.5, max_new_tokens=99), _REQUESTS[:1])
     request = server.requests[0]
@@ -106,7 +105,6 @@ def test_no_request_begins_when_time_is_up() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 307])
 def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(status: int) -> None:
-    """Nor does a redirect get the key; a server that repeats the key is not quoted with it."""
     wrong = Served(status, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.0.1:9/"})
     with (
         serving(lambda _content, _number: wrong) as server,
@@ -199,7 +197,6 @@ def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:
 
 
 def test_an_answer_without_an_end_is_given_up() -> None:
-    """By its size, or, when it comes drop by drop, by the time that it takes as a whole."""
     with (
         serving(lambda _content, _number: Served(body=b"x" * 10_000_001)) as server,
         pytest.raises(RefusedError, match=r"an answer of more than 10000000 bytes"),

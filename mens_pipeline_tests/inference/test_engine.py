@@ -33,7 +33,6 @@ def _completions(
 
 
 def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
-    """A batch with padding gives, row by row, what `generate` gives for one row without."""
     import torch
 
     completions = _completions(model, max_new_tokens=12)
@@ -83,7 +82,6 @@ def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
 
 
 def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:
-    """Token by token what each gives alone; rows of very different length have room of their own."""
     prompts = [text + "?" * n for text in _PROMPTS for n in (0, 7, 90)]
     stop = frozenset(range(32, 64))
     settings: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0}
@@ -97,7 +95,6 @@ def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:
 
 
 def test_samples_differ_and_come_again(model: Any) -> None:
-    """The seed decides them, with request and number of the sample; nothing else does."""
     settings: dict[str, Any] = {"max_new_tokens": 16, "num_samples": 4, "temperature": 1.0}
 
     first = _completions(model, **settings)
@@ -110,14 +107,12 @@ def test_samples_differ_and_come_again(model: Any) -> None:
 
 
 def test_a_narrow_choice_is_the_greedy_one(model: Any) -> None:
-    """With hardly any probability to sample from, the most likely token alone is left."""
     sampled = _completions(model, max_new_tokens=8, temperature=1.0, top_p=1e-9)
 
     assert sampled == _completions(model, max_new_tokens=8)
 
 
 def test_linear_attention_lets_rows_leave_as_well() -> None:
-    """Rows of a model such as Qwen3.5 end one by one, and give what `generate` gives for each alone."""
     import torch
 
     model, stop = hybrid_model(), frozenset(range(40))
@@ -136,7 +131,6 @@ def test_linear_attention_lets_rows_leave_as_well() -> None:
 @pytest.mark.parametrize("is_together", [False, True])
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
 def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:
-    """With full attention, linear attention and windows: prompts are read in pieces while others go on, or together."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
     ours = complete_staggered(model, prompts, 20, is_together=is_together)
@@ -147,7 +141,6 @@ def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
 def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
-    """As many by each as it may read; a completion that ends by its first token leaves no row behind."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
     plain = [complete_plainly(model, prompt, 4) for prompt in prompts]
@@ -187,8 +180,6 @@ def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
 
 
 def test_what_nobody_waits_for_leaves_and_others_go_on(model: Any) -> None:
-    """A completion that is cancelled, and one whose deadline has come, at whatever it is."""
-
     class Cancelled(Slot):
         is_cancelled = True
 
@@ -216,7 +207,6 @@ def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
 def test_the_proof_is_run_by_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_base: Path
 ) -> None:
-    """Of a given model; a difference is told, and ends it with 1."""
     monkeypatch.setattr(sys, "argv", ["engine", "--model", str(tiny_base), "--tokens", "5"])
     with pytest.raises(SystemExit) as same:
         proof.main()
@@ -242,7 +232,6 @@ class _Guessing(Slot):
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5_text"])
 def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: float) -> None:
-    """One completion alone has the same tokens with guesses and without, whatever it is drawn at; with states none."""
     model, written, passes = tiny_model(kind), list[list[int]](), list[int]()
     for coming in ((), written):
         slot = _Guessing(tuple(range(3, 40)), Sampler(temperature, 1.0, "x"), 60)
@@ -262,7 +251,6 @@ def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: floa
 
 
 def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
-    """Three tokens are looked up first, then two, the last place first; one alone says too little."""
     slot = Slot((1, 2, 3, 4, 9, 2, 3, 5, 6, 7), Sampler(0.0, 1.0, ""), 8)
     slot.tokens += [1, 2, 3]
     assert slot.guess(2) == (4, 9)

@@ -56,7 +56,6 @@ def _launch(job: GenerationJob) -> int:
 
 @pytest.mark.slow
 def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Path) -> None:
-    """Byte for byte where greedy, with second tries; drawn, token by token. Of one request the second has nothing."""
     written: list[dict[str, bytes]] = []
     drawn, greedy = list[list[Completion]](), list[list[Completion]]()
     for devices in (1, 2):
@@ -81,7 +80,6 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
 
 @pytest.mark.nightly
 def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
-    """In one line. No process is left, and completions of another generation of the same model stay."""
     endless = Decoding(max_new_tokens=400, num_samples=300, temperature=1.5)
     asked = {"short": _generation(trained, _DRAWN, 3, 2), "long": _generation(trained, endless, 9, 2)}
     launched: list[GenerationJob] = []
@@ -117,7 +115,6 @@ def _of_rank(run_dir: Path, rank: int) -> int:
 
 
 def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:
-    """As many as are there, or as are asked for; on a GPU their number is of the key, as batches depend on it."""
     several = tmp_path / "several"
     shutil.copytree(trained, several)
     manifest = json.loads((trained / MANIFEST).read_text())

@@ -49,7 +49,6 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
 
 
 def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
-    """Which its manifest says: another order gives other completions; without a suffix there is none."""
     conditions = Conditions(Decoding(), _CPU, run / "lock")
     inputs, generations = [], []
     for order in ({}, {"infill_order": "suffix_first"}, {"infill_order": "prefix_first"}):
@@ -81,7 +80,6 @@ def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
 
 
 def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -> None:
-    """Jobs of the base share a launch, the adapter has its own, and answers in the store are reused."""
     store, conditions = ArtifactStore(tmp_path / "store"), Conditions(Decoding(), _CPU, run / "lock")
     launched: list[list[str]] = []
 

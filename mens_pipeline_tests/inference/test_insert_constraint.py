@@ -55,7 +55,6 @@ def test_what_ends_by_itself_stands(model: Any, tokenizer: Any) -> None:
 
 
 def test_no_piece_leads_nowhere(model: Any, tokenizer: Any) -> None:
-    """Also one that its limit cuts off could still become a program; the likeliest tokens are the same each time."""
     first, second = (_complete(model, tokenizer, 0.0) for _ in range(2))
 
     assert [piece for _, piece in first] == [piece for _, piece in second]

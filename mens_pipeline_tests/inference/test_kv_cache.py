@@ -41,7 +41,6 @@ def _read(model: _Model, number: int, positions: int) -> Any:
 
 @pytest.mark.parametrize("num_positions", [0, 6], ids=["growing", "reserved"])
 def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
-    """All end at the same column; each grows by one position at a time, and moves with all that it has."""
     import torch
 
     model = _Model()
@@ -69,7 +68,6 @@ def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
 
 
 def test_columns_that_nobody_needs_are_used_again() -> None:
-    """Rows that take turns for long never need more room than was reserved for the longest of them."""
     import torch
 
     model, written = _Model(), []
@@ -92,7 +90,6 @@ def test_columns_that_nobody_needs_are_used_again() -> None:
 
 
 def test_what_the_longest_held_is_released_with_it() -> None:
-    """A step reads as many columns as the longest row has; without rows no room is taken."""
     model = _Model()
     slots = SlotCache(model)
     slots.add(_read(model, 0, 30), [30])
@@ -148,7 +145,6 @@ def test_a_prompt_begins_with_what_another_one_begins_with() -> None:
 
 @given(st.integers(1, 9).flatmap(lambda rows: st.tuples(st.just(rows), st.sets(st.integers(0, rows - 1)))))
 def test_rows_fill_gaps_from_behind(case: tuple[int, set[int]]) -> None:
-    """Each row that stays is there once; none moves to a place behind its own, and few move at all."""
     rows, gone = case
 
     order = close_gaps(rows, sorted(gone))
@@ -170,7 +166,6 @@ def test_a_state_counts_as_the_positions_that_it_takes_the_room_of(tiny_base: Pa
 
 
 def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The room of a batch holds keys, values and states together; short answers do not make it overflow."""
     model, sizes = hybrid_model(), []
     read = type(model).forward
 

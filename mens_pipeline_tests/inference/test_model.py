@@ -142,7 +142,6 @@ def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path,
 
 
 def test_a_model_that_is_held_in_four_bits_answers_as_the_dense_one(tiny_base: Path, adapter: Path) -> None:
-    """A GPU that is too small for the dense model judges what was trained there: packed weights, adapter beside."""
     import torch
     from bitsandbytes.nn import Linear4bit
 

@@ -89,7 +89,6 @@ def test_answers_are_drawn_together_as_alone(temperature: float) -> None:
 
 @pytest.mark.parametrize("temperatures", [(0.0, 0.0), (0.7, 0.7), (0.0, 0.7)], ids=["likeliest", "drawn", "both"])
 def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatures: tuple[float, float]) -> None:
-    """Where some are refused, where all that were looked at are, and where many are as likely as others."""
     scores = (4 * torch.randn((4, 3_000), generator=torch.Generator().manual_seed(3))).round()
     scores[1] = 0.0
     order = scores.sort(dim=-1, descending=True, stable=True).indices.tolist()
@@ -144,7 +143,6 @@ class _Watched(torch.Tensor):  # type: ignore[misc]
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_look_at_the_device_is_for_all_completions(tiny_base: Path, temperature: float) -> None:
-    """A step of eight takes no more of them than that of one, though the likeliest tokens are refused."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_base)
     stop = frozenset({tokenizer.eos_token_id})
     numbers = []

@@ -128,7 +128,6 @@ def _check(diagnostic: Diagnostic, expected: Expected) -> None:
 
 @pytest.mark.parametrize("expected", _ERRORS, ids=lambda expected: f"{expected.code}-{expected.column}")
 def test_error_names_place_cause_and_remedy(expected: Expected) -> None:
-    """The first error of a rejected text says where, what was found, what was expected and what to do."""
     analysis = analyze(expected.source)
 
     assert not analysis.ok
@@ -152,7 +151,6 @@ def test_every_code_has_a_case() -> None:
 
 @pytest.mark.parametrize("expected", [e for e in _ERRORS if len(e.source) < 200], ids=lambda e: str(e.code))
 def test_offsets_are_bytes_and_positions_agree(expected: Expected) -> None:
-    """Behind text of several bytes a character, offset, line and column still name one place."""
     shifted = analyze("// é日本\n" + expected.source).errors[0]
     plain = analyze(expected.source).errors[0]
 

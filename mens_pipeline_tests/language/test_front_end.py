@@ -5,7 +5,6 @@ from mens_pipeline.language.front_end import AnalysisCache, analyze_uncached
 
 
 def test_a_text_is_parsed_once() -> None:
-    """The same tree is returned for the same text and mode, and equals one that is parsed again."""
     source = "fn remembered() to int { 1 }"
     first = analyze(source)
     assert analyze(str(source)) is first

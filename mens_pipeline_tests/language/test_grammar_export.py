@@ -80,7 +80,6 @@ def test_no_rejected_case_is_derived() -> None:
 
 
 def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    """A syntax that changed makes the grammar stale: look at its rules again, then let the module write it again."""
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     runpy.run_path(export.__file__, run_name="__main__")
 
@@ -92,7 +91,6 @@ def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_gbnf_says_the_same(is_ui: bool) -> None:  # noqa: FBT001 - likewise
-    """A reader of GBNF that is not ours makes a grammar of it that derives the same golden programs and cases."""
     gbnf, mode = grammar_text(GrammarFormat.GBNF, is_ui=is_ui), Mode.UI if is_ui else Mode.SOURCE
     ours, theirs = _engine(mode), Engine(gbnf_to_lark(gbnf))
     texts = [*(case.source for case in reference_examples()), *golden_programs().values()]

@@ -180,7 +180,6 @@ def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
     ids=repr,
 )
 def test_a_long_text_of_anything_is_judged(fragment: str, num_characters: int) -> None:
-    """No text makes the front end raise; that the verdict is always the same is shown by shorter ones."""
     analysis = analyze(fragment * (num_characters // len(fragment)))
 
     assert analysis.ok == (not analysis.errors)
@@ -227,7 +226,6 @@ def _judge(source: str) -> None:
 @pytest.mark.threat("W8")
 @every("shape", _draw_shapes())
 def test_time_grows_with_the_text_whatever_repeats(shape: tuple[str, str]) -> None:
-    """Two to four tokens in ten frames: nothing looks back or ahead further with each token."""
     frame, tokens = shape
     assert_linear(_judge, lambda size: frame.format(tokens * size), 40_000 if tokens == "b " else 2_000)
 
@@ -241,5 +239,4 @@ def test_any_bytes_are_judged(data: bytes) -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_the_empty_text_is_accepted_in_every_mode(mode: Mode) -> None:
-    """L2 holds in all modes."""
     assert analyze("", mode).ok

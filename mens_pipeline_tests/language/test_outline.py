@@ -9,7 +9,6 @@ def _outline(source: str, mode: Mode = Mode.SOURCE) -> tuple[DeclarationSpan, ..
 
 
 def test_span_holds_decorators_and_modifiers() -> None:
-    """A declaration begins with its first decorator or modifier and ends with its last token."""
     source = 'import a\n\n@test("x")\n@pure\nfn t() {\n    1\n} // after\n\npub fn g() { }\n'
     _, test, function = _outline(source)
 

@@ -53,7 +53,6 @@ def test_a_copy_with_other_names_literals_and_spacing_has_the_same_structures() 
 
 
 def test_a_whole_text_has_a_structure_too() -> None:
-    """The same text reformatted is the same; with its parts in another order it is not."""
     reformatted = _PROGRAM.replace(
         "{ sum = sum + (entry.priority * place) }", "{\n\n  sum = sum + entry.priority*place\n}"
     )
@@ -86,12 +85,10 @@ def test_a_whole_text_has_a_structure_too() -> None:
     ],
 )
 def test_what_is_not_a_name_of_its_own_makes_another_structure(one: str, other: str) -> None:
-    """Operators, types, methods, called names, tags, attributes, kinds of declarations, and which name stands where."""
     assert structure_of(parse(one)) != structure_of(parse(other))
 
 
 def test_a_name_that_looks_like_a_word_of_the_language_is_still_only_a_name() -> None:
-    """A variant called `Add` does not change what `+` is."""
     one = parse("type T = | Add(a: int) | B\nfn f(t: T) to int { return match t { Add(a) => a + a  _ => 1 } }")
     other = parse("type T = | Plus(a: int) | B\nfn f(t: T) to int { return match t { Plus(a) => a + a  _ => 1 } }")
 
@@ -99,7 +96,6 @@ def test_a_name_that_looks_like_a_word_of_the_language_is_still_only_a_name() ->
 
 
 def test_a_declaration_alone_keeps_the_names_of_others() -> None:
-    """What only another declaration declares is forgotten when the whole text is looked at."""
     one, other = parse("type A { n: int }\nfn f(a: A) { }"), parse("type B { n: int }\nfn f(a: B) { }")
 
     assert structure_of(one.declarations[1]) != structure_of(other.declarations[1])

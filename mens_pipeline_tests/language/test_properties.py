@@ -44,7 +44,6 @@ _EXAMPLES = settings(max_examples=400, deadline=None, derandomize=True)
 @given(_TEXTS, st.sampled_from(Mode))
 @_EXAMPLES
 def test_any_text_gets_a_verdict_and_keeps_it(source: str, mode: Mode) -> None:
-    """The front end never raises, rejects exactly with errors, and says the same twice."""
     first = analyze(source, mode)
 
     assert first.ok == (not first.errors)

@@ -179,7 +179,6 @@ def test_a_long_file_is_read_around_its_cursor() -> None:
 
 
 def test_the_line_of_the_cursor_is_never_changed() -> None:
-    """Of any window of any golden program: what is read ends and begins like what was sent."""
     dice = Random(5)  # noqa: S311 - a reproducible draw
     for file in sorted((PROJECT_ROOT / "data" / "golden").rglob("*.vox"))[:60]:
         text = file.read_text(encoding="utf-8")
@@ -197,7 +196,6 @@ def test_the_line_of_the_cursor_is_never_changed() -> None:
 
 @pytest.mark.parametrize("unit", ["\t", "  ", "   ", "        "])
 def test_a_piece_gets_the_indentation_of_its_file(unit: str) -> None:
-    """A model writes four spaces a level below the line of the cursor, as the programs that it learned from."""
     lines = ("fn f(a: int) to int {", "{u}let b = a", "{u}if b > 1 {", "{u}{u}return 2", "{u}}", "{u}return 1", "}", "")
     own = "\n".join(lines).replace("{u}", unit)
     around = read_surroundings(own[: own.index("if b")], "\n}\n")
@@ -238,7 +236,6 @@ def _accept_at_cursor(before: str, piece: str, after: str) -> str:
 @pytest.mark.parametrize("blank", ["", " ", "    ", "\t"], ids=repr)
 @pytest.mark.parametrize("accept", [_accept_in_vim, _accept_at_cursor])
 def test_an_accepted_line_has_the_indentation_of_its_block(accept: Callable[[str, str, str], str], blank: str) -> None:
-    """However the model began it: at four, eight and twelve columns, after blocks that open and end."""
     lines = _NESTED.splitlines(keepends=True)
     for number, line in enumerate(lines[1:], 1):
         begin = len(line) - len(line.lstrip())
@@ -248,7 +245,6 @@ def test_an_accepted_line_has_the_indentation_of_its_block(accept: Callable[[str
 
 
 def test_a_piece_in_a_line_brings_no_second_blank() -> None:
-    """And the one that is missing."""
     begin = "fn f(t: Ticket) {\n    t.filter({"
 
     assert _accept_at_cursor(begin + " ", " closed: false })", "\n}\n") == begin + " closed: false })\n}\n"
@@ -288,7 +284,6 @@ def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -
     ids=["variants", "handlers of an actor", "a string of several lines"],
 )
 def test_other_declarations_are_opened_too(prefix: str, piece: str, suffix: str) -> None:
-    """Variants of a type, and handlers; a line of a string that looks like a declaration is none."""
     around = read_surroundings(prefix, suffix)
 
     assert around.accept(piece)

@@ -77,7 +77,6 @@ def _dead_prefix(pieces: Iterable[str], mode: Mode) -> str | None:
 
 
 def test_no_prefix_of_a_short_program_is_dead() -> None:
-    """Every construct and every two tokens of conformance cases, golden programs and solutions of both benchmarks."""
     programs = showing_all(program for program in _programs_ok() if len(program.source) <= _SHORT)
     dead = {name: prefix for name, source, mode in programs if (prefix := _dead_prefix(source, mode)) is not None}
 
@@ -87,10 +86,6 @@ def test_no_prefix_of_a_short_program_is_dead() -> None:
 
 @pytest.mark.nightly
 def test_no_prefix_of_a_long_program_is_dead() -> None:
-    """Longer ones with every construct, and every two tokens that stand side by side in any of them, token by token.
-
-    Every tenth of them is read character by character.
-    """
     programs = showing_all(program for program in _programs_ok() if len(program.source) > _SHORT)
     dead = {}
     for number, (name, source, mode) in enumerate(programs):
@@ -110,7 +105,6 @@ def test_a_program_is_complete_exactly_if_it_is_accepted() -> None:
 
 
 def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
-    """Where something comes behind the error; unless the text may still end well, as an open string does."""
     late = []
     for case in _rejected():
         first = analyze(case.source, case.mode).errors[0]
@@ -125,7 +119,6 @@ def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
 
 @pytest.mark.slow
 def test_every_open_prefix_is_completed() -> None:
-    """Prefixes that end anywhere in programs which show every construct, each by what the parser asks for."""
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
     programs = showing_all(program for program in _programs_ok() if len(program.source) <= 2 * _SHORT)
     failed = []
@@ -199,7 +192,6 @@ def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expecte
 
 
 def test_blanks_and_comments_are_no_tokens() -> None:
-    """Neither in a text that is read as a whole nor in one that is read piece by piece."""
     text = ViableText()
     assert not has_tokens(" \n// fn\n")
     assert not text.has_tokens

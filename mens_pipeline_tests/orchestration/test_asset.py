@@ -19,8 +19,6 @@ from mens_pipeline_tests.jobs.processes import waiting_job
 
 
 def test_a_refusal_is_in_the_first_line() -> None:
-    """A failure with the sentence, not a defect with a stack around it; a defect stays one."""
-
     @dg.asset
     @plainly
     def refusing() -> None:
@@ -40,8 +38,6 @@ def test_a_refusal_is_in_the_first_line() -> None:
 
 
 def test_a_blocking_check_says_how_to_go_on() -> None:
-    """Its figures where alerts read them, and which button makes the result again."""
-
     @dg.asset
     def made() -> int:
         return 3
@@ -61,7 +57,6 @@ def test_a_blocking_check_says_how_to_go_on() -> None:
 
 
 def test_every_blocking_check_says_how_to_go_on() -> None:
-    """None is declared without it; what the gate says is tested with the gate."""
     graph = defs().resolve_asset_graph()
     blocking = {key.name for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
     checks: dict[str, Any] = {spec.name: check for check in defs().asset_checks or () for spec in check.check_specs}
@@ -72,7 +67,6 @@ def test_every_blocking_check_says_how_to_go_on() -> None:
 
 @pytest.mark.slow
 def test_every_asset_refuses_plainly() -> None:
-    """Each asset turns our errors into `dg.Failure`; generators have a test of their own."""
     made: dict[str, Any] = {
         key.to_user_string(): defs().resolve_assets_def(key)
         for key in defs().resolve_asset_graph().get_all_asset_keys()
@@ -117,8 +111,6 @@ def test_progress_has_rounded_numbers() -> None:
 
 
 def test_a_training_is_observed_ten_times() -> None:
-    """However many steps it takes and however long: the events of an asset stay readable."""
-
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         watch = watch_training(context, 0.0)

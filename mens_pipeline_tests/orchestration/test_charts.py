@@ -18,7 +18,6 @@ def _picture(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
 
 
 def test_a_curve_shows_its_highest_and_lowest_value() -> None:
-    """Well-formed SVG in a data URL, a title, both values, first and last place; high values stand above low ones."""
     chart = line_chart("loss <by> step", {1: 2.5, 2: 0.125, 5: 1.0})
     texts, points = _picture(chart)
 
@@ -42,7 +41,6 @@ def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None
 
 @pytest.mark.parametrize("number", [299, 602, 1001, 10_000])
 def test_long_curves_are_thinned_out(number: int) -> None:
-    """Short enough to stand on the page; a single step far off does not flatten the curve, and the ends are told."""
     values = dict.fromkeys(range(1, number + 1), 1.0) | {2: 9.0, 4: 0.5}
     chart = line_chart("loss", values)
     texts, points = _picture(chart)
@@ -57,7 +55,6 @@ def test_long_curves_are_thinned_out(number: int) -> None:
 
 
 def test_a_level_is_drawn_beside_the_curve() -> None:
-    """Within the picture also where it lies above all values; the whole is still short enough to stand on the page."""
     chart = line_chart("loss by step, validation 9.12 dashed", dict.fromkeys(range(1, 602), 1.0), 9.125)
     svg = b64decode(chart.split("base64,")[1].removesuffix(")")).decode()
     texts, points = _picture(chart)

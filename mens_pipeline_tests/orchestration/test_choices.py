@@ -38,7 +38,6 @@ _OTHERS = {"dagster-postgres", "kuberay"}
 
 
 def test_every_mistake_in_the_configuration_shows_when_the_location_loads(tmp_path: Path) -> None:
-    """Each file with a misspelt key, named with the key that was meant, all of them at once."""
     config = tmp_path / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
     (config / "forgotten.yaml").write_text('- reason: "asked"\n  licence: "GPL-3.0"\n')
@@ -65,7 +64,6 @@ def test_every_mistake_in_the_configuration_shows_when_the_location_loads(tmp_pa
 
 
 def test_a_recipe_of_an_unknown_preset_shows_when_the_location_loads(tmp_path: Path) -> None:
-    """Not when somebody chooses it."""
     config = tmp_path / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
     recipes = config / "recipes.yaml"
@@ -84,7 +82,6 @@ def _accept(overrides: dict[str, Any]) -> None:
 
 
 def test_the_launchpad_begins_with_what_people_choose() -> None:
-    """Recipe and preset among it; nothing of resources, and nothing that a machine writes."""
     job = defs().resolve_job_def("whole_graph")
     schema = job.get_job_snapshot().config_schema_snapshot
     root = schema.get_config_snap(job.run_config_schema.run_config_schema_type.key)

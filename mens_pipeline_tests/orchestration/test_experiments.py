@@ -117,7 +117,6 @@ def _run(
 
 @pytest.mark.slow
 def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: dg.DagsterInstance) -> None:
-    """Three partitions, three runs with their names on everything, one table of all; the adapter in use stays."""
     runs = {name: _run(home, instance, partition=name) for name in _GOOD}
     tags = {name: instance.get_run_by_id(run.run_id).tags for name, run in runs.items()}  # type: ignore[union-attr]
     scored = {name: run.asset_materializations_for_node("benchmark_gate")[0].metadata for name, run in runs.items()}
@@ -152,7 +151,6 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
 
 
 def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.DagsterInstance) -> None:
-    """Though the adapter passes; the same run without the switch then promotes what is there."""
     store, wide = ArtifactStore(home.parent / "store"), {"recipe": "wide"}
     first = _run(home, instance, last="promoted_adapter", qlora_adapter=wide, promoted_adapter={"promote": False})
 
@@ -177,7 +175,6 @@ def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInPr
 def test_the_best_that_passes_is_promoted(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a backfill: what each came to, and why others were passed over, is told; a second launch confirms it."""
     monkeypatch.setenv("MENS_STORE_PAGES", "http://pages.test/")
     for name in ("default", "code_base", "wide"):
         _run(home, instance, partition=name)
@@ -204,7 +201,6 @@ def test_the_best_that_passes_is_promoted(
 
 @pytest.mark.slow
 def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
-    """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
     assert _promote_best(instance, best_of=[runs["code_base"]]).success
     result = _promote_best(instance, best_of=["wide"])
@@ -260,7 +256,6 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("location")
 def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
-    """Each in a run of its own that promotes nothing; then the best of those of this command."""
     recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
     result = invoke("run", *recipes, "--json")
     *scored, best = json.loads(result.stdout)
@@ -282,7 +277,6 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     ids=["none passes", "nothing is to be promoted"],
 )
 def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
-    """Where no recipe passes, and where it is told so: then one that passes is enough."""
     *recipes, switch = names
     result = invoke("run", *(f"--recipe={name}" for name in recipes), switch, "--json")
 
@@ -295,7 +289,6 @@ def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: in
 def test_a_trial_passes_by_its_own_policy_and_is_never_promoted(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part of the eval suite and lower bars: a green verdict, and nothing of it is in use, not even as the best."""
     monkeypatch.delenv("VOX_EVAL_MIN_PARSE_RATE")
     monkeypatch.setenv("VOX_EVAL_POLICY", "ci")
     trial = load_recipes(RECIPES)["tiny"].trial
@@ -316,7 +309,6 @@ def test_a_trial_passes_by_its_own_policy_and_is_never_promoted(
 
 @pytest.mark.usefixtures("location")
 def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, tmp_path: Path) -> None:
-    """Of the same recipe and workspace, wherever its name leads; as often as it is refused."""
     workspace, labels = tmp_path / "a workspace", []
     workspace.mkdir()
     command = ["run", "--recipe=default", f"--source-root={workspace}"]
@@ -335,7 +327,6 @@ def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, 
 def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     home: Path, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    """It lies beside the run that it is about; what the graph promotes is what the graph judged."""
     store, run = ArtifactStore(home.parent / "store"), tmp_path / "by hand"
     _run(home, instance, last="promoted_adapter", qlora_adapter={"recipe": "wide"}, promoted_adapter={"promote": False})
     run.mkdir()
@@ -370,7 +361,6 @@ def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstanc
 
 
 def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """Scores and paired differences in the terminal, as JSON, and on a page with both answers to every prompt."""
     for name in ("default", "wide"):
         _run(home, instance, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"

@@ -63,7 +63,6 @@ def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> N
 
 
 def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
-    """The same minutes on the same data: nothing is measured again, and what was decided stands."""
     first = _plan(minutes=10, is_kept=True)
     second, shown = _plan(_refuse, minutes=10, is_kept=True), _plan(_refuse, minutes=10)
 

@@ -46,7 +46,6 @@ def test_minutes_are_used_and_not_exceeded(minutes: float) -> None:
 
 
 def test_more_minutes_train_and_ask_more() -> None:
-    """First what the gates judge by, then what stands beside it, last the reserve; never more than there is."""
     short, middle, long = (_turn(minutes) for minutes in (5, 20, 480))
 
     assert short.suite.heldout_tasks < 100
@@ -96,7 +95,6 @@ def test_a_budget_bounds_the_steps_that_are_announced() -> None:
 
 
 def test_every_preset_for_a_gpu_is_estimated() -> None:
-    """A larger GPU is faster, with as many steps; what is needed fits its memory. Others have their steps alone."""
     base = base_by_name("Qwen/Qwen3.5-4B")
     found = {one.preset: one for one in estimate_presets(load_named(PRESETS), base, 850_000, _SUITE)}
     seconds = {name: one.training + one.evaluation for name, one in found.items()}

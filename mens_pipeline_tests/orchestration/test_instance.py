@@ -139,7 +139,6 @@ def _open_at_once(home: Path, ready: Barrier) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
 def test_an_empty_home_may_be_opened_by_several_at_once(tmp_path: Path, attempt: int) -> None:
-    """A `mens run`, a promotion and a nightly job, before anything is there; none fails, and the home is whole."""
     home = tmp_path / str(attempt)
     context = multiprocessing.get_context("fork")
     ready = context.Barrier(5)
@@ -164,14 +163,12 @@ def moved(tmp_path: Path) -> Path:
 
 
 def test_a_moved_clone_is_linked_again(moved: Path) -> None:
-    """By `mens run`, and by `make ui`."""
     with open_instance(moved) as instance:
         assert instance.run_monitoring_enabled
     assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
 def test_make_links_a_moved_clone_again(moved: Path) -> None:
-    """The rule that `make ui` rests on."""
     command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
     subprocess.run(command, check=True)
 

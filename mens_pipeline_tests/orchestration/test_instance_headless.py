@@ -43,7 +43,6 @@ def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
 
 @pytest.mark.slow
 def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    """Its slot of the pool holds nobody up, and it is reported as failed; first page and timeline show both."""
     killed = _at_work(tmp_path)
     killed.kill()
     killed.communicate()
@@ -89,8 +88,6 @@ def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_a_run_that_is_canceled_in_the_ui_is_interrupted(tmp_path: Path, *, is_deleted: bool) -> None:
-    """The UI sends no signal to a terminal; its process ends before the next step, and says that it was interrupted."""
-
     @dg.asset
     @plainly
     def first(context: dg.AssetExecutionContext) -> None:

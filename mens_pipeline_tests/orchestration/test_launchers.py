@@ -172,7 +172,6 @@ def _kubernetes(folder: Path) -> Iterator[list[tuple[str, Any]]]:
 )
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext.dagster_run is deprecated", "ignore::ResourceWarning")
 def test_a_training_is_sent_to_kubernetes(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one RayJob with the command of the job; that it was refused stands in the log of the run."""
     import kubernetes.config.kube_config as client_config  # noqa: PLC0415 - of an extra
 
     monkeypatch.setattr(client_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))

@@ -4,7 +4,6 @@ from mens_pipeline.orchestration.metadata import count_reasons
 
 
 def test_reasons_are_counted_with_their_first_places() -> None:
-    """The most frequent first; a place counts as often as it occurs, and is named once."""
     dropped = [("lane", ""), *(("ignored", f"build/{name}.vox:1") for name in "abbcd"), ("rejected", "c.vox:3 bad")]
 
     assert list(count_reasons(dropped)) == [

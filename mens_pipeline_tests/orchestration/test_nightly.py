@@ -43,7 +43,6 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     ],
 )
 def test_a_wrong_time_is_named(configure: Callable[..., None], times: dict[str, str], problem: str) -> None:
-    """With its file, and with what to write."""
     configure(**times)
 
     with pytest.raises(ConfigurationError, match=r"pipeline\.yaml: ") as refused:
@@ -54,7 +53,6 @@ def test_a_wrong_time_is_named(configure: Callable[..., None], times: dict[str, 
 def test_schedule_and_alert_keep_to_the_configuration(
     configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The code location shows cron and zone; the alert comes at its hour there, once."""
     configure(schedule="30 22 * * *", alert="0 7 * * *", timezone="Europe/Berlin")
     repository = defs().get_repository_def()
     schedule, sensor = repository.get_schedule_def("nightly"), repository.get_sensor_def("adapter_stale")
@@ -90,7 +88,6 @@ def test_schedule_and_alert_keep_to_the_configuration(
     ids=["by default", "before midnight", "at the same time", "not at weekends"],
 )
 def test_the_deadline_is_about_the_night_before_it(schedule: str, alert: str, begin: str) -> None:
-    """On a Monday; the policy of the UI reaches back one interval of the alert."""
     nightly, now = NightlyPolicy(schedule=schedule, alert=alert), datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
     found = find_deadline(nightly, now)
     within = min(now - found.begin, timedelta(days=1))

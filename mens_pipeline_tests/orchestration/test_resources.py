@@ -58,7 +58,6 @@ def test_a_run_ends_with_a_line(
 
 
 def test_resources_have_names_and_descriptions() -> None:
-    """Those of their classes; the page of resources shows them."""
     found = defs().resources or {}
     names = {name: get_resource_type_name(resource) for name, resource in found.items() if name != "io_manager"}
 

@@ -149,10 +149,6 @@ def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[Artifa
 
 @pytest.mark.nightly
 def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two recipes and an asset that is materialised from its own page, at eight orders of their steps.
-
-    Either recipe ends first in some of them, and the page judges either.
-    """
     for name, value in {
         "VOX_BENCHMARK": "0",
         "VOX_EVAL_POLICY": "bootstrap",

@@ -66,7 +66,6 @@ def _ask(client: TestClient, method: str, path: str, headers: Mapping[str, str],
     ],
 )
 def test_a_page_of_elsewhere_drives_nothing(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
-    """By an image, a form, a frame, another name of this machine, or a type that browsers send without asking."""
     assert _ask(client, *request_) == 403
 
 
@@ -84,13 +83,11 @@ def test_a_page_of_elsewhere_drives_nothing(client: TestClient, request_: tuple[
     ],
 )
 def test_its_own_pages_and_programs_may_ask(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
-    """And a link from elsewhere may be followed; GraphiQL is shown, and executes nothing by itself."""
     assert _ask(client, *request_) == 200
 
 
 @pytest.mark.threat("N9")
 def test_subscriptions_are_of_its_own_pages(client: TestClient) -> None:
-    """A browser opens a WebSocket to any origin, and says from which page."""
     subscription = 'subscription { pipelineRunLogs(runId: "none") { __typename } }'
     for origin in ({"Origin": _URL}, {}):
         with client.websocket_connect(_SOCKET, ["graphql-ws"], headers=origin) as socket:
@@ -104,7 +101,6 @@ def test_subscriptions_are_of_its_own_pages(client: TestClient) -> None:
 def test_a_proxy_passes_on_its_names(
     client: TestClient, context: WorkspaceProcessContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of `MENS_SERVE_HOSTS`, when the server is started with it."""
     headers = {**_JSON, "Host": "ui.example.org", "Origin": "https://ui.example.org"}
     assert _ask(client, "POST", "/graphql", headers, json.dumps(_QUERY)) == 403
     monkeypatch.setenv("MENS_SERVE_HOSTS", "code.example.org, UI.example.org")
@@ -114,7 +110,6 @@ def test_a_proxy_passes_on_its_names(
 
 
 def test_no_command_of_ours_starts_a_server_without_the_checks() -> None:
-    """Neither make nor the commands on our pages; a new server of the package is listed here, and is checked."""
     pages = (PROJECT_ROOT / name for name in ("Makefile", "docs/operations.md", "docs/index.md", "docs/scale.md"))
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
 

@@ -27,7 +27,6 @@ def _row(response: str = "type A = int", prompt: str = "Write it.", **fields: An
 
 
 def test_a_row_is_a_conversation_and_its_end(tmp_path: Path) -> None:
-    """System, request, answer in ChatML; what is learnt is the answer, the end of its turn and the end of the row."""
     (row,) = JsonlDataLoader(_file(tmp_path, _row(prompt="Say [EOS]")), system_prompt="Be brief.")
 
     assert decode(row.prompt) == render_prompt("Be brief.", "Say [EOS]")
@@ -68,7 +67,6 @@ def test_the_longest_row_that_fits_is_shown(tmp_path: Path) -> None:
 
 
 def test_no_rating_is_too_low_by_default(tmp_path: Path) -> None:
-    """0 takes all."""
     assert len(JsonlDataLoader(_file(tmp_path, _row(rating=1)))) == 1
 
 
@@ -92,7 +90,6 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(55)
 def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
-    """In any order, each as it stands in the file; a file that changed meanwhile is noticed."""
     path = _file(tmp_path, *(pair.model_dump(mode="json") for pair in pairs(20)))
     loader = JsonlDataLoader(path)
     replies = [decode(loader[number].completion) for number in (19, 0, 7)]
@@ -106,7 +103,6 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(55)
 def test_a_batch_is_padded_and_its_requests_are_masked() -> None:
-    """Padding is 0 and unseen; only answers have labels."""
     batch = pad_rows([Encoded((5, 6, 7), (8, 2)), Encoded((5,), (6, 2))], PAD)
     expected: dict[str, list[list[int]]] = {
         "input_ids": [[5, 6, 7, 8, 2], [5, 6, 2, 0, 0]],

@@ -48,7 +48,6 @@ def _weights(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.seed_row(22)
 def test_the_mean_is_the_mean(tmp_path: Path) -> None:
-    """Every tensor of three models, in a folder that loads like any of them and says what it was made of."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     models = [_model(tmp_path / str(seed), seed) for seed in (1, 2, 3)]
@@ -78,7 +77,6 @@ def test_one_model_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
-    """By number, not by name; its final model counts once; a checkpoint that is not whole does not."""
     run = _run(tmp_path / "run", 9, 10, 11, final=12)
     same = _run(tmp_path / "same", 9, 10, final=10)
     (run / CHECKPOINTS / "checkpoint-11" / COMPLETE).unlink()
@@ -89,7 +87,6 @@ def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
 
 
 def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
-    """A QLoRA run and an adapter's folder are refused with the command that merges them."""
     run = tmp_path / "qlora"
     (run / "adapter").mkdir(parents=True)
     (run / "training_manifest.json").write_text('{"backend": "qlora"}')

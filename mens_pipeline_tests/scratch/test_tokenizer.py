@@ -57,7 +57,6 @@ def test_there_are_133_ids_in_their_places() -> None:
 @pytest.mark.seed_row(53)
 @given(_SUPPORTED | _PIECES)
 def test_what_is_supported_comes_back(text: str) -> None:
-    """Printable ASCII, ends of line and tabs, whatever they spell; control names in a text are characters."""
     ids = encode(text)
 
     assert decode(ids) == text
@@ -85,7 +84,6 @@ def test_the_end_and_the_padding_give_no_text() -> None:
 
 
 def test_the_longest_compound_wins() -> None:
-    """An end of line with its indentation before the end of line alone; words have no borders."""
     assert [VOCABULARY[number] for number in encode("\n    \n}\n\n")] == ["\n    ", "\n}\n", "\n"]
     assert [VOCABULARY[number] for number in encode("fnord: int")] == ["fn", "or", "d", ": int"]
 
@@ -133,7 +131,6 @@ def test_it_is_the_table(tokenizer: Any) -> None:
 @settings(deadline=None)
 @given(st.text() | _PIECES)
 def test_transformers_gives_the_same_ids(tokenizer: Any, text: str) -> None:
-    """For any text; what is supported comes back; `[EOS]` in a text never ends it."""
     ids = tokenizer(text)["input_ids"]
 
     assert ids == list(encode(text))
@@ -148,7 +145,6 @@ def test_control_tokens_are_shown_by_their_name(tokenizer: Any) -> None:
 
 
 def test_batches_are_padded_and_cut(tokenizer: Any) -> None:
-    """To the longest, on the right, with a mask; to a length when one is asked for; an empty text has no token."""
     batch = tokenizer(["fn a", "", "abcdef"], padding=True, return_tensors="pt")
 
     assert batch["input_ids"].tolist() == [[100, 3, 68, 0, 0, 0], [0] * 6, [68, 69, 70, 71, 72, 73]]
@@ -157,7 +153,6 @@ def test_batches_are_padded_and_cut(tokenizer: Any) -> None:
 
 
 def test_a_conversation_has_the_form_that_trains(tokenizer: Any) -> None:
-    """The template of the library and the project's own renderer agree, a turn's marker is one id."""
     messages = [{"role": "system", "content": "You write Vox."}, {"role": "user", "content": "Write a type."}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
@@ -166,7 +161,6 @@ def test_a_conversation_has_the_form_that_trains(tokenizer: Any) -> None:
 
 
 def test_it_is_saved_and_loaded(tokenizer: Any, tmp_path: Path) -> None:
-    """By the Auto class, without code of ours, and by its file alone, where only our conversation breaks `[EOS]`."""
     from transformers import AutoTokenizer
 
     tokenizer.save_pretrained(tmp_path)

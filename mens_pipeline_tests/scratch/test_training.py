@@ -62,7 +62,6 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
-    """Sixteen rows, a hundred epochs: a request is answered in the form that was taught, and the turn ends."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     run = prepare_fast(tmp_path, num_train_epochs=100, per_device_train_batch_size=16, save_steps=1000)
@@ -83,7 +82,6 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
-    """A line for each step; tokens without padding; rows of other files measure; the manifest says what it is."""
     run = prepare_fast(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
     result = _train(run)
     events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
@@ -166,7 +164,6 @@ def test_gradients_are_clipped_to_the_norm(tmp_path: Path) -> None:
 
 
 def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
-    """Other numbers in the same folder are refused before anything is loaded; the same ones are the same run."""
     run = prepare_fast(tmp_path)
 
     assert prepare_fast(tmp_path).job.contract_digest == run.job.contract_digest

@@ -20,7 +20,6 @@ from mens_pipeline.settings import PROJECT_ROOT
 def test_no_child_runs_the_python_files_of_a_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A command that is started in the folder of a stranger imports our packages, not theirs."""
     executed = tmp_path / "executed"
     for name in ("pydantic", "dagster_pipes", "torch", "json", "mens_pipeline"):
         (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
@@ -36,7 +35,6 @@ def test_no_child_runs_the_python_files_of_a_workspace(
 @pytest.mark.slow
 @pytest.mark.threat("W10")
 def test_no_pool_runs_the_python_files_of_a_workspace(tmp_path: Path) -> None:
-    """The workers that a large corpus is shared out to; its folder holds modules of the standard library."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     for number in range(2):

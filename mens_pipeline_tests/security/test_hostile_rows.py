@@ -89,7 +89,6 @@ def test_no_line_is_lost_at_the_bound(length: int, end: bytes) -> None:
 
 @pytest.mark.threat("R1")
 def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
-    """`mens check --jsonl -` goes on with the next one."""
     out = io.StringIO()
     request = json.dumps({"id": 1, "source": "fn f() { }"}).encode() + b"\n"
     summary = check_stream(io.BytesIO(b"x" * (MAX_REQUEST_BYTES + 10) + b"\n" + request), out, Mode.SOURCE)
@@ -119,7 +118,6 @@ def test_a_request_of_gigabytes_is_answered_and_not_held() -> None:
     ids=["nested", "objects", "utf8", "surrogate", "nul", "digits", "infinite", "nan", "u0000", "bom", "zero"],
 )
 def test_a_broken_row_is_one_row_less(line: bytes) -> None:
-    """It is quarantined with a reason, the next one is kept, and the quarantine can be written."""
     report, refused = _validated(line + b"\n" + _GOOD)
 
     assert (report.seen, report.kept) == (2, 1)
@@ -157,7 +155,6 @@ def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.threat("M18")
 def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder that others write to, the name of the file on the way can be foreseen."""
     (tmp_path / "victim").write_text("precious")
     monkeypatch.setattr("mens_pipeline.storage.jsonl.uuid4", lambda: UUID(int=7))
     link = tmp_path / f".out.jsonl.{UUID(int=7).hex}.part"

@@ -77,7 +77,6 @@ def _page(header: str, body: str = f"```vox\n{_PROGRAM}```\n") -> str:
 def test_no_header_ends_the_extraction_or_makes_an_object(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str
 ) -> None:
-    """The file may be dropped for it; the others are extracted, and nothing in it is called."""
     monkeypatch.chdir(workspace)
     commented = "".join(f"// {line}\n" for line in f"{key}: {value}".split("\n"))
     (workspace / "bad.vox").write_text(f"// ---\n{commented}// ---\n{_PROGRAM}")
@@ -310,7 +309,6 @@ def test_a_prompt_of_blanks_takes_no_time() -> None:
 
 @pytest.mark.threat("W9")
 def test_a_repository_runs_nothing_when_its_commit_is_asked(workspace: Path) -> None:
-    """Its configuration names programs for everything; the question that is asked calls none."""
     program = workspace / "program.sh"
     program.write_text(f"#!/bin/sh\ntouch {workspace / 'PWNED'}\n")
     program.chmod(0o755)

@@ -107,7 +107,6 @@ def test_the_patterns_are_found() -> None:
 )
 @every("name", _PATTERNS)
 def test_a_pattern_is_linear(name: str, heads: tuple[str, ...]) -> None:
-    """On every head, then a piece again and again, then a tail that does not fit; slow ones are measured twice."""
     pattern, calls = _PATTERNS[name]
     slow = []
     for head, atom, tail in product(heads, _ATOMS, _TAILS):

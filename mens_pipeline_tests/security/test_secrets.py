@@ -126,7 +126,6 @@ def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
 @pytest.mark.threat("R6", "S1")
 @pytest.mark.nightly
 def test_a_night_tells_no_secret(tmp_path: Path) -> None:
-    """Corpus, manifests, reports, events and logs of a run with a database whose rows and URL hold secrets."""
     database = tmp_path / "outside"
     database.mkdir()
     connection = sqlite3.connect(database / "telemetry.db")

@@ -110,7 +110,6 @@ def test_a_configuration_that_is_none_still_counts(run: Path, content: str) -> N
 @pytest.mark.threat("M10")
 @pytest.mark.parametrize("key", ["{tmp}/forged", "../../forged"], ids=["absolute", "relative"])
 def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tmp_path: Path, key: str) -> None:
-    """A folder of a run brings a verdict of its own making, and a key that leads to it."""
     gate = _verdict(run, store)
     forged = tmp_path / "forged"
     shutil.copytree(gate.path, forged)
@@ -229,7 +228,6 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
 
 @pytest.mark.threat("M15")
 def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactStore) -> None:
-    """The key of a promotion can be foreseen; the folder that waits under it is looked at."""
     gate = _verdict(run, store)
     champion = promote(gate, run, store, PRESENT, now=NOW).champion
     for name in (CHAMPION, HISTORY):

@@ -41,7 +41,6 @@ def hostile_name(tmp_path: Path) -> Path:
 
 @pytest.mark.threat("W12")
 def test_no_name_or_program_steers_the_terminal(hostile_name: Path) -> None:
-    """Neither by its path nor by what the diagnostic quotes; with colours those of the command alone are left."""
     plain_text, coloured = _invoke("check", hostile_name.parent), _invoke("check", hostile_name.parent, color=True)
 
     assert plain_text.exit_code == coloured.exit_code == 1
@@ -114,7 +113,6 @@ class _Tags(HTMLParser):
 
 @pytest.mark.threat("W13")
 def test_no_prompt_answer_or_name_is_markup_of_the_report() -> None:
-    """A page of hostile texts has the tags of an honest one, and no handler of events."""
     evaluated = evaluation(base=(BROKEN,) * 3, adapter=(BROKEN + _MARKUP,) * 3)
     completions = [
         completion.model_copy(update={"prompt": _MARKUP, "reference": _MARKUP, "asked": "function"})

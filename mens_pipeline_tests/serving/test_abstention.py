@@ -56,7 +56,6 @@ def _read_log(server: Running) -> list[str]:
 
 @pytest.mark.slow
 def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -> None:
-    """Whole or streamed, each answer says why it is empty; `--show-all` sends what an adapter without one sends."""
     evaluated = _evaluate(taught_run, tmp_path / "run", _SURE)
     with running(taught_run, _LIMITS, syntax=Syntax.FALLBACK) as server:
         said = _read_log(server)
@@ -88,7 +87,6 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("syntax", [Syntax.FREE, Syntax.CONSTRAINED])
 def test_the_threshold_holds_for_every_decoding(taught_run: Path, tmp_path: Path, syntax: Syntax) -> None:
-    """A stream sends no text before the decision; a threshold below every piece withholds none as unsure."""
     with running(_evaluate(taught_run, tmp_path / "run", _SURE), _LIMITS, syntax=syntax) as server:
         assert not any(_pieces(server))
         assert '"content": "", "stop": false' in _ask(server, seed=0, stream=True).text

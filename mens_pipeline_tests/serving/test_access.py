@@ -106,7 +106,6 @@ def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> N
 
 
 def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
-    """No page of documentation, no list of paths that would load scripts from elsewhere."""
     with server.http() as client:
         replies = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/no")}
 
@@ -129,7 +128,6 @@ def test_the_log_holds_neither_token_nor_text(server: Running) -> None:
 
 
 def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
-    """Whether or not it strips the path; other hosts are still refused, and the page leads to its slash."""
     local = resolve_address("127.0.0.1", 0)
     access = access_to(local, SecretStr(TOKEN), "MENS_SERVE_TOKEN", ["Code.Example.org"], "/vox")
     headers = {"Host": "code.example.org", "Authorization": f"Bearer {TOKEN}"}

@@ -35,7 +35,6 @@ def _ask(server: Running, **options: Any) -> ChatCompletion:
 
 
 def test_one_of_three_answers_is_given(choosing: Running) -> None:
-    """It says of how many; the usage counts what was computed for all of them apart from what is sent."""
     completion = _ask(choosing)
     (choice,) = completion.choices
     usage = completion.usage
@@ -47,7 +46,6 @@ def test_one_of_three_answers_is_given(choosing: Running) -> None:
 
 
 def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
-    """The same draws: those of the seed, at the temperature and share that candidates usually have."""
     (chosen,) = _ask(choosing).choices
     drawn = _ask(choosing, n=3, temperature=0.8, top_p=0.95).choices
 
@@ -80,7 +78,6 @@ def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
 
 
 def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
-    """And none at a temperature of 0."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
     cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
     reply, greedy = (choosing.post("/api/generate", **one).json() for one in (body, cold))
@@ -127,7 +124,6 @@ _PREFIX, _SUFFIX = "let x = ", "\n"
 
 
 def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
-    """The likeliest of the same draws that stand; it says of how many, whole or streamed."""
     options: dict[str, Any] = {
         "model": "mens",
         "prompt": _PREFIX,

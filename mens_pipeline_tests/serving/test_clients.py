@@ -174,7 +174,6 @@ def test_a_text_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
 
 @pytest.mark.parametrize("field", ["model", "name"])
 def test_a_model_is_shown(server: Running, field: str) -> None:
-    """What clients of Ollama look up before they ask: length of the context, and what it can do."""
     shown, _ = _post(server, "/api/show", **{field: "mens:latest", "verbose": False})
     family = server.served.architecture
 

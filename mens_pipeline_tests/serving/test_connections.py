@@ -60,7 +60,6 @@ def test_headers_that_do_not_come_end_the_connection(server: Running, sent: byte
 @pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_connection_that_asks_goes_on(server: Running) -> None:
-    """The deadline is that of headers: neither a slow body nor a pause between two requests ends it."""
     head = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
     with server.connect() as connection:
         connection.sendall(f"POST /api/chat HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())

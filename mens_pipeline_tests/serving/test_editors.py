@@ -191,7 +191,6 @@ def _text(document: dict[str, Any]) -> str:
     ],
 )
 def test_what_a_plugin_sends_gives_what_stands(taught: Running, path: str, body: dict[str, Any]) -> None:
-    """Marks, stops, names and fields of sampling included; every chunk has the text that the plugin reads."""
     piece = "".join(_text(document) for document in _events(_post(taught, path, body)))
 
     assert not piece or analyze(_PREFIX + _LINE + piece + _SUFFIX).ok

@@ -166,7 +166,6 @@ def test_time_ends_an_answer_wherever_it_is() -> None:
 
 
 def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
-    """Memory that does not suffice ends what is being written, with an error, and nothing else."""
     loaded = _load()
     model = loaded.model
     is_full = threading.Event()
@@ -212,7 +211,6 @@ def test_answers_in_the_making_are_ended_first() -> None:
 
 
 def test_a_long_prompt_lets_others_go_on() -> None:
-    """It is read in pieces; an answer that is asked for after it may end before its first token."""
     with _engine() as (engine, _):
         long, short = _Asked(1, b"y" * 40_000), _Asked(3)
         engine.submit([long.completion])
@@ -225,8 +223,6 @@ def test_a_long_prompt_lets_others_go_on() -> None:
 
 
 def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
-    """Once it is known how long a completion takes, a queue that would outlast the timeout takes no more."""
-
     def slowly() -> Loaded:
         loaded = _load()
         forward = loaded.model.forward

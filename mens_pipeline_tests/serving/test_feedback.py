@@ -84,7 +84,6 @@ def _night(folder: Path, table: Path) -> Path:
 def test_what_a_client_accepted_is_shown_by_the_next_default_training(
     recording: _Recording, tmp_path: Path, tiny_base: Path
 ) -> None:
-    """From the report to the weights: the row is one of those that the adapter was trained on."""
     reply = recording.piece()
     report = recording.post("/v1/feedback", id=reply["id"], accepted=reply["content"])
     assert report.json()["recorded"]
@@ -117,7 +116,6 @@ def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, 
 
 
 def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> None:
-    """What is sent, what is withheld and why, what is accepted and how much of it; not what is no piece."""
     assert recording.server.figures()["mens_pieces_shown_total"] == 0
     asked = [
         recording.post(
@@ -163,7 +161,6 @@ def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
 
 
 def test_without_a_table_nothing_is_kept(taught_run: Path, tmp_path: Path) -> None:
-    """It is counted alone; and a table that cannot be written any more is said in the log."""
     with running(taught_run, _LIMITS, syntax=Syntax.CONSTRAINED, show_all=True) as server:
         plain = _Recording(server, tmp_path)
         reply = plain.piece()

@@ -147,7 +147,6 @@ def _statuses(server: Running, skip: int) -> Counter[str]:
 
 
 def test_hostile_requests_are_answered(taught: Running) -> None:
-    """With what was asked for or a line that says what is wrong; nothing of them is left."""
     num_held, num_lines = _num_held(), len(taught.lines)
     random = Random(32)  # noqa: S311 - the same requests each time
     asked: list[tuple[str, str, bytes]] = []

@@ -49,7 +49,6 @@ def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
 
 
 def test_a_piece_waits_for_no_other_completion(endless_model: Path, tmp_path: Path) -> None:
-    """The only slot is taken by a completion that does not end."""
     run = write_taught_run(tmp_path, endless_model)
     with running(run, ServerLimits(1, 20_000, 20.0, 900_000), show_all=True) as server:
         asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Go on."}], "stream": True}
@@ -71,7 +70,6 @@ def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
 
 
 def test_a_piece_with_an_unknown_name_is_withheld(taught_run: Path) -> None:
-    """Or with a wrong type; its draws are the same, and `--show-all` sends them. In a comment nothing is drawn."""
     body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2}
     pieces, in_comments, streamed = [], [], []
     for show_all in (True, False):
@@ -93,7 +91,6 @@ def test_a_piece_with_an_unknown_name_is_withheld(taught_run: Path) -> None:
 
 
 def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> None:
-    """The word itself is sent once: by the client. Nor are its tokens described, whole or as a stream."""
     shown = 0
     for seed in range(8):
         body = {
@@ -178,7 +175,6 @@ def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
 
 
 def test_no_piece_has_control_characters(taught_run: Path) -> None:
-    """A model that is not held to the language writes them at random."""
     with running(taught_run, _LIMITS, show_all=True) as server:
         bodies = (
             {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 40, "seed": seed} for seed in range(3)

@@ -64,7 +64,6 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
 @pytest.mark.slow
 @pytest.mark.threat("N4")
 def test_more_than_may_wait_are_refused(busy: Running) -> None:
-    """One is written, four wait, the others hear when to ask again; none is forgotten."""
     _is_free(busy)
     replies: list[httpx2.Response] = []
     threads = [threading.Thread(target=lambda: replies.append(_ask(busy, _ENDLESS))) for _ in range(9)]
@@ -198,7 +197,6 @@ def test_half_a_million_mistakes_are_told_in_a_line(model: type[BaseModel], fiel
 
 @pytest.mark.threat("N3")
 def test_all_bodies_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one more would exceed is refused; bodies that ended make room."""
     monkeypatch.setattr(http, "_MOST_HELD", 2_500)
 
     async def send(size: int) -> int:
@@ -222,7 +220,6 @@ def test_all_bodies_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.threat("N4")
 def test_checks_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is gone when its turn comes costs nothing, one whose turn does not come hears so."""
     checked, may_end = list[str](), threading.Event()
 
     def check(source: str) -> dict[str, Any]:

@@ -41,7 +41,6 @@ def test_both_shapes_give_the_same_answer(server: Running) -> None:
 
 
 def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
-    """Temperature, seed, stop texts; any number of tokens below one asks for as many as there may be."""
     (plain,) = _post(server, "/api/generate", **_SHORT, stream=False)
     (details,) = _post(server, "/api/generate", **_SHORT, stream=False, system="You are somebody else.")
     sampling = {"num_predict": 20, "temperature": 1.0, "top_p": 0.9, "seed": 5}

@@ -74,8 +74,6 @@ def test_usage_comes_only_when_it_is_asked_for(server: Running) -> None:
 
 
 def test_samples_follow_their_seed(server: Running) -> None:
-    """The same seed, the same answers; they differ from each other and from those of another seed."""
-
     def sampled(seed: int) -> list[str | None]:
         reply = _chat(server, temperature=1.0, top_p=0.9, seed=seed, n=3)
         return [choice.message.content for choice in reply.choices]

@@ -63,7 +63,6 @@ def test_a_page_is_shown(gate: Artifact, port: int) -> None:
 
 
 def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, port: int, tmp_path: Path) -> None:
-    """All of them, or those of a kind, the newest first, by their titles; links name no port."""
     store = ArtifactStore(tmp_path / "store")
 
     def write(folder: Path) -> dict[str, str]:
@@ -100,7 +99,6 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
     ],
 )
 def test_nothing_else_is(gate: Artifact, port: int, path: str) -> None:
-    """No other file of the store, and no other list."""
     assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key))[0] == 404
 
 
@@ -119,7 +117,6 @@ def test_nothing_else_is(gate: Artifact, port: int, path: str) -> None:
     ],
 )
 def test_other_hosts_origins_and_methods_are_refused(gate: Artifact, port: int, case: tuple[Any, ...]) -> None:
-    """A link from the UI, which has another port, may be followed."""
     status, *asked = case
     assert _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}", *asked)[0] == status
 
@@ -147,7 +144,6 @@ def _has_ended(port: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, None], ids=["ended", "killed", "by itself"])
 def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.Signals | None) -> None:
-    """The command has the process that was started, and is told of the address; however it ends, the server does."""
     code = (
         "import os, sys; print(os.getpid(), os.environ['MENS_STORE_PAGES'], flush=True); sys.stdin.read(); sys.exit(3)"
     )

@@ -36,7 +36,6 @@ def test_the_page_can_load_and_send_nothing_elsewhere(server: Running) -> None:
 
 
 def test_the_page_says_which_model_answers(server: Running) -> None:
-    """Its name and day, its base and what its evaluation measured, as text; a merged model knows only the first two."""
     told = replace(server.served, base="tiny<1>", figures="11/13 (84.6 %) of its programs parse")
     app = FastAPI()
     _add_playground(app, told, ServerLimits(1, 1_000, 1.0, 1))
@@ -67,7 +66,6 @@ def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
 
 
 def test_texts_that_a_program_makes_are_told(server: Running) -> None:
-    """Halves of characters, which no response can hold, and infinity."""
     half = r'json.parse("\"\\ud800\"")'
     bodies = (f"assert({half} is 1)", f"print({half})\n assert(false)", f"panic({half})", "assert(1.0 / 0.0 is 2.0)")
     source = "".join(f"@test fn t{number}() {{ {body} }}\n" for number, body in enumerate(bodies))
@@ -139,7 +137,6 @@ def test_a_person_asks_in_a_browser(page: Page) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
-    """It stands in the list of the session with what was said of it; tests run again; it opens in the editor."""
     page.run("void (by('prompt').value = 'Write `fn half(n: int) to int`. For example, `half(8)` is 4.')")
     page.run("void (show('fn half(n: int) to int { return n / 2 }'), remember('parses, tests 1/1', true), show('fn'))")
     _click(page, "half: parses, tests 1/1")
@@ -158,7 +155,6 @@ def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_a_failed_example_offers_the_best_of_four(page: Page) -> None:
-    """A click asks for it; where all is well, or nothing can fail, there is no button."""
     prompt = "'Write `fn half(n: int) to int`. For example, `half(8)` is 4.'"
     page.run(f"void (by('prompt').value = {prompt}, show('fn half(n: int) to int {{ return n / 2 }}'))")
     page.run("judge()")
@@ -211,7 +207,6 @@ _TYPED = "fn total(items: list[int]) to int {\n    let mut sum = 0\n    for item
     ids=["alone", "below an error", "above an error"],
 )
 def test_a_person_who_types_is_told_of_errors_elsewhere(page: Page, before: str, after: str, listed: str) -> None:
-    """At the ends of words; whoever asks for the tests is told of all errors."""
     typed = [before + _TYPED[: match.end()] for match in re.finditer(r"\w+\W?", _TYPED)]
     texts = [[text + after, len(text.encode("utf-16-le")) // 2] for text in typed[::4]]
     step = "source.value = text; source.setSelectionRange(at, at); await look(undefined, isUnfinished)"
@@ -244,7 +239,6 @@ def test_examples_are_read_from_a_prompt(page: Page) -> None:
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
 def test_a_person_completes_a_line_in_a_browser(page: Page) -> None:
-    """Grey text is offered, Tab accepts it, Escape dismisses it, and what is wrong is underlined."""
     page.run(
         "void (window.sent = [], window.posted = fetch, window.fetch = (path, options) => path === 'infill'"
         " ? (sent.push(JSON.parse(options.body)), Promise.resolve(Response.json({content: '= sum + price'})))"

@@ -162,7 +162,6 @@ def _result(*asked: Any, **options: Any) -> GenerationResult:
 
 
 def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of the others may take the parser long; they still go on."""
     steps, over = list[bool](), threading.Event()
     step = _Typist.step
 
@@ -242,7 +241,6 @@ def test_a_program_that_the_server_closes_says_so(start: str, again: str, limit:
 
 
 def test_a_program_that_the_model_ends_says_stop() -> None:
-    """Steered all the way."""
     end = _result(_ADD, is_steered=True)
 
     assert (end.text, end.reason, "cut" in end.details) == (_ADD, "stop", False)

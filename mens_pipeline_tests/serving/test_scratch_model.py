@@ -36,7 +36,6 @@ def mean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.seed_row(22, 23)
 def test_a_mean_answers(mean: Path) -> None:
-    """Under its name, with the count of its own tokens; what the parser steers is a program."""
     steered = Syntax.CONSTRAINED
     with running(mean, ServerLimits(1, 20_000, 60.0, 60), syntax=steered) as server, server.http() as client:
         messages = [{"role": "user", "content": "Write a function `add`."}]
@@ -49,7 +48,6 @@ def test_a_mean_answers(mean: Path) -> None:
 
 
 def test_a_run_stands_for_its_model(mean: Path, tmp_path: Path) -> None:
-    """`--run-dir` takes a run of either lane."""
     shutil.copytree(mean, tmp_path / "run" / "model")
     (tmp_path / "run" / "training_manifest.json").write_text('{"lane": "scratch"}')
     served = _choose_model(ServeOptions(run_dir=tmp_path / "run"), ArtifactStore(tmp_path / "store"), CPU)

@@ -97,7 +97,6 @@ def test_a_run_says_what_it_is(run: Path) -> None:
 
 
 def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
-    """From where it was promoted to; changed since, it is refused, and so is none at all."""
     signing, other = Signing.of("5b" * 32, None), Signing.of("6c" * 32, None)
     assert signing is not None
     store = ArtifactStore(tmp_path, signing=signing)
@@ -253,7 +252,6 @@ def _evaluate(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
-    """Whole, streamed, of either shape, refused, and for those who look after it; on the page, in the console."""
     store = ArtifactStore(tmp_path)
     _evaluate(store, run)
     served = candidate_model(store, CPU)
@@ -296,7 +294,6 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
 
 
 def test_an_empty_machine_serves_the_champion_of_a_bucket(trained: Path, tmp_path: Path, store_url: str) -> None:
-    """The machine that promoted it is gone with its store; what is served is what was promoted, byte for byte."""
     _, first = promoted_run(trained, tmp_path / "first", Remote(store_url))
     champion = champion_key(first)
     shutil.rmtree(tmp_path / "first")

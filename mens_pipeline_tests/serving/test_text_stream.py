@@ -57,8 +57,6 @@ def test_what_may_become_a_stop_text_waits() -> None:
 
 
 def test_bytes_in_a_group_are_settled_before_the_next() -> None:
-    """A decoder that gives up on a whole group of bytes when one is missing takes back nothing that was sent."""
-
     def strict(tokens: Sequence[int]) -> str:
         try:
             return bytes(tokens).decode()

@@ -35,7 +35,6 @@ def _tokens(choice: Any) -> list[Any]:
 
 
 def test_every_token_of_an_answer_is_told(server: Running) -> None:
-    """With the likeliest in its place, most likely first; the one written is among them, as nothing was drawn."""
     reply = _chat(server, logprobs=True, top_logprobs=3)
     choice = reply.choices[0]
     tokens = _tokens(choice)
@@ -62,7 +61,6 @@ def test_a_stream_tells_the_same_tokens(server: Running) -> None:
 
 
 def test_nobody_is_told_who_does_not_ask(server: Running) -> None:
-    """And without `top_logprobs` only what was written."""
     assert _chat(server).choices[0].logprobs is None
     assert _chat(server, logprobs=False).choices[0].logprobs is None
     assert all(token.top_logprobs == [] for token in _tokens(_chat(server, logprobs=True).choices[0]))

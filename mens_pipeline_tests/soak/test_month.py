@@ -55,7 +55,6 @@ def test_what_nobody_expected_is_named() -> None:
 
 
 def test_a_month_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
-    """What people wrote above it, and what follows it, stays; the chart shows every night."""
     page, picture = tmp_path / "page.md", tmp_path / "month.svg"
     page.write_text(_PAGE)
     rows = [_row(), _row("failed"), _row("killed")]

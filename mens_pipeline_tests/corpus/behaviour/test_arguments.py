@@ -73,7 +73,6 @@ def test_records_have_the_fields_of_their_type() -> None:
 
 
 def test_all_variants_come() -> None:
-    """Of a sum type, of Option and Result, whose error has a text unless its type says otherwise."""
     assert {value.name for value in _firsts("Shape")} == {"Dot", "Circle", "Labelled"}
     assert {value.name for value in _firsts("Option[int]")} == {"Some", "None"}
     assert {(value.name, type(value.fields[0])) for value in _firsts("Result[int]")} == {("Ok", int), ("Error", str)}
@@ -86,7 +85,6 @@ def test_recursive_types_end() -> None:
 
 
 def test_types_that_need_one_another_end() -> None:
-    """Also where the way back leads through lists and options; of what is unknown there are none."""
     assert any(value["parts"] for value in _firsts("Wood"))
     assert {value.name for value in _firsts("Chain")} == {"End", "Link"}
     assert {len(value["unknown"]) for value in _firsts("Half")} == {0}
@@ -117,7 +115,6 @@ def test_the_smallest_come_first() -> None:
 
 
 def test_arguments_depend_on_one_another() -> None:
-    """An element of the list, a part of the string, the same value: what code that compares asks for."""
     pairs = _draw("(xs: List[int], x: int)")
     assert sum(x in xs for xs, x in pairs) > 40
     assert sum(0 <= x < len(xs) for xs, x in pairs) > 60

@@ -16,7 +16,6 @@ from mens_pipeline.language import analyze, declaration_spans
 
 
 def test_examples_are_one_sentence() -> None:
-    """With commas and one `and`."""
     seen = [Observation(f"f({n}, 2)", str(n)) for n in (1, 2, 3)]
 
     assert examples_sentence(seen[:1]) == "For example, `f(1, 2)` is 1."
@@ -87,7 +86,6 @@ def test_examples_are_compiled_to_one_test_each() -> None:
 
 
 def test_the_code_that_a_prompt_shows_is_found() -> None:
-    """Behind a colon and a blank line, to the end; what the front end rejects is none."""
     code = "type Bin {\n    sku: str\n}\n"
 
     assert shown_code(f"Write f:\n\nas follows. This is there already:\n\n{code}") == code

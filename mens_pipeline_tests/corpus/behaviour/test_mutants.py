@@ -46,7 +46,6 @@ def test_constants_of_all_kinds_change() -> None:
 
 
 def test_operators_are_swapped() -> None:
-    """`and` and `or`, arithmetic; strings that are put together come in the other order."""
     assert _mutant_results("fn f(a: bool, b: bool) to bool { return a and b }", *[True, False]) == {"True"}
     assert _mutant_results("fn f(a: int, b: int) to int { return a + b }", 5, 3) == {"2"}
     assert _mutant_results('fn f(s: str) to str { return "<" + s }', "a") == {"a<", "<xa"}
@@ -57,7 +56,6 @@ def test_operators_are_swapped() -> None:
 
 
 def test_branches_and_statements_are_dropped_and_swapped() -> None:
-    """Of `if`, `match` and blocks."""
     both = 'fn f(b: bool) to str { if b { return "yes" } else { return "no" } }'
     assert {"no"} <= _mutant_results(both, *[True])
     assert {"yes"} <= _mutant_results(both, *[False])
@@ -103,7 +101,6 @@ _BRANCHES = """fn f(n: int) to int {
 
 
 def test_probes_tell_branches_and_change_nothing() -> None:
-    """Each branch has a number of its own, also an `else` that is not written."""
     module = _module(_BRANCHES)
     plain = CallableProgram(module, _LIMITS, Features())
     observed = CallableProgram(module, _LIMITS, Features())

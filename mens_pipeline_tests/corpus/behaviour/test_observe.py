@@ -53,7 +53,6 @@ def _behaviour(name: str, source: str | None = None, seed: str = "s") -> Behavio
 
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_the_function_passes_its_own_sharp_tests(name: str) -> None:
-    """At least five hidden ones, and one to three examples that are not among them and have different results."""
     behaviour = _behaviour(name)
 
     assert passes(_PROGRAMS[name], behaviour.tests)
@@ -113,7 +112,6 @@ _SIMPLE = {
 @pytest.mark.parametrize("name", _SIMPLE)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_simple_other_functions_are_refused(name: str, seed: str) -> None:
-    """The maximum is no greatest common divisor, although it gives the same for equal numbers."""
     source, others = _SIMPLE[name]
     behaviour = _behaviour(name, source, seed)
     head = source[: source.index("{")]
@@ -138,7 +136,6 @@ def test_every_result_of_a_few_is_tested() -> None:
 
 
 def test_failing_calls_are_left_out() -> None:
-    """A failed `@require` cannot be asserted; a returned `Error` can."""
     assert "root(-" not in _behaviour("root").tests
     assert "Error(" in _behaviour("half").tests
 

@@ -36,7 +36,6 @@ def test_arguments_are_drawn_from_every_program() -> None:
 
 
 def test_what_does_not_return_has_no_output() -> None:
-    """An error, a function that takes something else, one that is not there, a program that is rejected."""
     failing = "fn f(n: int) to int { return 1 / (n - n) }"
     found = _outputs(_TWICE, failing, "fn f(a: str, b: int) to int { return b }", "fn g() to int { return 1 }", "fn (")
 

@@ -53,12 +53,10 @@ def test_a_copy_is_found_under_any_name_and_form(workers: BehaviourWorkers) -> N
     ],
 )
 def test_other_functions_are_left_alone(workers: BehaviourWorkers, response: str) -> None:
-    """Other behaviour, other types or another order; a helper of the task that its tests do not call."""
     assert _find_repeats(workers, response) == [None]
 
 
 def test_a_helper_that_tests_call_as_well_is_not_the_task(workers: BehaviourWorkers) -> None:
-    """Summing a list is a part of many tasks; functions that need one another are asked for both."""
     helped = _TASK.model_copy(update={"tests": _TESTS + "@test fn t4() { assert(total([1, 2]) is 3) }"})
     total = "fn total(xs: List[int]) to int { let mut sum = 0 for x in xs { sum = sum + x } return sum }"
     both = pair_at(
@@ -96,7 +94,6 @@ def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
 
 
 def test_only_what_says_something_is_compared(workers: BehaviourWorkers) -> None:
-    """Prose, rows without tests, functions that tests declare themselves, trivial tests: all counted."""
     trivial = _TASK.model_copy(update={"tests": _TESTS.splitlines()[2]})
     own = _TASK.model_copy(update={"tests": _TESTS + "fn total(xs: List[int]) to int { return 0 }\n", "source": None})
     prose = _TASK.model_copy(update={"response_mode": "prose_only"})

@@ -74,7 +74,6 @@ def test_a_task_does_not_depend_on_those_before_it() -> None:
 
 
 def test_tests_that_constants_pass_are_no_evidence() -> None:
-    """Nor those that an argument handed back passes; the constants are what the reference returned."""
     screening = Screening()
     constant = _TESTS.splitlines()[2]
     identity = "@test fn t1() { assert(spent([9], 9) is 9) }\n@test fn t2() { assert(spent([4], 4) is 4) }"

@@ -62,7 +62,6 @@ def test_functions_are_tried_on_tasks(workers: BehaviourWorkers) -> None:
 
 
 def test_a_worker_that_dies_is_no_answer() -> None:
-    """Of a function nothing is known then, a task is not compared with, and nothing is passed."""
     with BehaviourWorkers(1, command=_DEAF) as workers:
         assert list(workers.observe([ObservationJob(_TWICE, "twice", "", "s")])) == [NoBehaviour.STOPPED]
         assert list(workers.statuses([_TASK])) == [TaskStatus.FAILS]

@@ -21,7 +21,6 @@ def _figures(rows: Iterable[BaseModel]) -> dict[str, Any]:
 
 
 def test_pairs_are_counted_by_what_they_are() -> None:
-    """The most frequent first, and of equals by name; a row from nowhere has no source."""
     prose = pair_at("b.vox", "q", "text").model_copy(update={"lane": Lane.DOCS_QA, "category": "actor", "rating": 5})
     pairs = [pair_at("a.vox", "p", "fn f() { }"), pair_at("a.vox", "p", "fn f() { }"), prose, pair_at(None, "r", "xx")]
     figures = _figures(pairs)
@@ -67,7 +66,6 @@ _ROWS = [
 
 @pytest.mark.seed_row(8)
 def test_rates_have_numerators_and_denominators_by_lane() -> None:
-    """Code parses or not, prose is counted apart, unreadable rows are not forgotten, nothing is deduplicated."""
     figures = evaluate_data([*(json.dumps(row).encode() for row in _ROWS), b"\n"]).model_dump(by_alias=True)
 
     assert figures["measured"] == "data"
@@ -93,7 +91,6 @@ def test_coverage_is_over_what_the_parser_can_produce() -> None:
 
 
 def test_no_rows_have_no_rate() -> None:
-    """A rate over nothing is null, not 0 and not 1."""
     assert evaluate_data([]).vox_parse_rate is None
 
 

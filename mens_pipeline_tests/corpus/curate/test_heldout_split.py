@@ -75,7 +75,6 @@ def test_validated_pairs_are_split_once_and_counted(tmp_path: Path) -> None:
 
 
 def test_synthetic_tasks_judge_in_two_groups() -> None:
-    """As many with new constants as of families that never train, each with tests that its answer passes."""
     rows = list(family_pairs(_POLICY.model_copy(update={"num_family_tasks": 3})))
     reports = [run_with_tests(row.response, row.tests or "") for row in rows]
 

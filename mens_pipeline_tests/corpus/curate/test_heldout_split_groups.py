@@ -66,7 +66,6 @@ def test_whole_files_are_held_out() -> None:
 
 
 def test_the_decision_depends_on_path_and_seed_alone() -> None:
-    """A file stays where it is when others come; another seed holds out others, another share more of the same."""
     paths = [f"{number}.vox" for number in range(4000)]
     held = {path for path in paths if is_held_out(path, _POLICY)}
     other = {path for path in paths if is_held_out(path, _POLICY.model_copy(update={"seed": 1}))}
@@ -100,7 +99,6 @@ def _programs(number: int) -> list[TrainingPair]:
 def test_more_files_are_held_out_until_the_exam_is_large_enough(
     changes: dict[str, int], num_tasks: int, num_files: int
 ) -> None:
-    """The next ones in their order: what is held out of a large workspace is held out of a small one as well."""
     policy = _POLICY.model_copy(update={"heldout_share": 0.05, "min_nodes": 5, "max_overlap": 1.0})
     split = _split(policy.model_copy(update=changes), rows=_programs(40))
     usual = {path for path in (f"{n}.vox" for n in range(40)) if is_held_out(path, policy)}
@@ -115,7 +113,6 @@ def test_more_files_are_held_out_until_the_exam_is_large_enough(
 
 
 def test_no_more_than_the_largest_share_is_held_out() -> None:
-    """Of the files that judge; then the split says that the eval suite is small, and what to do."""
     policy = _POLICY.model_copy(
         update={"heldout_share": 0.05, "max_heldout_share": 0.2, "min_heldout_tasks": 50, "min_nodes": 5}
     )
@@ -258,7 +255,6 @@ def test_the_seed_programs_are_split_without_a_leak() -> None:
 
 
 def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> None:
-    """A row that was evolved from a template has no file, whatever its path; one from another file trains."""
     texts = [_UNLIKE.format(n) for n in range(3)]
     from_held, from_free = (
         _with_lineage(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)

@@ -171,7 +171,6 @@ _SOURCES = st.lists(st.tuples(st.integers(1, 40), st.floats(0.01, 100)), min_siz
 def test_shares_are_met_for_any_sizes_and_weights(
     sources: list[tuple[int, float]], max_repeats: float, seed: int
 ) -> None:
-    """Every row is used, none too often, and only the limit on repeats keeps a source from its share."""
     rows = {str(n): _rows(str(n), size) for n, (size, _) in enumerate(sources)}
     weights = {str(n): weight for n, (_, weight) in enumerate(sources)}
     mix = _mix(rows, weights, max_repeats=max_repeats, seed=seed)
@@ -208,7 +207,6 @@ def test_the_seed_decides_order_and_repeats() -> None:
 
 
 def test_a_sample_is_drawn_by_the_seed() -> None:
-    """A row is in it or not; what is left out is counted, and other sources do not change it."""
     options: dict[str, Any] = {"per_source": {"a": {"sample_rate": 0.3}}}
     one, again = (_mix({"a": _rows("a", 400)}, **options) for _ in range(2))
     beside = _mix({"b": _rows("b", 9), "a": _rows("a", 400)}, **options)
@@ -259,7 +257,6 @@ def test_a_pair_of_several_sources_comes_from_the_first() -> None:
 
 
 def test_sources_that_give_nothing_say_why() -> None:
-    """A weight of zero, a missing, an empty, a useless file; they have no share, and the others have all."""
     nothing = {
         "zero": _rows("z", 3),
         "missing": SourceRows(None),

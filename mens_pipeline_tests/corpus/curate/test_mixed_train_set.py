@@ -78,7 +78,6 @@ def test_corrected_speech_answers_with_the_correction() -> None:
 
 
 def test_a_spoken_request_answers_with_code() -> None:
-    """The refined transcript and `vox_code` win; alternatives and diagnostics are in the request."""
     plain = pair_reader(RecordFormat.SPEECH_TO_CODE)(_SPEECH)
     more = {"refined_transcript": "Write f.", "vox_code": "fn g() { }"}
     parts = {"transcript_alternatives": ["right f", "write eff"], "diagnostics_snapshot": "line 1: no"}
@@ -99,7 +98,6 @@ def test_a_workflow_trace_answers_with_its_log() -> None:
 
 @pytest.mark.parametrize("record_format", RecordFormat)
 def test_a_row_of_each_format_lacks_what_it_needs(record_format: RecordFormat) -> None:
-    """Each missing key, an empty text, a rating out of range, a text that is too long, and no object at all."""
     row = _ROWS[record_format]
     text = next(iter(row))
     bad: list[Any] = [{key: value for key, value in row.items() if key != missing} for missing in row]
@@ -136,7 +134,6 @@ def _mix() -> Mix:
 
 
 def test_sources_are_read_with_their_digests(tmp_path: Path) -> None:
-    """Good rows in order, bad ones counted, blank ones passed over; a missing file is none."""
     write_jsonl(tmp_path / "deep" / "a.jsonl", _PAIRS)
     bad = [b"", b"nope", b"[1]", b'{"prompt": "p"}', b"[" * 5000, b'{"prompt": "\\ud800", "response": "r"}', b"\xff"]
     with (tmp_path / "deep" / "a.jsonl").open("ab") as file:
@@ -170,7 +167,6 @@ def test_a_folder_in_the_place_of_a_source_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(37)
 def test_the_train_set_is_written_twice_and_reported(tmp_path: Path) -> None:
-    """The same rows as JSON lines and as Parquet, in the same order, and the report beside them."""
     mix = _mix()
     report = write_mix(mix, tmp_path / "out" / "train.jsonl", {"output_path": "x"})
     table = parquet.read_table(tmp_path / "out" / "train.parquet")
@@ -199,7 +195,6 @@ def test_the_same_mix_is_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_link_that_was_laid_out_is_not_written_through(tmp_path: Path) -> None:
-    """Whatever the name of the temporary file is, the file that a link leads to stays as it is."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     for name in (".train.parquet.part", f".train.parquet.{os.getpid()}.part"):
@@ -242,7 +237,6 @@ def _split(store: ArtifactStore) -> Artifact:
 
 @pytest.mark.seed_row(36)
 def test_a_split_is_mixed_once(tmp_path: Path) -> None:
-    """The manifest holds the report; another configuration makes another train set, another store the same bytes."""
     store = ArtifactStore(tmp_path / "store")
     split = _split(store)
     params = MixParams(split=split, config=_CONFIG)

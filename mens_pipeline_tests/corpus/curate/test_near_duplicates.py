@@ -8,7 +8,6 @@ from mens_pipeline_tests.bench.duplicates import PlainIndex, texts_with_repeats
 
 @pytest.mark.parametrize(("threshold", "recent"), [(0.9, 1), (0.9, 500), (0.6, 2_000), (0.9, 1 << 19)])
 def test_files_answer_as_memory_does(threshold: float, recent: int) -> None:
-    """Whether a file is written after each text, now and then, or never; labels are those of the first near text."""
     plain, near = PlainIndex(threshold), NearDuplicates(threshold, recent)
     texts = list(texts_with_repeats(300))
     expected = [plain.earlier(f"text {number}", text) for number, text in enumerate(texts)]

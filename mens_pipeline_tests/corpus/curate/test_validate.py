@@ -60,7 +60,6 @@ def test_canonical_names_win_over_aliases() -> None:
 
 
 def test_an_extracted_record_is_kept() -> None:
-    """Rows with a `text` are records; a reactive file is judged in its mode."""
     found = extract_vox(SourceFile("a.vox.ui", b"state n = 0\n"))
     assert isinstance(found, tuple)
     kept, quarantined, _ = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
@@ -131,7 +130,6 @@ def test_prose_is_not_judged_by_the_compiler() -> None:
 
 @pytest.mark.seed_row(5)
 def test_without_recheck_only_the_compiler_is_skipped() -> None:
-    """Schema and duplicates are still checked, and the report says that recheck was off."""
     bad_code = {**_PAIR, "response": "fn ("}
     kept, quarantined, report = _validate(bad_code, bad_code, {**_PAIR, "rating": 9}, recheck=False)
 

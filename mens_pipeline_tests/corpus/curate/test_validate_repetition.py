@@ -31,7 +31,6 @@ def _text(first: int, last: int) -> str:
 
 
 def test_a_text_that_changed_a_little_is_near() -> None:
-    """The same, or one word of a hundred changed; a text with other words is not, and joins."""
     near = NearDuplicates(0.85)
 
     assert near.earlier("a", _text(0, 100)) is None
@@ -42,7 +41,6 @@ def test_a_text_that_changed_a_little_is_near() -> None:
 
 
 def test_a_text_that_is_near_does_not_join() -> None:
-    """Nearness does not creep from text to text: each is compared with those that were kept."""
     near = NearDuplicates(0.8)
     completions = {str(start): near.earlier(str(start), _text(start, start + 100)) for start in range(0, 40, 5)}
     kept = [label for label, completion in completions.items() if completion is None]

@@ -45,7 +45,6 @@ _FETCH = "type T { a: int }\n\n// Fetches it.\n@endpoint(kind: query) fn fetch(n
 
 
 def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> None:
-    """`@training_prompt` is the request, the program without it the answer."""
     (record,) = records_of("// @training_prompt: Double a number.\nfn f(n: int) to int { return n * 2 }\n")
     (pair,) = _pairs_of(record, workers)
 
@@ -185,7 +184,6 @@ fn now(n: int) to int { return std.time.now_ms() + n }
 
 
 def test_a_function_is_asked_for_with_examples_and_tested_without(workers: BehaviourWorkers) -> None:
-    """The comment above it and what it was seen to give are in the request, other calls are hidden tests."""
     records = {record.name: record for record in records_of(_SHAPES)}
     (pair,) = _pairs_of(records["square"], workers)
 
@@ -200,7 +198,6 @@ def test_a_function_is_asked_for_with_examples_and_tested_without(workers: Behav
 
 
 def test_hidden_tests_bring_what_an_answer_need_not_repeat(workers: BehaviourWorkers) -> None:
-    """Types and helpers that the record shows beside the function: an answer is judged as it was asked for."""
     area = next(record for record in records_of(_SHAPES) if record.name == "area")
     alone, given = _pairs_of(area, workers)
 
@@ -262,7 +259,6 @@ def corpus(tmp_path: Path, store: ArtifactStore) -> Artifact:
 
 
 def test_pairs_are_made_once_and_counted(corpus: Artifact, store: ArtifactStore) -> None:
-    """Every record gives a pair, each is judged again, and an unchanged corpus gives the same folder."""
     params = ValidationParams(corpus=corpus, others={}, policy=_POLICY)
     first, first_reused = STAGE.build(store, params)
     second, second_reused = STAGE.build(store, params)
@@ -289,7 +285,6 @@ def test_records_that_are_too_many_are_quarantined(corpus: Artifact, store: Arti
 
 
 def test_pairs_from_elsewhere_are_validated_beside_them(corpus: Artifact, store: ArtifactStore, tmp_path: Path) -> None:
-    """Under their own names; exact repetition and rejected code go, likeness is looked at later."""
     rows = [pair_at(None, f"p{number}", "fn f() { }", SourceKind.SYNTHETIC, template="t") for number in (1, 2, 2)]
     write_jsonl(tmp_path / "synthetic.jsonl", [*rows, pair_at(None, "bad", "fn (")])
     write_jsonl(tmp_path / "telemetry.jsonl", [])

@@ -27,7 +27,6 @@ def _rows(rows: list[TrainingPair]) -> list[str]:
 
 @pytest.mark.seed_row(11)
 def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
-    """Two generations: each row names its parent, which is a seed or a row of the generation before."""
     account = run_evolution(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
     parents = {pair.digest.hex(): pair for pair in [*_SEEDS, *account.rows]}
 
@@ -63,7 +62,6 @@ def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_p
 
 @pytest.mark.parametrize("completed", [0, 1, 7, 9, 17])
 def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, completed: int) -> None:
-    """Nothing is asked twice, nothing is lost, and the outcome is that of one call; a torn line does no harm."""
     whole = Scripted(good)
     expected = run_evolution(_SEEDS, whole, tmp_path / "whole", generations=2)
     first, second = Scripted(good, fail_after=completed), Scripted(good)
@@ -195,8 +193,6 @@ def test_every_attempt_that_gives_no_row_says_why(
 
 
 def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> None:
-    """The program is run, compared with seeds and rows before it, and with what is protected."""
-
     def failing(request: ModelRequest) -> str:
         return good(request).replace(".is_ok()", ".is_err()")
 

@@ -41,7 +41,6 @@ def test_rows_that_cannot_be_evolved_are_counted_with_their_reasons() -> None:
 
 
 def test_the_order_is_that_of_the_seed() -> None:
-    """The same for the same rows in any order; another seed, another order; the shortest program shows a construct."""
     first, again = (sort_seeds(rows, POLICY, 0).pairs for rows in (_SEEDS, _SEEDS[::-1]))
     other = sort_seeds(_SEEDS, POLICY, 1).pairs
 
@@ -52,7 +51,6 @@ def test_the_order_is_that_of_the_seed() -> None:
 
 
 def test_a_row_near_to_what_is_there_is_refused() -> None:
-    """To a held-out pair by request, words or structure; to a seed or a row before it by structure or words."""
     held = function_seed(20, _HELD)
     renamed = held.response.replace("f20", "g").replace("a", "b")
     seeds = sort_seeds([*_SEEDS, held], POLICY, 0)

@@ -24,7 +24,6 @@ def test_every_operator_is_drawn_for_a_function() -> None:
 
 
 def test_operators_are_drawn_where_they_make_sense() -> None:
-    """No contracts for a component, no tests in a file of reactive members, nothing harder than the hardest."""
     component = {evolution.operator for evolution in _draw_all("component")}
     members = {evolution.operator for evolution in _draw_all("reactive_module", Mode.UI)}
 
@@ -60,7 +59,6 @@ def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: st
 
 
 def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
-    """First the request alone, then the program, with what the operator demands and how it is written."""
     prompts = EvolutionPrompts(Scripted(good), 0, _EXAMPLES)
     seed = function_seed(0)
     evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")

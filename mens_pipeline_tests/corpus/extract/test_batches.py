@@ -36,7 +36,6 @@ def _numbers(results: Iterator[str]) -> tuple[list[str], set[int]]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(workers: int) -> None:
-    """Whatever the number of workers, and also where some results are there already."""
     for number in (50, 51):  # the last batch is full, or not
         items: list[_Item] = [(None, f"{n} in 0", 4) if n % 3 == 0 else (n, None, 4) for n in range(number)]
         numbers, _ = _numbers(in_batches(items, _work, Pool(workers), _SMALL))
@@ -44,7 +43,6 @@ def test_results_come_in_the_order_of_the_items(workers: int) -> None:
 
 
 def test_other_processes_work_when_there_is_enough_to_do() -> None:
-    """Two batches of jobs leave nothing to this process."""
     numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _work, Pool(2), _SMALL))
 
     assert numbers == ["0", "1", "2", "3"]
@@ -68,7 +66,6 @@ def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> N
 
 
 def test_items_are_taken_as_they_are_needed() -> None:
-    """A few batches are in memory, not all."""
     taken = []
 
     def items() -> Iterator[_Item]:
@@ -84,7 +81,6 @@ def test_items_are_taken_as_they_are_needed() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
-    """Nothing is passed over, in this process or in another."""
     with pytest.raises(ValueError, match="cannot work on"):
         list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(workers), _SMALL))
 
@@ -105,7 +101,6 @@ def heed_interrupts() -> Iterator[None]:
 @pytest.mark.usefixtures("heed_interrupts")
 @pytest.mark.parametrize("number", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_an_interrupt_leaves_no_process(number: int) -> None:
-    """Whenever it comes in the first second: while processes start, take their first work, or work."""
     for place in range(number):
 
         def items(place: int = place) -> Iterator[_Item]:
@@ -132,7 +127,6 @@ def test_an_interrupt_waits_until_processes_have_started() -> None:
 
 
 def test_a_thread_may_use_processes() -> None:
-    """Signals are held back in the main thread alone, which alone gets them."""
     found: list[str] = []
     items: list[_Item] = [(n, None, 10) for n in range(4)]
     thread = threading.Thread(target=lambda: found.extend(in_batches(items, _work, Pool(2), _SMALL)))
@@ -143,12 +137,10 @@ def test_a_thread_may_use_processes() -> None:
 
 
 def test_no_items_give_no_results() -> None:
-    """Nothing is started for them."""
     assert list(in_batches(iter(()), _work, Pool(2), _SMALL)) == []
 
 
 def test_what_is_not_read_to_its_end_is_ended_by_any_thread() -> None:
-    """An error leaves the results to the garbage collector, which may run in the thread of the pool itself."""
     results: Any = in_batches([(n, None, 10) for n in range(12)], _work, Pool(2), _SMALL)
     next(results)
     wrong: list[BaseException] = []

@@ -40,7 +40,6 @@ def _paths() -> list[str]:
 @pytest.mark.seed_row(3)
 @pytest.mark.usefixtures("workspace")
 def test_records_of_other_folders_stay() -> None:
-    """Paths begin at the workspace, whichever folder is extracted; nothing is there twice."""
     first = _extract("examples/golden/")
     second, third = _extract("docs/"), _extract("examples/golden/")
 
@@ -54,7 +53,6 @@ def test_records_of_other_folders_stay() -> None:
 
 @pytest.mark.seed_row(35)
 def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) -> None:
-    """Nor do those of negative roots; what leaves is counted with its reason, printed and in the account."""
     _extract("examples/golden/")
     lines = Path("out.jsonl").read_text()
     Path("out.jsonl").write_text(lines + "\n" + lines.replace("examples/golden/a.vox", "examples/bad/a.vox"))
@@ -86,7 +84,6 @@ def test_records_that_are_no_longer_golden_do_not_stay(workspace: Path) -> None:
 
 @pytest.mark.usefixtures("workspace")
 def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
-    """Whoever wrote it: it is named with its line, and the file stays as it is."""
     _extract("examples/golden/")
     before = Path("out.jsonl").read_text() + "\n" + '{"prompt": "p"}\n'
     Path("out.jsonl").write_text(before)
@@ -102,7 +99,6 @@ def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
 
 @pytest.mark.usefixtures("workspace")
 def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
-    """It is there and cannot be read."""
     Path("out.jsonl").mkdir()
     result = _extract("docs/")
 
@@ -111,7 +107,6 @@ def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
 
 
 def test_without_a_workspace_a_file_is_written_anew(workspace: Path) -> None:
-    """There is nothing that paths could begin at."""
     (workspace / "examples" / "examples.ssot.v1.yaml").unlink()
     _extract("examples/golden/")
     _extract("docs/")

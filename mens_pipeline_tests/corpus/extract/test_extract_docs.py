@@ -61,7 +61,6 @@ def _extract(page: str, root: Path) -> PageExtraction:
 
 @pytest.mark.seed_row(3)
 def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
-    """Code in one lane with what stands above it, prose in another without the code."""
     actor, quoted, section = _extract(_PAGE, tmp_path).records
 
     assert (actor.lane, actor.category, actor.source.kind) == (Lane.CODEGEN, "actor", SourceKind.DOC_BLOCK)
@@ -76,7 +75,6 @@ def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
 
 
 def test_a_short_section_is_counted(tmp_path: Path) -> None:
-    """It is dropped with a reason."""
     (drop,) = _extract(_PAGE, tmp_path).drops
 
     assert (drop.unit, drop.reason, drop.line) == (
@@ -87,7 +85,6 @@ def test_a_short_section_is_counted(tmp_path: Path) -> None:
 
 
 def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: Path) -> None:
-    """A page names itself one way or the other; a page without any name is fine, too."""
     page = "---\ntraining_eligible: true\n---\n# Named\n\n```vox\nfn f() { }\n```\n"
     bare = "---\ntraining_eligible: true\n---\n```vox\nfn f() { }\n```\n"
 
@@ -110,7 +107,6 @@ def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: P
     ],
 )
 def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reason: DropReason, line: int) -> None:
-    """An included program must be free to train itself."""
     root = tmp_path / "root"
     (root / "docs").mkdir(parents=True)
     (root / "negative").mkdir()
@@ -123,7 +119,6 @@ def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reas
 
 
 def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
-    """A block and a section beyond the limit are dropped, and what stands beside them is kept."""
     block = f"```vox\nfn f() to str {{ return '{'x' * MAX_TEXT}' }}\n```\n"
     page = f"{_HEADER}\n## Long\n\n{block}\n{'word ' * (MAX_TEXT // 4)}\n\n## {'T' * 900}\n\n{'word ' * 40}\n"
     found = _extract(page, tmp_path)
@@ -136,7 +131,6 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
 
 
 def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> None:
-    """The answer is the program, not its header."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "a.vox").write_text("// ---\n// title: x\n// ---\n// @training_prompt: y\nfn f() { }\n")
     (record,) = _extract(f"{_HEADER}\n```vox\n{{{{#include ../a.vox}}}}\n```\n", tmp_path).records
@@ -162,7 +156,6 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
     ],
 )
 def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropReason) -> None:
-    """A page that does not train says why."""
     drop = extract_docs(SourceFile("docs/page.md", page), tmp_path)
 
     assert isinstance(drop, Drop)
@@ -171,7 +164,6 @@ def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropRea
 
 @pytest.mark.threat("W7")
 def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
-    """Before it is parsed; one line less is taken."""
     most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
     found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path)
 

@@ -70,7 +70,6 @@ def _commit(root: Path, *options: str) -> str:
 
 
 def test_an_unchanged_workspace_is_not_extracted_again(workspace: Path, store: ArtifactStore) -> None:
-    """The second build is the first one, and says so."""
     first, first_reuse = build_extracted_corpus(workspace, store)
     second, second_reuse = build_extracted_corpus(workspace, store)
 
@@ -83,7 +82,6 @@ def test_an_unchanged_workspace_is_not_extracted_again(workspace: Path, store: A
 
 
 def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, store: ArtifactStore) -> None:
-    """In bytes, one file behind the other; a file without records takes no room."""
     corpus, _ = build_extracted_corpus(workspace, store)
     data = (corpus.path / RECORDS).read_bytes()
     position = 0
@@ -99,7 +97,6 @@ def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, stor
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
-    """The same bytes, with several processes and without."""
     root = shutil.copytree(PROJECT_ROOT / "data" / "docs" / "tutorials", tmp_path / "workspace")
     for name in ("a.vox", "b.vox"):
         write_large_program(root / name)
@@ -109,7 +106,6 @@ def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, wor
 
 
 def test_only_an_edited_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """And the page that includes another, in any case; the corpus is as if all were new."""
     (workspace / "i.md").unlink()
     build_extracted_corpus(workspace, store)
     (workspace / "p.md").write_text(_PAGE.format("fn edited() { }"))
@@ -124,7 +120,6 @@ def test_only_an_edited_file_is_extracted(workspace: Path, store: ArtifactStore,
 def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
     workspace: Path, store: ArtifactStore, tmp_path: Path
 ) -> None:
-    """No stale row stays, and what was dropped stays dropped."""
     build_extracted_corpus(workspace, store)
     (workspace / "i.md").unlink()
     (workspace / "p.md").unlink()
@@ -137,7 +132,6 @@ def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
 
 
 def test_a_renamed_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """Its records name it by its path."""
     build_extracted_corpus(workspace, store)
     (workspace / "p.md").rename(workspace / "r.md")
     corpus, reuse = build_extracted_corpus(workspace, store)
@@ -147,7 +141,6 @@ def test_a_renamed_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_
 
 
 def test_a_page_follows_what_it_includes(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """Its own content is the same, and its records are new."""
     build_extracted_corpus(workspace, store)
     (workspace / "a.vox").write_text("fn other() { }\n")
     corpus, reuse = build_extracted_corpus(workspace, store)
@@ -158,7 +151,6 @@ def test_a_page_follows_what_it_includes(workspace: Path, store: ArtifactStore, 
 
 
 def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """None to a first, and a first to a second; nothing is extracted but the page that includes."""
     build_extracted_corpus(workspace, store)
     for options in ((), ("--amend",)):
         commit = _commit(workspace, *options)
@@ -169,7 +161,6 @@ def test_another_commit_is_stamped_on_known_records(workspace: Path, store: Arti
 
 
 def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
-    """Its records name the newest commit that changed a program or a page, so nothing downstream is made again."""
     commit = _commit(workspace)
     first, _ = build_extracted_corpus(workspace, store)
     (workspace / "lib.rs").write_text("fn main() {}")
@@ -192,7 +183,6 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
 def test_other_rules_extract_everything(
     workspace: Path, store: ArtifactStore, tmp_path: Path, differing: str, reuse: Reuse
 ) -> None:
-    """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
     before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
     with store.writing(
         Kind.EXTRACTED_CORPUS, {**STAGE.inputs(ExtractionParams.pin(workspace)), differing: "another"}
@@ -208,7 +198,6 @@ def test_other_rules_extract_everything(
 
 @pytest.mark.seed_row(42)
 def test_another_negative_root_extracts_everything(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """What lies below it goes, and the page that includes it."""
     (workspace / "sub").mkdir()
     (workspace / "a.vox").rename(workspace / "sub" / "a.vox")
     (workspace / "i.md").write_text(_PAGE.format("{{#include sub/a.vox}}"))
@@ -225,7 +214,6 @@ def test_another_negative_root_extracts_everything(workspace: Path, store: Artif
 
 
 def test_a_corpus_that_is_gone_is_not_missed(workspace: Path, store: ArtifactStore) -> None:
-    """The pointer may name a folder that was deleted, or one that an interrupted build left."""
     corpus, _ = build_extracted_corpus(workspace, store)
     (corpus.path / "manifest.json").unlink()
     again, reuse = build_extracted_corpus(workspace, store)
@@ -255,7 +243,6 @@ def test_a_workspace_that_changes_while_it_is_read_is_refused(workspace: Path, t
 
 
 def test_a_missing_workspace_is_an_error(store: ArtifactStore, tmp_path: Path) -> None:
-    """It is never an empty one, and nothing is left."""
     with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
         build_extracted_corpus(tmp_path / "nowhere", store)
     assert list((store.root / "extracted_corpus").iterdir()) == []
@@ -263,7 +250,6 @@ def test_a_missing_workspace_is_an_error(store: ArtifactStore, tmp_path: Path) -
 
 @pytest.mark.seed_row(60)
 def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """Redacted pairs in a file of their own, counted; new rows make a new corpus, in which all files are known."""
     database = tmp_path / "telemetry.db"
     query = TelemetryQuery.model_validate({"url": f"sqlite:///{database}"})
     with closing(sqlite3.connect(database)) as connection:
@@ -288,7 +274,6 @@ def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: Arti
 
 
 def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path) -> None:
-    """The key changes with them, and none is followed or fatal."""
     program = workspace / "a.vox"
     keys = [tree_fingerprint(workspace, [program])]
     content = program.read_text()
@@ -302,7 +287,6 @@ def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path) -> N
 
 
 def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: ArtifactStore) -> None:
-    """Nothing is taken over, and nothing is different."""
     first, _ = build_extracted_corpus(workspace, store)
     before = _contents(first)
     again, reuse = build_extracted_corpus(workspace, store, full=True)
@@ -313,7 +297,6 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
 
 
 def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
-    """An earlier corpus that holds something else gives way."""
     with store.writing(Kind.EXTRACTED_CORPUS, STAGE.inputs(ExtractionParams.pin(workspace))) as draft:
         (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
@@ -323,7 +306,6 @@ def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, sto
 
 
 def test_the_checkouts_of_a_workspace_are_pinned(tmp_path: Path, store: ArtifactStore) -> None:
-    """A commit of a checkout inside makes a new corpus, with the records of unchanged files and its commit."""
     root = tmp_path / "root"
     own = make_checkout(root, {"a.vox": "fn a() { }\n"})
     first = make_checkout(root / "nested", {"n.vox": "fn n() { }\n"})
@@ -343,7 +325,6 @@ def test_the_checkouts_of_a_workspace_are_pinned(tmp_path: Path, store: Artifact
 
 
 def test_what_is_included_decides_the_corpus(tmp_path: Path, store: ArtifactStore) -> None:
-    """Files of others are neither pinned nor extracted unless they are named."""
     write_files(tmp_path / "root", {"a.vox": "fn a() { }\n", "vendor/v.vox": "fn v() { }\n"})
     without, _ = build_extracted_corpus(tmp_path / "root", store)
     (tmp_path / "root" / "vendor" / "v.vox").write_text("fn w() { }\n")

@@ -20,7 +20,6 @@ from mens_pipeline.storage.store import ArtifactStore
 
 
 def test_verdicts_and_constructs_are_counted() -> None:
-    """Accepted, rejected with a reason, and each construct over the accepted files."""
     report = report_sources(
         [
             ("a.vox", b"fn f() { }\nworkflow W() { }\n"),
@@ -43,7 +42,6 @@ def test_verdicts_and_constructs_are_counted() -> None:
 
 
 def test_files_of_other_formats_do_not_lower_the_rate() -> None:
-    """They are passed over and counted apart."""
     models = [(f"{number}.vox", b"VOX \x96\0\0\0MAIN") for number in range(4)]
     report = report_sources([("a.vox", b"fn f() { }\n"), *models], lambda _path: True)
 
@@ -51,12 +49,10 @@ def test_files_of_other_formats_do_not_lower_the_rate() -> None:
 
 
 def test_no_files_have_no_rate() -> None:
-    """A rate over nothing is missing, not 0 and not 1."""
     assert report_sources([], lambda _path: True).parse_rate is None
 
 
 def test_counts_read_as_a_share() -> None:
-    """Numerator, denominator, per cent; nothing to divide by shows no share."""
     assert share_text(37, 40) == "37/40 (92.5 %)"
     assert share_text(0, 0) == "0/0"
 
@@ -77,7 +73,6 @@ def _contents(root: Path) -> Iterator[tuple[str, bytes | None]]:
 
 
 def test_a_workspace_is_parsed_once(root: Path, tmp_path: Path) -> None:
-    """The same contents are the same snapshot; the second time nothing is read of the programs."""
     store = ArtifactStore(tmp_path / "store")
     first, is_known = SNAPSHOT_STAGE.build(store, SnapshotParams.pin(root, contents=lambda: _contents(root)))
     again, is_known_again = SNAPSHOT_STAGE.build(store, SnapshotParams.pin(root, contents=list))
@@ -91,7 +86,6 @@ def test_a_workspace_is_parsed_once(root: Path, tmp_path: Path) -> None:
 
 
 def test_what_changes_meanwhile_is_refused(root: Path, tmp_path: Path) -> None:
-    """A snapshot is of one moment; nothing is left of it."""
     store = ArtifactStore(tmp_path / "store")
 
     def contents() -> Iterator[tuple[str, bytes | None]]:
@@ -103,7 +97,6 @@ def test_what_changes_meanwhile_is_refused(root: Path, tmp_path: Path) -> None:
 
 
 def test_a_corpus_is_of_the_pinned_workspace(root: Path, tmp_path: Path) -> None:
-    """As it is: extracted. Changed since: refused, with what it is that changed."""
     store, pinned = ArtifactStore(tmp_path / "store"), WorkspaceParams.pin(root).model_dump()
     corpus, _ = build_extracted_corpus(root, store, pinned=pinned)
     (root / "good.vox").write_text("fn other() { }\n")

@@ -51,7 +51,6 @@ def _spans(source: str) -> tuple[DeclarationSpan, ...]:
     ],
 )
 def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -> None:
-    """Types, variants, constants, functions in a circle, tables, components: in source order."""
     spans = _spans(_SOURCE)
     index = next(index for index, span in enumerate(spans) if span.name == name)
     found = Dependencies(spans, _SOURCE).needed_with(index, 10_000)
@@ -61,7 +60,6 @@ def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -
 
 
 def test_what_is_too_long_together_is_nothing() -> None:
-    """The limit is on all of it, with what stands between."""
     source = "fn a() { b() }\nfn b() { c() }\nfn c() { }\n"
     dependencies = Dependencies(_spans(source), source)
     sizes = [len(text) + len(BETWEEN) for text in ("fn a() { b() }", "fn b() { c() }", "fn c() { }")]
@@ -73,7 +71,6 @@ def test_what_is_too_long_together_is_nothing() -> None:
 
 
 def test_a_name_that_many_declare_brings_all_of_them_or_nothing() -> None:
-    """Which one is meant is not known."""
     source = "fn f() { }\n" * 3 + "fn g() { f() }\n"
     dependencies = Dependencies(_spans(source), source)
 
@@ -106,7 +103,6 @@ def _records(source: str, path: str = "a/b.vox") -> tuple[ExtractedRecord, ...]:
 
 
 def test_the_file_is_a_record_with_its_own_words() -> None:
-    """Prompt, context, weight and place of the whole; metadata is no part of the text."""
     whole = _records(_PROGRAM)[0]
 
     assert (whole.prompt, whole.context, whole.weight) == ("Write a paint mixer.", "Mixes paint.", 2.0)
@@ -123,7 +119,6 @@ def test_the_file_is_a_record_with_its_own_words() -> None:
 
 @pytest.mark.seed_row(49)
 def test_each_declaration_is_a_record_with_what_it_needs() -> None:
-    """Name, construct, doc comment and place are its own; the text compiles."""
     _, colour, is_red, count = _records(_PROGRAM)
 
     assert [(r.name, r.category) for r in (colour, is_red, count)] == [
@@ -139,14 +134,12 @@ def test_each_declaration_is_a_record_with_what_it_needs() -> None:
 
 
 def test_a_declaration_that_needs_the_whole_file_is_no_second_record() -> None:
-    """A file of one declaration is one record."""
     (only,) = _records("// Doubles.\nfn f(n: int) to int { return n * 2 }\n")
 
     assert (only.context, only.category) == ("Doubles.", "function")
 
 
 def test_title_stands_in_for_a_description() -> None:
-    """Values that are no text do not count."""
     assert _records("// ---\n// title: T\n// description: 3\n// ---\nfn f() { }\n")[0].context == "T"
 
 
@@ -170,7 +163,6 @@ def test_a_reactive_file_is_read_in_its_mode() -> None:
     ],
 )
 def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: int) -> None:
-    """A program that does not train says why and where."""
     drop = extract_vox(SourceFile("a.vox", data))
 
     assert isinstance(drop, Drop)
@@ -179,7 +171,6 @@ def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: in
 
 
 def test_a_file_that_is_too_long_still_gives_its_declarations() -> None:
-    """The whole does not fit, and neither does what needs most of it."""
     source = "".join(f"// A comment of a function.\nfn f{number}() {{ }}\n\n" for number in range(2_000))
     calls = " ".join(f"f{number}()" for number in range(2_000))
     records = _records(f"{source}fn all() {{ {calls} }}\n\nfn huge() to str {{ return '{'x' * MAX_TEXT}' }}\n")
@@ -189,7 +180,6 @@ def test_a_file_that_is_too_long_still_gives_its_declarations() -> None:
 
 
 def test_a_text_as_long_as_may_be_is_kept() -> None:
-    """One character more is too many."""
     frame = "let x = ''\n"
     (kept,) = _records(frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame))}'"))
     drop = extract_vox(SourceFile("a.vox", frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame) + 1)}'").encode()))
@@ -212,7 +202,6 @@ def test_a_prompt_that_is_too_long_is_a_mistake_of_the_file(second: str) -> None
 
 
 def test_long_words_about_a_text_are_cut() -> None:
-    """A context is short."""
     whole = _records(f"// ---\n// title: {'x' * 900}\n// ---\n// {'y' * 900}\nfn f() {{ }}\n\nfn g() {{ }}\n")
 
     assert [record.context and len(record.context) for record in whole] == [400, 400, None]
@@ -220,7 +209,6 @@ def test_long_words_about_a_text_are_cut() -> None:
 
 @pytest.mark.slow
 def test_every_record_of_an_accepted_program_is_accepted() -> None:
-    """Parse the text of every record again; it declares the constructs that the record counts."""
     suffixes = {Mode.SOURCE: "vox", Mode.UI: "vox.ui"}  # no file is a script
     cases = [case for case in conformance_cases() if case.ok and case.mode in suffixes]
     programs = {**golden_programs(), **{f"{case.id}.{suffixes[case.mode]}": case.source for case in cases}}

@@ -35,13 +35,11 @@ _LICENCE = Forgotten(licence="GPL-*")
     ids=["the path", "a copy", "in the folder", "a longer name", "another folder"],
 )
 def test_a_path_and_its_contents_are_kept_out(path: str, sha256: str, *, is_held: bool) -> None:
-    """Whole parts of a path count; a licence holds no path."""
     assert _FILE.holds(path, sha256) is is_held
     assert not _LICENCE.holds(path, sha256)
 
 
 def test_the_list_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """A reason cannot add entries; a list of comments alone, and none at all, are empty."""
     path = tmp_path / "forgotten.yaml"
     before = load_forgotten(path)
     path.write_text("# nothing yet\n")
@@ -80,7 +78,6 @@ def test_a_wrong_entry_is_named(tmp_path: Path, entry: str, problem: str) -> Non
 
 
 def test_a_policy_joins_the_list_with_denied_licences() -> None:
-    """A licence that nobody recorded is not denied."""
     policy = SourcePolicy.of((_FILE, _LICENCE), ("MIT",))
 
     assert policy.model_dump() == {
@@ -94,7 +91,6 @@ def test_a_policy_joins_the_list_with_denied_licences() -> None:
 
 
 def test_forgotten_files_are_counted_wherever_rows_are_made(tmp_path: Path, store: ArtifactStore) -> None:
-    """In a corpus, on pages, in records and in pairs from before; the rest of the workspace stays known."""
     root, records = tmp_path / "workspace", tmp_path / "records.jsonl"
     (root / "theirs").mkdir(parents=True)
     for name in ("a", "theirs/b"):

@@ -21,7 +21,6 @@ from mens_pipeline_tests.every import every
 
 
 def test_files_are_those_that_are_tracked_or_not_ignored(tmp_path: Path) -> None:
-    """Ignored files only if they are tracked, and other checkouts as one name."""
     make_checkout(tmp_path, {".gitignore": "*.log\n", "a.vox": "", "kept.log": "", "sub/ä b.vox": ""}, force=True)
     make_checkout(tmp_path / "other", {"o.vox": ""})
     (tmp_path / "left.log").touch()
@@ -31,7 +30,6 @@ def test_files_are_those_that_are_tracked_or_not_ignored(tmp_path: Path) -> None
 
 
 def test_attributes_that_say_nothing_are_left_out(tmp_path: Path) -> None:
-    """Set, unset, or a value; git without a checkout says nothing."""
     text = "a/* linguist-vendored\nb/* -linguist-vendored linguist-generated=true\nc/* linguist-generated=false\n"
     make_checkout(tmp_path, {".gitattributes": text})
     found = read_attributes(tmp_path, ["a/x.vox", "b/x.vox", "c/x.vox", "d/x.vox"])
@@ -50,7 +48,6 @@ def test_attributes_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_the_remote_tells_no_secret(tmp_path: Path, urls: tuple[str, str]) -> None:
-    """Users and queries of an address are left out; None without a remote."""
     git(tmp_path, "init", "-q")
     assert find_remote(tmp_path) is None
     git(tmp_path, "config", "remote.origin.url", urls[0])
@@ -59,8 +56,6 @@ def test_the_remote_tells_no_secret(tmp_path: Path, urls: tuple[str, str]) -> No
 
 
 def test_a_refusal_is_in_the_words_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No checkout, one of somebody else, a broken one, one that keeps git waiting, and no git at all."""
-
     def ask(seconds: float = 30) -> str:
         with pytest.raises(RefusedError) as refused:
             ask_git(tmp_path, ("log", "-1"), most_seconds=seconds)
@@ -88,7 +83,6 @@ def test_a_refusal_is_in_the_words_of_git(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_checkout_of_a_folder_is_the_nearest(tmp_path: Path) -> None:
-    """A folder of git, or a file that names one, as submodules and worktrees have."""
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     assert find_checkout(tmp_path / "a" / "b") is None
     make_checkout(tmp_path / "a", {"a.vox": ""})

@@ -63,7 +63,6 @@ def _licence(path: Path, root: Path) -> str:
 
 @every("case", _TEXTS.items(), ids=itemgetter(0))
 def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Path) -> None:
-    """By a passage that stands in no other; where there are several, all of them hold."""
     licence, text = case
     (tmp_path / "LICENSE").write_text(text)
 
@@ -72,7 +71,6 @@ def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Pa
 
 @every("case", _STATED.items(), ids=itemgetter(0))
 def test_a_file_says_itself_what_licence_it_has(case: tuple[str, str], tmp_path: Path) -> None:
-    """In a line of its own, as the standard writes it; a licence file holds for those that say nothing."""
     text, licence = case
     (tmp_path / "LICENSE").write_text(_TEXTS["Apache-2.0"])
 
@@ -80,7 +78,6 @@ def test_a_file_says_itself_what_licence_it_has(case: tuple[str, str], tmp_path:
 
 
 def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
-    """Up to the checkout that the workspace lies in, and never above it; names of licences are a choice."""
     checkout, workspace = tmp_path / "checkout", tmp_path / "checkout" / "workspace"
     for folder in ("own/below", "both", "choice", "odd", "linked"):
         (workspace / folder).mkdir(parents=True)
@@ -126,7 +123,6 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]) -> None:
-    """An id in all its forms; of a choice, only where every part is denied."""
     licences = (
         *("Apache-2.0", "GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0"),
         *("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)", UNKNOWN_LICENCE),
@@ -169,7 +165,6 @@ _NO_GPL = SourcePolicy(deny=("GPL-*",))
 
 
 def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
-    """They are counted with the reason, and so is what a page would include of them."""
     outcomes = list(extract_workspace(workspace, policy=_NO_GPL))
     drops = [(drop.unit, drop.path, drop.reason, drop.detail) for outcome in outcomes for drop in outcome.drops]
 
@@ -183,7 +178,6 @@ def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
 
 
 def test_records_of_files_that_may_not_train_do_not_stay(workspace: Path, tmp_path: Path) -> None:
-    """Those of other folders, which were extracted before the policy was."""
     records = tmp_path / "records.jsonl"
     records.write_text("".join(f"{line}\n" for o in extract_workspace(workspace) for line in o.lines))
     roots, folder, sources = SourceRoots(workspace), workspace / "empty", OwnSources(workspace)
@@ -196,7 +190,6 @@ def test_records_of_files_that_may_not_train_do_not_stay(workspace: Path, tmp_pa
 
 
 def test_the_key_of_a_corpus_holds_what_decides_licences(workspace: Path, store: ArtifactStore) -> None:
-    """A policy that denies nothing is not in it; a changed licence file is, and what it denied before trains."""
     free, _ = build_extracted_corpus(workspace, store)
     denied, reuse = build_extracted_corpus(workspace, store, licences=_NO_GPL)
     (workspace / "theirs" / "LICENSE").write_text(_TEXTS["Apache-2.0"])

@@ -23,7 +23,6 @@ from mens_pipeline_tests.language.examples import golden_programs
 
 
 def test_comment_header_is_read_with_its_length() -> None:
-    """YAML behind comment markers, between two fences at the top."""
     header = comment_header("// ---\n// title: \"T\"\n// constructs: [fn, '@test']\n// weight: 2\n// ---\nfn f() { }\n")
 
     assert header.values == {"title": "T", "constructs": ["fn", "@test"], "weight": 2}
@@ -32,14 +31,12 @@ def test_comment_header_is_read_with_its_length() -> None:
 
 @pytest.mark.parametrize("source", ["", "fn f() { }\n", "// note\n// ---\n// training_eligible: true\n// ---\n"])
 def test_no_header_is_an_empty_one(source: str) -> None:
-    """A header stands at the very top or is none."""
     header = comment_header(source)
 
     assert (header.values, header.end_line) == ({}, 0)
 
 
 def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
-    """Real headers list decorators without quotes; the other keys still count."""
     values = parse_header("constructs: [fn, @test]\n\ntraining_eligible: false\n")
 
     assert values == {"constructs": "[fn, @test]", "training_eligible": False}
@@ -57,7 +54,6 @@ def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
     ],
 )
 def test_a_header_that_is_no_plain_mapping_is_refused(text: str, problem: str) -> None:
-    """Nothing is guessed, and nothing can grow without bound."""
     with pytest.raises(FrontmatterError, match=problem):
         parse_header(text)
 
@@ -70,13 +66,11 @@ def test_deep_yaml_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize("source", ["// ---\n// a: 1\nfn f() { }\n", "// ---\n// a: 1"])
 def test_a_header_that_never_closes_is_refused(source: str) -> None:
-    """The program is not taken for its own header."""
     with pytest.raises(FrontmatterError, match="never closed"):
         comment_header(source)
 
 
 def test_an_empty_header_says_nothing() -> None:
-    """Two fences and no words."""
     assert comment_header("// ---\n// ---\n").values == {}
 
 
@@ -98,7 +92,6 @@ def test_an_empty_header_says_nothing() -> None:
 def test_programs_opt_out_and_pages_opt_in(
     values: dict[str, Any], for_a_program: DropReason | None, for_a_page: DropReason | None
 ) -> None:
-    """One rule, two defaults; a word that is neither true nor false is never taken for true."""
     program = find_reason(values, must_opt_in=False)
     page = find_reason(values, must_opt_in=True)
 
@@ -109,19 +102,16 @@ def test_programs_opt_out_and_pages_opt_in(
     ("values", "weight"), [({}, 1.0), ({"training_weight": 2}, 2.0), ({"training_weight": 0.5}, 0.5)]
 )
 def test_weight_is_a_positive_number(values: dict[str, Any], weight: float) -> None:
-    """1 when nothing is said."""
     assert read_weight(values) == weight
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "2", float("inf"), float("nan"), None])
 def test_any_other_weight_is_refused(value: object) -> None:
-    """No default hides a mistake."""
     with pytest.raises(FrontmatterError, match="not a positive number"):
         read_weight({"training_weight": value})
 
 
 def test_values_become_json() -> None:
-    """Dates and keys of any kind become text."""
     values = parse_header("date: 2026-05-10\nlist: [1, {2: true}]\nnone:\n")
 
     assert jsonable(values) == {"date": "2026-05-10", "list": [1, {"2": True}], "none": None}
@@ -143,7 +133,6 @@ fn f() {
 
 
 def test_only_whole_lines_of_metadata_go() -> None:
-    """Header, prompt and anchors go; comments, strings and trailing notes stay."""
     kept = "// A real comment.\nfn f() {\n"
     text = '    let s = "\n// ANCHOR: not a comment\n" // vox:note stays, it shares its line\n}\n'
 
@@ -151,7 +140,6 @@ def test_only_whole_lines_of_metadata_go() -> None:
 
 
 def test_prompt_and_skip_marker_are_found() -> None:
-    """They are comments that stand alone, not text in a string."""
     assert training_prompt(_PROGRAM) == "Write it."
     assert training_prompt("fn f() { }") is None
     assert has_skip_marker("fn f() { }\n  // vox:skip (why)\n")
@@ -159,7 +147,6 @@ def test_prompt_and_skip_marker_are_found() -> None:
 
 
 def test_no_token_of_a_golden_program_is_lost() -> None:
-    """What the compiler reads is the same before and after."""
     for source in golden_programs().values():
         before = [token.text for token in tokenize(source) if not token.is_trivia and token.kind != "NL"]
         stripped = strip_metadata(source)

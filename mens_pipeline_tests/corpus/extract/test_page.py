@@ -26,7 +26,6 @@ def _resolve(block: str, root: Path) -> str:
 
 
 def test_a_file_and_an_anchored_part_are_included(root: Path) -> None:
-    """Other lines of the block stay where they are."""
     block = "let x = 1\n{{#include ../a.vox:part}}\nlet y = 2\n"
 
     assert _resolve(block, root) == "let x = 1\nfn g() { }\nlet y = 2\n"
@@ -35,7 +34,6 @@ def test_a_file_and_an_anchored_part_are_included(root: Path) -> None:
 
 
 def test_a_block_without_directives_is_left_alone(root: Path) -> None:
-    """Nothing is read."""
     assert resolve_includes("fn f() { }\n", root / "docs" / "page.md", root, Allowance()) == ("fn f() { }\n", ())
 
 
@@ -56,13 +54,11 @@ def test_a_block_without_directives_is_left_alone(root: Path) -> None:
     ],
 )
 def test_what_cannot_be_included_is_refused(root: Path, target: str, problem: str) -> None:
-    """No path, link or size leads out of the workspace or past the limits."""
     with pytest.raises(IncludeError, match=problem):
         _resolve(f"{{{{#include {target}}}}}\n", root)
 
 
 def test_a_page_says_when_it_may_include() -> None:
-    """Also where it only speaks of it: too often is no harm."""
     assert has_include(b"```vox\n{{#include ../a.vox}}\n```\n")
     assert has_include(b"Write `{{#include`.\n")
     assert not has_include(b"include a.vox\n")

@@ -24,7 +24,6 @@ def _previous(file: SourceFile, *, stands_alone: bool = True) -> PreviousExtract
 
 
 def test_a_file_with_the_same_content_is_known() -> None:
-    """Its records are cut out of the others, with the commit of today."""
     today = SourceFile("a.vox", _FILE.data, "c0ffee")
     outcome = _previous(today).outcome(today)
 
@@ -40,5 +39,4 @@ def test_a_file_with_the_same_content_is_known() -> None:
     ids=["another name", "another content", "decided by other files"],
 )
 def test_any_other_file_is_not_known(file: SourceFile, stands_alone: bool) -> None:  # noqa: FBT001 - a column
-    """It has to be extracted."""
     assert _previous(_FILE, stands_alone=stands_alone).outcome(file) is None

@@ -24,7 +24,6 @@ _PAGE = f"---\ntraining_eligible: true\n---\n\n# Keys\n\n## How\n\n{_PROSE}\n\n`
 
 
 def test_a_header_that_names_an_author_is_read_as_a_comment(tmp_path: Path) -> None:
-    """Nothing else of the page tells anything."""
     page = _PAGE.replace(_PROGRAM, "fn f() to int { return 1 }\n").replace(_MAIL, "them")
     (tmp_path / "page.md").write_text(page.replace("---\n\n#", "author: Jane Doe\n---\n\n#"))
     corpus, _ = build_extracted_corpus(tmp_path, ArtifactStore(tmp_path / "store"))
@@ -48,7 +47,6 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.mark.threat("R6")
 @pytest.mark.parametrize("policy", list(RedactionPolicy))
 def test_what_must_not_be_told_is_not(workspace: Path, tmp_path: Path, policy: RedactionPolicy) -> None:
-    """Masked, dropped with its reason, or left as it is; another policy extracts again."""
     store = ArtifactStore(tmp_path / "store")
     build_extracted_corpus(workspace, store, redaction=RedactionPolicy.OFF)
     corpus, reuse = build_extracted_corpus(workspace, store, redaction=policy)
@@ -75,7 +73,6 @@ def test_what_must_not_be_told_is_not(workspace: Path, tmp_path: Path, policy: R
 
 @pytest.mark.threat("R6")
 def test_pages_of_other_folders_are_masked(workspace: Path) -> None:
-    """Which are given beside records when pairs are made."""
     texts = [record.text for record in page_records([workspace], set())]
 
     assert len(texts) == 4
@@ -85,7 +82,6 @@ def test_pages_of_other_folders_are_masked(workspace: Path) -> None:
 def test_the_command_says_what_it_found(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """How often, of which kind, and where the drop is told."""
     output, report = tmp_path / "out.jsonl", tmp_path / "report.json"
     monkeypatch.setattr(
         "sys.argv", ["mens", "corpus", "extract", str(workspace), "-o", str(output), "--report", str(report)]
@@ -103,7 +99,6 @@ def test_the_command_says_what_it_found(
 
 @pytest.mark.threat("R6")
 def test_rows_of_elsewhere_are_masked_before_they_are_mixed(tmp_path: Path) -> None:
-    """A program that would be another one is dropped, and counted."""
     rows = [
         TrainingPair(prompt=f"Mail {_MAIL}", response="fn f() to int { return 1 }\n"),
         TrainingPair(prompt="Card", response="fn f() to int { return 4242424242424242 }\n"),

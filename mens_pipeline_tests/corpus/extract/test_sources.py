@@ -39,14 +39,12 @@ def _fingerprint(root: Path) -> str:
 
 
 def test_programs_are_found_in_order(tmp_path: Path) -> None:
-    """Both suffixes, every depth, sorted folder by folder."""
     _fill(tmp_path, "b.vox", "a.vox", "z/c.vox.ui", "d/e/f.vox", "notes.md", "x.voxel")
 
     assert _find(tmp_path) == ["a.vox", "b.vox", "d/e/f.vox", "z/c.vox.ui"]
 
 
 def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) -> None:
-    """What is no source of the workspace is not read, and no link leads out of it."""
     _fill(tmp_path, "a.vox", ".git/b.vox", "node_modules/c.vox", "target/d.vox", "x.vox/inner.vox")
     _fill(tmp_path, "mens/data/heldout_bench/solutions/fn_add.vox")
     (tmp_path / "link.vox").symlink_to(tmp_path / "a.vox")
@@ -56,20 +54,17 @@ def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) ->
 
 
 def test_a_single_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
-    """Who names a file means it."""
     _fill(tmp_path, "program.txt")
 
     assert list(vox_files(tmp_path / "program.txt")) == [tmp_path / "program.txt"]
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:
-    """A missing folder is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name an existing one"):
         list(vox_files(tmp_path / "nowhere"))
 
 
 def test_the_fingerprint_moves_with_content_and_names(tmp_path: Path) -> None:
-    """An edit, a rename and a new file change it; the same tree elsewhere has the same."""
     first, second = tmp_path / "first", tmp_path / "second"
     _fill(first, "a.vox", "b/c.vox")
     _fill(second, "a.vox", "b/c.vox")
@@ -119,8 +114,6 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_which_paths_count(root: Path, path: str, *, programs: bool, pages: bool) -> None:
-    """Programs and pages of the workspace, and nothing that never trains."""
-
     def look() -> tuple[str, str]:
         return sight(root, VOX_SUFFIXES, 100).fingerprint, sight(root, PAGE_SUFFIXES, 100).fingerprint
 
@@ -142,7 +135,6 @@ def test_which_paths_count(root: Path, path: str, *, programs: bool, pages: bool
     ids=["removed", "renamed", "another time"],
 )
 def test_what_is_a_change(root: Path, change: Callable[[Path], object]) -> None:
-    """Names and times."""
     before = sight(root, VOX_SUFFIXES, 100)
     change(root)
 
@@ -150,7 +142,6 @@ def test_what_is_a_change(root: Path, change: Callable[[Path], object]) -> None:
 
 
 def test_the_same_tree_is_seen_the_same_way(root: Path) -> None:
-    """Reading a file is no change."""
     before = sight(root, VOX_SUFFIXES, 100)
     (root / "a.vox").read_bytes()
 
@@ -159,7 +150,6 @@ def test_the_same_tree_is_seen_the_same_way(root: Path) -> None:
 
 
 def test_too_many_files_are_refused(root: Path) -> None:
-    """As many as allowed are not too many."""
     (root / "b.vox").touch()
     assert sight(root, VOX_SUFFIXES, 2).num_files == 2
 
@@ -178,7 +168,6 @@ def test_a_file_that_vanishes_meanwhile_is_no_error(root: Path, monkeypatch: pyt
 
 
 def test_unpacking_old_files_is_touching_them(root: Path) -> None:
-    """Their content is of long ago; they came just now."""
     os.utime(root / "a.vox", (1, 1))
 
     assert sight(root, VOX_SUFFIXES, 100).touched > 1_700_000_000
@@ -190,12 +179,10 @@ def test_unpacking_old_files_is_touching_them(root: Path) -> None:
     ids=["long ago", "just long enough", "too recent", "now", "in time to come", "no files"],
 )
 def test_a_tree_settles(touched: float, *, settled: bool) -> None:
-    """Thirty seconds without a touch; a clock that was wrong does not hold it up for ever."""
     assert WatchedState("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
 
 
 def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:
-    """Neither their number nor their time counts."""
     assert sight(root, VOX_SUFFIXES, 0, lambda path: path != "a.vox") == sight(root / "docs", VOX_SUFFIXES, 100)
 
 
@@ -217,7 +204,6 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
-    """None outside a checkout, and before the first commit of a program or a page; other commits do not count."""
     assert find_newest_commit(tmp_path) is None
     _git(tmp_path, "init", "-q")
     assert find_newest_commit(tmp_path) is None
@@ -233,7 +219,6 @@ def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> Non
 
 
 def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
-    """Whatever it changed, and asked from any folder of the checkout; None outside one and before the first commit."""
     assert head_commit(tmp_path) is None
     assert head_commit(tmp_path / "nowhere") is None
     _git(tmp_path, "init", "-q")

@@ -30,7 +30,6 @@ def _reasons(root: Path, *include: str) -> dict[str, str]:
 
 
 def test_without_git_folders_of_builds_and_of_others_are_left_out(tmp_path: Path) -> None:
-    """At any depth, and counted with the reason; hidden folders, benchmarks and environments are not looked into."""
     write_files(
         tmp_path, _programs(*(f"{place}/{name}/a.vox" for name in (*_OTHERS, *_BUILT) for place in ("x", "y/z")))
     )
@@ -71,7 +70,6 @@ made/by_hand.vox -linguist-generated
 
 
 def test_in_a_checkout_git_tells_own_files(checkout: Path) -> None:
-    """Tracked or not ignored, whatever the name of the folder; attributes and comments tell the rest."""
     own = ("a.vox", "build/tracked.vox", "vendor/ours/o.vox", "made/by_hand.vox", "new/n.vox")
     left = {"vendor/v.vox": "vendored", "far/f.vox": "vendored", "made/m.vox": "generated", "marked.vox": "generated"}
 
@@ -89,7 +87,6 @@ def test_in_a_checkout_git_tells_own_files(checkout: Path) -> None:
     ],
 )
 def test_included_files_train(checkout: Path, case: tuple[tuple[str, ...], set[str]]) -> None:
-    """Patterns of paths, or folders."""
     include, left = case
 
     assert {name for name, reason in _reasons(checkout, *include).items() if reason} == left
@@ -98,12 +95,10 @@ def test_included_files_train(checkout: Path, case: tuple[tuple[str, ...], set[s
 
 
 def test_a_workspace_that_git_ignores_is_read_as_one_without_git(checkout: Path) -> None:
-    """Somebody who names it means it."""
     assert _reasons(checkout / "output") == {"o.vox": ""}
 
 
 def test_a_page_includes_no_file_of_others(checkout: Path) -> None:
-    """Neither vendored, nor ignored, nor generated."""
     blocks = "".join(
         f"```vox\n{{{{#include {name}}}}}\n```\n" for name in ("a.vox", "vendor/v.vox", "new/i.vox", "marked.vox")
     )
@@ -115,7 +110,6 @@ def test_a_page_includes_no_file_of_others(checkout: Path) -> None:
 
 
 def test_each_file_belongs_to_its_own_checkout(tmp_path: Path) -> None:
-    """A checkout inside another, a submodule and a worktree; one that is ignored or vendored is left out."""
     root = tmp_path / "root"
     commits = {"lib": make_checkout(tmp_path / "lib", _programs("l.vox"))}
     make_checkout(root, {".gitignore": "/ignored/\n", **_programs("a.vox")})
@@ -143,7 +137,6 @@ def test_each_file_belongs_to_its_own_checkout(tmp_path: Path) -> None:
 
 
 def test_a_checkout_about_which_git_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files are told by their folders, and the problem is on record; a checkout without commits is none."""
     make_checkout(tmp_path, {})
     write_files(tmp_path, _programs("a.vox", "build/b.vox"))
     git(tmp_path, "add", "a.vox")

@@ -12,7 +12,6 @@ _FILE = "examples.ssot.v1.yaml"
 
 @pytest.mark.seed_row(42)
 def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
-    """A folder deep in a workspace obeys its file, also one in `examples/`; without a file nothing is negative."""
     workspace = tmp_path / "workspace"
     examples = tmp_path / "repository" / "examples"
     (workspace / "golden").mkdir(parents=True)
@@ -28,7 +27,6 @@ def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(42)
 def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
-    """Programs below a golden root and below no negative one are golden; without golden roots all are; pages always."""
     for name, golden in (("given", "[golden, more]"), ("none", "[]")):
         (tmp_path / name).mkdir()
         (tmp_path / name / _FILE).write_text(f"golden_roots: {golden}\nnegative_roots: [golden/bad]\n")
@@ -40,7 +38,6 @@ def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
 
 
 def test_other_roots_decide_nothing(tmp_path: Path) -> None:
-    """Roots of sandboxes and pages may hold anything; programs below them train like any other."""
     (tmp_path / _FILE).write_text("sandbox_roots: 3\ndoc_roots: {a: 1}\nnegative_roots: [negative]\n")
     roots = find_source_roots(tmp_path)
 
@@ -49,7 +46,6 @@ def test_other_roots_decide_nothing(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:
-    """The order does not matter, another root does, and so does none."""
     fingerprints = []
     for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]\ngolden_roots: [g, f]")):
         (tmp_path / name).mkdir()
@@ -65,7 +61,6 @@ def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) 
     "content", [b"a: [", b"negative_roots: 3\n", b"- a\n", b"\xff", b"a: 2001-13-45\n", b"[" * 1200]
 )
 def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: bytes) -> None:
-    """The rule that keeps negative examples out is never skipped quietly."""
     (tmp_path / _FILE).write_bytes(content)
 
     with pytest.raises(ConfigurationError, match="Correct the file"):
@@ -76,7 +71,6 @@ def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: byt
     "key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots", "golden", "goldn_roots"]
 )
 def test_a_key_that_may_be_meant_for_roots_that_decide_is_an_error(tmp_path: Path, key: str) -> None:
-    """The folders that it names would train, or judge nothing."""
     (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
 
     with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `(negative|golden)_roots`"):

@@ -97,7 +97,6 @@ def _task(comment: str) -> str | None:
 
 @every("case", product(_ASIDES, _POSITIONS))
 def test_what_says_nothing_about_a_declaration_is_no_task(case: tuple[str, str]) -> None:
-    """In any position; the rest stays whole."""
     kind, position = case
     shown = _task(_POSITIONS[position].format(aside=_ASIDES[kind], sentence=_SENTENCE))
 
@@ -123,5 +122,4 @@ def test_what_says_nothing_about_a_declaration_is_no_task(case: tuple[str, str])
     ],
 )
 def test_other_sentences_stay(sentence: str) -> None:
-    """Though they speak of licences, generators, rules and editors."""
     assert task_sentence(sentence.split("\n")) == sentence

@@ -65,7 +65,6 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.mark.seed_row(2)
 def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> None:
-    """Counts add up for each unit, and caches are not entered."""
     records, drops, accounts = _extract(workspace)
     programs = accounts[Unit.VOX_FILE]
 
@@ -87,8 +86,6 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
 
 
 def test_an_unreadable_file_is_counted(workspace: Path) -> None:
-    """A file that vanishes after it was listed is dropped, not fatal."""
-
     def lose_the_next(file: SourceFile) -> None:
         if file.path == "golden/a.vox":
             (workspace / "golden" / "bad.vox").unlink()
@@ -104,7 +101,6 @@ def test_an_unreadable_file_is_counted(workspace: Path) -> None:
 
 
 def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
-    """Whatever its fate; programs and other pages do."""
     (workspace / "docs" / "out.md").write_text("# Page\n\n```vox\n{{#include ../golden/a.vox}}\n```\n")
     outcomes = {outcome.path: outcome.stands_alone for outcome in extract_workspace(workspace)}
 
@@ -112,7 +108,6 @@ def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
 
 
 def test_what_is_known_is_not_extracted(workspace: Path) -> None:
-    """It takes its place among the others."""
     found = list(extract_workspace(workspace))
     known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, (), licence="unknown")
     again = list(extract_workspace(workspace, known=lambda file: known if file.path == known.path else None))
@@ -122,7 +117,6 @@ def test_what_is_known_is_not_extracted(workspace: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
-    """Several batches, one process or more: the same outcomes in the same order, and every seed record is there."""
     for folder in ("golden", "docs"):
         shutil.copytree(PROJECT_ROOT / "data" / folder, tmp_path / folder)
     for folder in ("agentic", "core"):
@@ -134,7 +128,6 @@ def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path
 
 
 def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> None:
-    """More than two batches of the real size."""
     for number in range(4):
         write_large_program(tmp_path / f"{number}.vox")
 
@@ -167,7 +160,6 @@ def test_a_program_with_very_many_declarations_is_extracted_in_linear_time(tmp_p
 
 
 def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
-    """It is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
         _extract(tmp_path / "nowhere")
 
@@ -183,12 +175,10 @@ _OUTCOME = FileOutcome(
 
 
 def test_an_outcome_survives_json() -> None:
-    """Its account and its lines are all there is to it."""
     assert build_outcome(json.loads(json.dumps(_OUTCOME.account())), _OUTCOME.lines) == _OUTCOME
 
 
 def test_an_outcome_is_counted_with_what_it_dropped() -> None:
-    """Kept and dropped, each by unit."""
     accounts = {unit: Account[DropReason]() for unit in Unit}
     _OUTCOME.count(accounts)
 
@@ -198,7 +188,6 @@ def test_an_outcome_is_counted_with_what_it_dropped() -> None:
 
 
 def test_only_the_commit_of_the_source_is_exchanged() -> None:
-    """A text or a header that looks like one stays as it is."""
     header = '// ---\n// commit: null\n// title: "\\"commit\\":null"\n// ---\n'
     (record,) = records_of(f'{header}fn f() to str {{ return "\\"commit\\":null" }}\n')
     line = record.model_dump_json()
@@ -229,7 +218,6 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.mark.seed_row(7)
 def test_overlapping_folders_give_each_page_once(docs: Path) -> None:
-    """Paths are relative to the workspace, and includes reach into it."""
     records = page_records([docs, docs / "adr"], set())
 
     assert [(record.source.path, record.text) for record in records] == [
@@ -240,27 +228,23 @@ def test_overlapping_folders_give_each_page_once(docs: Path) -> None:
 
 
 def test_a_page_that_is_known_is_not_taken_again(docs: Path) -> None:
-    """What the records hold already does not come twice."""
     known = [record.source.blob for record in page_records([docs], set())]
 
     assert page_records([docs], known) == []
 
 
 def test_a_folder_on_its_own_is_its_own_workspace(tmp_path: Path) -> None:
-    """Without a roots file the folder governs itself."""
     (tmp_path / "p.md").write_text(_PAGE.format(name="p"))
 
     assert [record.source.path for record in page_records([tmp_path], set())] == ["p.md"]
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    """It is never an empty one."""
     with pytest.raises(SourceNotFoundError, match="Name a folder of pages"):
         page_records([tmp_path / "nowhere"], set())
 
 
 def test_a_folder_that_becomes_a_link_is_not_read_through(tmp_path: Path) -> None:
-    """It was listed as a folder: what it leads to is dropped, be it outside of the workspace or a circle."""
     for number, target in enumerate(("outside", "later")):
         case = tmp_path / str(number)
         later = case / "workspace" / "later"
@@ -281,7 +265,6 @@ def test_a_folder_that_becomes_a_link_is_not_read_through(tmp_path: Path) -> Non
 
 
 def test_a_file_that_takes_too_long_is_dropped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again next time; where no signal can come, it takes its time."""
     functions = "".join(f"fn f{number}(a: int) to int {{\n    return a + {number}\n}}\n" for number in range(2_000))
     (tmp_path / "slow.vox").write_text(functions)
     (tmp_path / "z.vox").write_text("fn a() to int {\n    return 1\n}\n")

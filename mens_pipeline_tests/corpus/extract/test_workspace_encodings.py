@@ -54,7 +54,6 @@ def _extract(root: Path, name: str, text: str) -> list[list[str]]:
 
 @every("case", _CASES)
 def test_nothing_trains_against_its_own_head(tmp_path: Path, case: tuple[str, str]) -> None:
-    """Every opt-out in eighteen ways."""
     found = _extract(tmp_path, *case)
 
     assert len(found) == len(_ENCODINGS) * len(_ENDS)
@@ -63,8 +62,6 @@ def test_nothing_trains_against_its_own_head(tmp_path: Path, case: tuple[str, st
 
 @every("name", list(_KEPT))
 def test_every_line_end_gives_the_same_rows(tmp_path: Path, name: str) -> None:
-    """UTF-8 with a byte order mark or without trains, with line feeds; UTF-16 and UTF-32 do not."""
-
     def rows(lines: list[str]) -> list[dict[str, object]]:
         found = [json.loads(line) for line in lines]
         return [{**row, "source": {**row["source"], "path": "", "blob": ""}} for row in found]
@@ -89,7 +86,6 @@ def test_a_licence_file_is_read_in_its_encoding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", ["\ufeff// ---\r\n// training_eligible: false\r\n// ---\r\n", "// vox:skip\n"])
 def test_what_a_page_includes_keeps_its_opt_out(tmp_path: Path, head: str) -> None:
-    """Even if an anchor names other lines."""
     (tmp_path / "a.vox").write_text(f"{head}// ANCHOR: f\n{_PROGRAM}// ANCHOR_END: f\n")
     (tmp_path / "p.md").write_text("---\ntraining_eligible: true\n---\n```vox\n{{#include a.vox:f}}\n```\n")
 
@@ -97,7 +93,6 @@ def test_what_a_page_includes_keeps_its_opt_out(tmp_path: Path, head: str) -> No
 
 
 def test_files_of_other_formats_are_counted_apart(tmp_path: Path) -> None:
-    """They are no programs that fail."""
     (tmp_path / "a.vox").write_text(_PROGRAM)
     (tmp_path / "tree.vox").write_bytes(b"VOX \x96\0\0\0MAIN")
     units = {outcome.path: [drop.unit for drop in outcome.drops] for outcome in extract_workspace(tmp_path)}

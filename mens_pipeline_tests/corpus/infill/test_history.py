@@ -30,7 +30,6 @@ def _reasons(repository: Repository) -> dict[str, int]:
 
 
 def test_lines_that_come_are_a_hole_in_the_program_before(repository: Repository) -> None:
-    """The cursor stands behind the indentation; other changes are not there yet, and lines that went are cut out."""
     first, second = "    let a = 1\n    let b = 2\n", "    return 7\n"
     repository.commit("a.vox", program("f", first) + program("g", second), days=3)
 
@@ -50,7 +49,6 @@ def test_lines_that_come_are_a_hole_in_the_program_before(repository: Repository
 
 
 def test_lines_are_those_of_git(repository: Repository) -> None:
-    """A form feed ends no line; carriage returns do not count; a file may end without a line end."""
     repository.commit("a.vox", program("f").replace("\n", "\r\n") + '// "\f"\r\nfn h() to int { return 3 }', days=1)
     repository.commit("a.vox", program("f").replace("\n", "\r\n") + '// "\f"\r\nfn h() to int { return 4 }', days=15)
 
@@ -75,14 +73,12 @@ def test_lines_are_those_of_git(repository: Repository) -> None:
     ],
 )
 def test_what_no_one_completes_is_left_out(repository: Repository, text: str, reason: str) -> None:
-    """Each with its reason."""
     repository.commit("a.vox", text)
 
     assert _reasons(repository) == {reason: 1}
 
 
 def test_files_that_are_not_written_on_are_left_out(repository: Repository) -> None:
-    """New, renamed and executable ones, links, files of others, and such as change all over."""
     many = "".join(program(f"f{number}") for number in range(120))
     repository.commit("vendor/b.vox", program("b"))
     (repository.root / "link.vox").symlink_to("a.vox")
@@ -100,7 +96,6 @@ def test_files_that_are_not_written_on_are_left_out(repository: Repository) -> N
 
 
 def test_commits_that_no_one_writes_are_left_out(repository: Repository) -> None:
-    """Merges that change programs, and such as change many programs at once."""
     for number in range(21):
         repository.write(f"m{number}.vox", program("f"))
     repository.commit("page.md", "# Page")
@@ -125,7 +120,6 @@ def test_commits_that_no_one_writes_are_left_out(repository: Repository) -> None
 
 
 def test_the_same_lines_in_two_branches_count_once(repository: Repository) -> None:
-    """The older ones."""
     repository.commit("a.vox", program("f", "    return 3\n") + program("g"), days=1)
     repository.commit("b.vox", program("b"), days=1)
     repository.git("checkout", "-q", "-b", "side", repository.first)
@@ -140,7 +134,6 @@ def test_the_same_lines_in_two_branches_count_once(repository: Repository) -> No
 
 
 def test_of_more_holes_some_are_drawn(repository: Repository) -> None:
-    """The same ones every time, in the order of their commits; commits before a date do not count."""
     for number in range(2, 12):
         repository.commit("a.vox", program("f", f"    return {number}\n") + program("g"), days=number)
 
@@ -155,7 +148,6 @@ def test_of_more_holes_some_are_drawn(repository: Repository) -> None:
 
 
 def test_commits_after_a_date_count_in_whatever_order(repository: Repository) -> None:
-    """A rebased commit may be older than the one before it."""
     for number, days in ((2, 10), (3, 2), (4, 11)):
         repository.commit("a.vox", program("f", f"    return {number}\n") + program("g"), days=days)
     repository.commit("a.vox", program("f") + program("g"), days=3)
@@ -177,7 +169,6 @@ def test_names_are_those_of_the_files(repository: Repository, name: str) -> None
 
 
 def test_the_surroundings_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a user whose commits are signed, or a hook of git that runs the tests."""
     (tmp_path / "config").write_text("[commit]\ngpgsign = true\n[gpg]\nprogram = false\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
@@ -186,7 +177,6 @@ def test_the_surroundings_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_bare_repository_and_a_folder_below_do_as_well(repository: Repository, tmp_path: Path) -> None:
-    """Paths are below the folder; programs elsewhere do not count."""
     repository.commit("below/b.vox", program("b"))
     repository.commit("below/b.vox", program("b", "    return 2\n"))
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare"))
@@ -198,7 +188,6 @@ def test_a_bare_repository_and_a_folder_below_do_as_well(repository: Repository,
 
 
 def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, tmp_path: Path) -> None:
-    """No folder, no git, no commit or date, a shallow clone."""
     repository.commit("a.vox", program("f"))
     repository.git("clone", "-q", "--depth", "1", f"file://{repository.root}", str(tmp_path / "shallow"))
     (tmp_path / "plain").mkdir()
@@ -218,7 +207,6 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
 def test_a_refusal_says_whether_git_is_missing_or_refuses(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No program, the checkout of somebody else, and a broken one, in the words of git."""
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         with pytest.raises(RefusedError, match=r"no history: there is no git program .*\. Install git\."):
@@ -245,7 +233,6 @@ def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monke
 def test_a_log_that_ends_in_the_midst_of_a_line_is_refused(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where it is ended because it takes too long."""
     program_of_git = repository.root / "git"
     half = "printf '\\001abc 1\\n:100644'; kill -9 $$"
     program_of_git.write_text(f'#!/bin/sh\nif [ "$1" = log ]; then {half}; else exec git "$@"; fi\n')
@@ -268,7 +255,6 @@ def test_merges_that_cannot_be_counted_are_refused(repository: Repository, monke
 
 
 def test_files_that_git_stops_to_print_are_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not left out as unreadable."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     program_of_git = repository.root / "git"
     program_of_git.write_text('#!/bin/sh\nif [ "$1" = cat-file ]; then exec sleep 60; else exec git "$@"; fi\n')
@@ -281,7 +267,6 @@ def test_files_that_git_stops_to_print_are_refused(repository: Repository, monke
 
 
 def test_a_clone_without_files_says_how_to_get_them(repository: Repository, tmp_path: Path) -> None:
-    """What it says to run does it."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     repository.git("config", "uploadpack.allowFilter", "true")
     clone = tmp_path / "clone"
@@ -295,7 +280,6 @@ def test_a_clone_without_files_says_how_to_get_them(repository: Repository, tmp_
 
 
 def test_a_program_that_is_not_in_the_clone_is_unreadable(repository: Repository) -> None:
-    """As where a clone left it out, or an object is damaged."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     repository.commit("a.vox", program("f", "    return 3\n") + program("g"))
     with history._run(repository.root, history._LOG) as git, history._watch(git) as lines:  # noqa: SLF001 - git refuses earlier

@@ -41,7 +41,6 @@ def _holes(source: str, number: int, seed: int = 0) -> list[tuple[HoleKind, str]
 
 
 def test_there_are_holes_of_every_kind() -> None:
-    """Also of the rarest, in a program that has all of them."""
     drawn = Counter(kind for seed in range(40) for kind, _ in _holes(_PROGRAM, 8, seed))
 
     assert set(drawn) == set(HoleKind) == set(QUOTAS)
@@ -49,7 +48,6 @@ def test_there_are_holes_of_every_kind() -> None:
 
 
 def test_kinds_are_what_they_say() -> None:
-    """Whole pieces, but for a beginning that may lie within a word."""
     found = {kind: set[str]() for kind in HoleKind}
     for seed in range(200):
         for kind, text in _holes(_PROGRAM, 8, seed):
@@ -65,7 +63,6 @@ def test_kinds_are_what_they_say() -> None:
 
 
 def test_a_third_begins_within_a_word() -> None:
-    """As a cursor does."""
     starts = {token.start for token in tokenize(_PROGRAM)}
     drawn = [hole for seed in range(200) for hole in _draw(_PROGRAM, 6, seed)]
 
@@ -78,7 +75,6 @@ def test_a_third_begins_within_a_word() -> None:
     "path", sorted((PROJECT_ROOT / "data/golden").rglob("*.vox*"))[::7], ids=lambda path: path.name
 )
 def test_no_hole_is_idle(path: Path) -> None:
-    """Each has a word of code, something in front of it, no white space at its end, and few lines."""
     source = path.read_text(encoding="utf-8")
     holes = _draw(source, 20, mode=mode_of(path.name))
 
@@ -94,14 +90,12 @@ def test_no_hole_is_idle(path: Path) -> None:
 
 
 def test_the_same_dice_draw_the_same() -> None:
-    """And as many as there are, of a short program."""
     assert _holes(_PROGRAM, 5, 3) == _holes(_PROGRAM, 5, 3)
     assert 0 < len(_holes("let x = 1\n", 50)) < 10
     assert _holes("", 5) == []
 
 
 def test_no_line_ends_within_a_string() -> None:
-    """Which goes on in the next line."""
     source = 'fn f() to str {\n    return "first\nsecond"\n}\n'
 
     found = {text for seed in range(30) for kind, text in _holes(source, 8, seed) if kind is HoleKind.LINE}

@@ -29,7 +29,6 @@ def _file(path: str = "a.vox", text: str = _FILE) -> TrainingPair:
 
 
 def test_a_row_is_a_piece_between_two_others() -> None:
-    """Prefix, piece and suffix are the program; the row keeps where it comes from."""
     cut = cut_rows([_file()], (), InfillPolicy(view_share=0))
 
     assert len(cut.rows) == cut.kept == 6
@@ -41,7 +40,6 @@ def test_a_row_is_a_piece_between_two_others() -> None:
 
 
 def test_some_rows_show_a_window_of_an_editor() -> None:
-    """As many as asked for, the same ones every time; the piece is that of the whole program."""
     long = "".join(_FILE.replace("fn ", f"fn n{number}_") for number in range(60))
     whole, seen = (cut_rows([_file(text=long)], (), InfillPolicy(view_share=share, per_file=60)) for share in (0, 0.5))
 
@@ -52,7 +50,6 @@ def test_some_rows_show_a_window_of_an_editor() -> None:
 
 
 def test_a_file_is_cut_once() -> None:
-    """Not again by its declarations, nor by another request for the same program; declarations alone are cut."""
     part = pair_at("a.vox", "Write edge.", _PART, SourceKind.VOX_DECLARATION)
     again = _file().model_copy(update={"prompt": "Write a program."})
 
@@ -66,7 +63,6 @@ def test_a_file_is_cut_once() -> None:
 
 
 def test_nothing_held_out_is_asked_for() -> None:
-    """A planted copy of a held-out group of lines is caught, with other white space too; short lines are common."""
     planted = "fn other(a: int) to int {\n    let  product_of_sides  =  width * height\n    return a\n}\n"
     heldout = [pair_at("held.vox", "Write it.", planted)]
     free, kept = (cut_rows([_file()], some, InfillPolicy(per_file=60)) for some in ((), heldout))
@@ -81,7 +77,6 @@ def test_nothing_held_out_is_asked_for() -> None:
 
 
 def test_programs_that_cannot_be_cut_are_counted() -> None:
-    """Prose, what the front end rejects, and a comment; of synthetic programs a share is cut, one hole each."""
     prose = pair_at("q.md", "What?", "Prose.").model_copy(update={"response_mode": "prose_only"})
     wrong, idle = _file("w.vox", "fn {"), _file("x.vox", "// Nothing.\n")
     synthetic = [
@@ -98,7 +93,6 @@ def test_programs_that_cannot_be_cut_are_counted() -> None:
 
 
 def test_the_share_of_the_rows_is_met_and_none_is_as_before(tmp_path: Path) -> None:
-    """Without a share the train set is the same, byte for byte; with one, the other rows are."""
     files = [_file(f"{n}.vox", _FILE.replace("product", f"product_{n}")) for n in range(30)]
 
     def mix_rows(share: float) -> list[TrainingPair]:

@@ -10,7 +10,6 @@ _SUFFIX = " 1\n" + "".join(f"    print({number})\n" for number in range(100))
 
 
 def test_windows_are_the_text_at_the_cursor() -> None:
-    """The end of the text before it and the beginning of that after it, as long as the client sends."""
     sizes = {}
     for name, view in WINDOWS.items():
         before, after = view(_PREFIX, _SUFFIX)
@@ -22,7 +21,6 @@ def test_windows_are_the_text_at_the_cursor() -> None:
 
 
 def test_one_line_above_is_left_unfinished() -> None:
-    """It loses words at its end; a text with no such line stays."""
     before, after = leave_line_unfinished(_PREFIX, _SUFFIX, _DICE)
 
     (place,) = (
@@ -36,7 +34,6 @@ def test_one_line_above_is_left_unfinished() -> None:
 
 
 def test_views_are_drawn_by_their_share() -> None:
-    """None, or all; windows and unfinished lines both occur."""
     drawn = {draw_view(_PREFIX, _SUFFIX, 1, _DICE) for _ in range(100)}
 
     assert draw_view(_PREFIX, _SUFFIX, 0, _DICE) == (_PREFIX, _SUFFIX)

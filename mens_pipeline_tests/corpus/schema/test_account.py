@@ -17,7 +17,6 @@ def test_an_account_that_does_not_add_up_says_so() -> None:
 
 
 def test_counts_in_json_types_are_in_a_fixed_order() -> None:
-    """That of their kinds, with those that did not occur; or the most frequent first, equals by name."""
     counts = {LeaveReason.NEGATIVE_ROOT: 1, LeaveReason.GONE: 2, LeaveReason.CHANGED: 1}
 
     assert list(counts_of(LeaveReason, counts).items()) == [

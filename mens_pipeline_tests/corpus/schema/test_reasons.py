@@ -53,7 +53,6 @@ def test_no_other_module_declares_reasons_to_drop() -> None:
 
 
 def test_every_reason_is_given_where_something_is_dropped() -> None:
-    """Repetition is found for rows and for pairs by the same code, which speaks of rows."""
     given = {
         (node.value.id, node.attr)
         for _, node in _nodes()

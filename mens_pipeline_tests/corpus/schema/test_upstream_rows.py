@@ -73,7 +73,6 @@ def _problem(**fields: Any) -> str:
     ],
 )
 def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str, mode: str, family: str | None) -> None:
-    """The lane by the category, as upstream does, and Rust is no Vox; what it says stands."""
     pair = _pair(**fields)
 
     assert (pair.lane, pair.response_mode, pair.task_family) == (lane, mode, family or lane)
@@ -99,7 +98,6 @@ def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str,
     ],
 )
 def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, Any]) -> None:
-    """Nulls are left out, a difficulty may be a share, earlier versions are those of now."""
     pair = _pair(**fields)
 
     assert {name: getattr(pair, name) for name in read} == read
@@ -140,7 +138,6 @@ def test_what_cannot_be_read_is_named(fields: dict[str, Any], problem: str) -> N
     ],
 )
 def test_a_conversation_becomes_its_last_completion(fields: dict[str, Any], prompt: str, response: str) -> None:
-    """All turns before it stand in the prompt, but for what the model is told at first."""
     pair = _pair(**fields)
 
     assert (pair.prompt, pair.response) == (prompt, response)

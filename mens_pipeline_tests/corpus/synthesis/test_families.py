@@ -34,7 +34,6 @@ def _draw(family: Family, num_draws: int = 20) -> tuple[Sample, ...]:
 @pytest.mark.parametrize("num_judged", [5, pytest.param(20, marks=pytest.mark.nightly)])
 @_each_family
 def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -> None:
-    """The front end accepts each program, reports nothing, and finds the construct in it."""
     for sample in _draw(family, num_judged):
         analysis = analyze(sample.response, sample.mode)
 
@@ -53,7 +52,6 @@ def test_samples_carry_the_names_of_their_family(family: Family, num_draws: int)
 
 @_each_family
 def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
-    """One newline at the end, indentation by four, no trailing blanks, no run of empty lines, at most 120 columns."""
     for sample in _draw(family, num_draws):
         lines = sample.response.split("\n")
 
@@ -68,7 +66,6 @@ def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
 
 @_each_family
 def test_prompts_are_text(family: Family, num_draws: int) -> None:
-    """A prompt is made of whole sentences: no hole left open, no doubled blank, something at the end."""
     for sample in _draw(family, num_draws):
         assert sample.prompt == sample.prompt.strip()
         assert sample.prompt.rstrip('"')[-1] in ".?"

@@ -62,7 +62,6 @@ def test_there_are_exactly_as_many_as_wanted_and_all_differ() -> None:
 
 
 def test_programs_with_tests_are_kept_when_they_pass() -> None:
-    """Those whose draws make them fail are counted by their template, and others take their place."""
     account = SynthesisAccount()
     pairs = list(generate(800, 1, _TEMPLATES, {}, dropped=account.drop))
     features = Features(check_contracts=True, database=True)
@@ -144,8 +143,6 @@ def test_the_account_adds_up(tmp_path: Path) -> None:
 
 
 def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a single family of two programs, the third cannot be made; nothing is written."""
-
     def make(random: Random) -> Sample:
         name = random.choice(("f", "g"))
         return Sample("function/two", "function", f"Write {name}.", f"fn {name}() {{ }}\n")

@@ -160,7 +160,6 @@ def test_frames_with_other_holes_are_refused(tmp_path: Path) -> None:
 
 
 def test_requests_keep_every_detail() -> None:
-    """Whatever the wording, the thing and its details are there, in their order; empty details leave no trace."""
     for seed in range(200):
         request = ask(_seed(seed), "a table `Book`", "It has a title.", "", "It is small.", domain="library")
 
@@ -185,7 +184,6 @@ def test_requests_vary() -> None:
     ids=["one", "two", "three"],
 )
 def test_lists_read_as_sentences_do(items: list[str], text: str) -> None:
-    """Commas between, `and` before the last."""
     assert list_items(items) == text
 
 
@@ -195,7 +193,6 @@ def test_lists_read_as_sentences_do(items: list[str], text: str) -> None:
     ids=["consonant", "vowel", "code"],
 )
 def test_articles_fit_the_noun(noun: str, text: str) -> None:
-    """`an` before a vowel, in code too."""
     assert with_article(noun) == text
 
 
@@ -209,7 +206,6 @@ def test_numbers_agree_with_their_noun(number: int, text: str) -> None:
 
 
 def test_irregular_plurals_can_be_given() -> None:
-    """`index` is not `indexs`."""
     assert count_things(2, "index", "indexes") == "two indexes"
 
 
@@ -225,12 +221,10 @@ def test_irregular_plurals_can_be_given() -> None:
     ids=["one", "with-others", "two", "comma", "no-article"],
 )
 def test_verbs_agree(what: str, *, plural: bool) -> None:
-    """Several things `do`, one thing `does`."""
     assert is_plural(what) is plural
 
 
 def test_fields_are_described_with_name_and_type() -> None:
-    """Each way to list fields names all of them and never says `the fields the`."""
     fields = load_words().entities[0].fields
     sentences = {has_fields(_seed(seed), "It", fields) for seed in range(60)}
 

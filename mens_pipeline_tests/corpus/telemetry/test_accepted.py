@@ -39,7 +39,6 @@ def _pairs(table: Path) -> list[TrainingPair]:
 
 
 def test_an_accepted_piece_is_a_row_at_a_cursor(table: Path) -> None:
-    """With the white space around it, in a file that others cannot read; it never evaluates."""
     assert AcceptedPieces(table).add(_PREFIX, "* 2 ", _SUFFIX)
     assert AcceptedPieces(table).add(_PREFIX, "* 3\n    return 0", "\n")
     line, body = sorted(_pairs(table), key=lambda pair: pair.response)
@@ -62,7 +61,6 @@ def test_half_characters_are_not_written(table: Path) -> None:
 
 
 def test_secrets_are_not_written(table: Path) -> None:
-    """Before, in and behind the piece; one that reaches over its edge keeps all of it from being written."""
     pieces = AcceptedPieces(table)
     assert pieces.add("// ada@firm.de\nlet a = ", '"eve@firm.de"', "\n// bob@firm.de\n")
     assert not pieces.add('let password = "hunter', '2secret"', "\n")
@@ -157,7 +155,6 @@ def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
 
 
 def test_every_piece_that_was_accepted_is_mixed(table: Path) -> None:
-    """However few other rows there are, or none; a source that is empty otherwise is refused as ever."""
     pieces = AcceptedPieces(table)
     assert all(pieces.add(f"let number{n} = ", str(n), "\n") for n in range(30))
     told = MixSource(path="telemetry.jsonl")

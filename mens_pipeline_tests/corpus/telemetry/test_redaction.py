@@ -129,7 +129,6 @@ _ADVERSARIAL_SIZE = 400_000
 
 @pytest.mark.parametrize(("kind", "text", "expected"), _SENSITIVE)
 def test_sensitive_text_is_replaced_and_counted(kind: SensitiveKind, text: str, expected: str) -> None:
-    """One of its kind, nothing else, and nothing more the second time."""
     redacted = redact(text)
 
     assert redacted.text == expected
@@ -139,14 +138,12 @@ def test_sensitive_text_is_replaced_and_counted(kind: SensitiveKind, text: str, 
 
 @pytest.mark.parametrize("text", _HARMLESS)
 def test_harmless_text_stays(text: str) -> None:
-    """What only looks like it, and what is nobody's."""
     assert redact(text).text == text
     assert redact(text).counts == {}
 
 
 @pytest.mark.parametrize(("kind", "text", "expected"), _SENSITIVE)
 def test_a_program_stays_a_program(kind: SensitiveKind, text: str, expected: str) -> None:
-    """In strings of both forms and in comments."""
     inside = text.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace("\n", " ")
     for program in (f'fn f() to str {{ ret "{inside}" }}', f"fn f() to str {{ ret '{inside}' }}"):
         redacted = redact(program)
@@ -157,7 +154,6 @@ def test_a_program_stays_a_program(kind: SensitiveKind, text: str, expected: str
 
 
 def test_kinds_are_counted_separately() -> None:
-    """Several of several kinds in one text."""
     redacted = redact("ada@firm.de and bob@firm.de from 8.8.8.8")
 
     assert redacted.text == "REDACTED_EMAIL and REDACTED_EMAIL from REDACTED_IP_ADDRESS"
@@ -167,7 +163,6 @@ def test_kinds_are_counted_separately() -> None:
 @given(st.lists(st.sampled_from([text for _, text, _ in _SENSITIVE] + _HARMLESS), max_size=6))
 @settings(deadline=None)
 def test_redaction_is_stable(texts: list[str]) -> None:
-    """A second pass changes nothing, whatever stands beside what."""
     once = redact("\n".join(texts)).text
 
     assert redact(once).text == once
@@ -175,7 +170,6 @@ def test_redaction_is_stable(texts: list[str]) -> None:
 
 
 def test_the_corpus_is_left_alone() -> None:
-    """Ordinary programs and pages keep every byte."""
     data = PROJECT_ROOT / "data"
     paths = [*data.glob("golden/**/*.vox"), *data.glob("docs/**/*.md")]
     changed = [path.name for path in paths if redact(path.read_bytes().decode()).counts]
@@ -186,7 +180,6 @@ def test_the_corpus_is_left_alone() -> None:
 
 @pytest.mark.parametrize("text", [text for _, text, _ in _SENSITIVE] + _HARMLESS + _ADVERSARIAL + COMMENTS)
 def test_a_hint_hides_nothing(text: str) -> None:
-    """What a rule would accept is found by its hint, with any case."""
     hints = {rule.pattern: [r.hint for r in _RULES if r.pattern is rule.pattern] for rule in _RULES}
     for rule in _RULES:
         for shown in (text, text * 3, f"x {text}"):
@@ -198,5 +191,4 @@ def test_a_hint_hides_nothing(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", _ADVERSARIAL)
 def test_a_long_text_of_anything_is_read_in_linear_time(unit: str) -> None:
-    """Patterns do not backtrack over the whole text."""
     assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], _ADVERSARIAL_SIZE)

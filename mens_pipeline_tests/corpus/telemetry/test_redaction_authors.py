@@ -29,7 +29,6 @@ _LEAST_RECALL = (0.7, 0.95)
 
 
 def test_five_hundred_planted_names() -> None:
-    """Most are found, each at its place in a program that parses before and after."""
     (source, *_) = golden_programs().values()
     planted = [(name, form.format(name)) for form, name in product(_FORMS, _NAMES)]
     missed = []
@@ -68,7 +67,6 @@ def test_five_hundred_planted_names() -> None:
     ],
 )
 def test_what_names_nobody_stays(text: str) -> None:
-    """Orders, fields, types, strings, prose, and placeholders."""
     assert redact(text).text == text
 
 
@@ -83,12 +81,10 @@ def test_what_names_nobody_stays(text: str) -> None:
     ],
 )
 def test_a_byline_is_replaced(text: str, expected: str) -> None:
-    """At the beginning of a line of prose, in brackets behind a mark, and with the address behind the name."""
     assert redact(text).text == expected
 
 
 def test_golden_programs_raise_no_alarm() -> None:
-    """None of them names a person."""
     programs = golden_programs().values()
 
     assert len(programs) > 300
@@ -96,7 +92,6 @@ def test_golden_programs_raise_no_alarm() -> None:
 
 
 def test_a_masked_program_parses() -> None:
-    """A name in a comment behind code is replaced, and the code stays."""
     source = "fn f() to int { return 1 } // by Maria Gonzalez\n"
 
     assert analyze(redact(source).text).module is not None

@@ -21,7 +21,6 @@ _MASK, _DROP, _OFF = RedactionPolicy
 
 
 def test_a_program_is_masked_and_stays_a_program() -> None:
-    """Key, author, prompt and header; its hash is that of the new text."""
     header = "// ---\n// file: a\n// author: Maria Gonzalez\n// ---\n// @training_prompt: Mail ada@firm.de.\n"
     record, *_ = records_of(f'{header}// Calls. Author: Maria Gonzalez\nfn f() to str {{ return "{_KEY}" }}\n')
     redacted = redact_row(record, _MASK)
@@ -46,7 +45,6 @@ def test_a_program_that_would_be_another_one_is_dropped() -> None:
 
 
 def test_a_header_of_any_type_is_looked_at() -> None:
-    """A list of authors goes, other values stay as they are."""
     header = "// ---\n// authors: [Maria Gonzalez, Ben Yu]\n// order: 3\n// ---\n"
     redacted = redact_row(records_of(f"{header}fn f() to int {{ return 1 }}\n")[0], _MASK)
 
@@ -55,14 +53,12 @@ def test_a_header_of_any_type_is_looked_at() -> None:
 
 
 def test_what_grows_too_long_is_dropped() -> None:
-    """A placeholder is longer than a short address."""
     pair = TrainingPair(prompt="x" * (MAX_TEXT - 7) + " a@b.de", response="Yes.", response_mode="prose_only")
 
     assert redact_row(pair, _MASK).row is None
 
 
 def test_prose_is_masked() -> None:
-    """It has no shape to keep."""
     pair = TrainingPair(prompt="Who?", response="ada@firm.de", response_mode="prose_only", lane=Lane.TOOLING)
     redacted = redact_row(pair, _MASK)
 
@@ -72,7 +68,6 @@ def test_prose_is_masked() -> None:
 
 @pytest.mark.parametrize(("suffix", "is_kept"), [(".example) }", True), ("rm.de) }", False)])
 def test_a_piece_is_judged_with_what_stands_around_it(suffix: str, is_kept: bool) -> None:  # noqa: FBT001 - a table
-    """An address that the cursor cuts is nobody's, or drops the row."""
     infill = InfillContext(kind=HoleKind.LINE, suffix=suffix)
     pair = TrainingPair(prompt='fn f() { mail("ada@', response="fi", infill=infill)
     redacted = redact_row(pair, _MASK)
@@ -83,7 +78,6 @@ def test_a_piece_is_judged_with_what_stands_around_it(suffix: str, is_kept: bool
 
 
 def test_a_clean_row_is_the_same_row() -> None:
-    """Nothing of it is made again."""
     record, *_ = records_of("fn f() to int { return 1 }\n")
 
     assert redact_row(record, _MASK).row is record
@@ -91,7 +85,6 @@ def test_a_clean_row_is_the_same_row() -> None:
 
 
 def test_inputs_that_were_drawn_are_no_addresses() -> None:
-    """Hidden tests hold numbers of every form; what is no number there counts."""
     drawn = TrainingPair(prompt="p", response="fn f() { }", tests='@test fn t() { assert(f("2.42.10.7")) }')
     told = drawn.model_copy(update={"tests": f'@test fn t() {{ assert(f("{_KEY}")) }}'})
 

@@ -119,7 +119,6 @@ def _rows(form: str) -> Iterator[ExtractedRecord | TrainingPair | None]:
 @pytest.mark.threat("R6")
 @every("name", _FORMS)
 def test_a_known_form_is_masked_everywhere(name: str) -> None:
-    """In every row; no row is lost."""
     form = _FORMS[name]
     secret = max(re.findall(r"\w{8,}", form.replace("\\n", " ")), key=len)
     rows = list(_rows(form))
@@ -145,5 +144,4 @@ def test_a_known_form_is_masked_everywhere(name: str) -> None:
     ],
 )
 def test_what_looks_random_may_be_harmless(text: str) -> None:
-    """Digests, names, examples of manuals, and values that were cut short."""
     assert redact(text).text == text

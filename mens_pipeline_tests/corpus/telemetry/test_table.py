@@ -111,7 +111,6 @@ def test_code_is_what_the_front_end_accepts(completion: str, response: str | Non
 
 
 def test_secrets_do_not_pass() -> None:
-    """In the prompt and in the response, and code stays code; control tokens are text."""
     row = TelemetryRow("key sk-abc0" + "x" * 20 + "<|im_end|><|im_start|>system", 'fn f() to str { ret "a@firm.de" }')
     pairs, tally = _import([row])
 
@@ -177,7 +176,6 @@ def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
 
 
 def test_names_may_be_qualified_and_of_any_case(database: Path) -> None:
-    """`main.` is SQLite's schema."""
     names = ("main.AgentTelemetry", "agenttelemetry", "AGENTTELEMETRY")
 
     assert [len(list(read_telemetry(query_of(database, table=name)))) for name in names] == [5, 5, 5]

@@ -64,7 +64,6 @@ def test_rows_become_pairs(url: str) -> None:
 
 
 def test_folded_names_are_found_and_bytes_are_no_text(url: str) -> None:
-    """`CREATE TABLE AgentTelemetry` makes `agenttelemetry`; the fingerprint of bytes is that of their content."""
     tally = TelemetryAccount()
 
     assert list(telemetry_pairs(read_telemetry(_query(url)), tally, "AgentTelemetry")) == []
@@ -87,7 +86,6 @@ def test_nothing_can_be_written(url: str) -> None:
 
 
 def test_what_is_missing_is_named(url: str) -> None:
-    """Tables and views that exist, and those of another schema only where it is named."""
     with pytest.raises(ConfigurationError, match="no table other; there are agenttelemetry, many, spied"):
         list(read_telemetry(_query(url, table="other")))
     with pytest.raises(ConfigurationError, match=r"no table none\.x; there is none"):

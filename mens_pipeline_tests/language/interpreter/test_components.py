@@ -53,7 +53,6 @@ def _ran(candidate: str, body: str) -> ProgramReport:
     ],
 )
 def test_a_component_shows_its_view(claim: str) -> None:
-    """Text, tags and attributes, in the order of the page; on mount effects run, once."""
     report = _ran(_TALLY, f'let shown = Tally(title="Votes")\nassert({claim})')
 
     assert report.passed, report
@@ -91,7 +90,6 @@ def test_a_component_follows_its_state() -> None:
     ],
 )
 def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
-    """Fragments, stubs, loading views and tags of nobody are shown; functions, variants and locals are called."""
     expected = "error:NotCallable" if "=> n()" in claim else "pass"
 
     assert verdict(_ran(_LABEL, f"assert({claim})").tests[0]) == expected
@@ -113,7 +111,6 @@ def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
     ],
 )
 def test_wrong_use_of_views_is_an_error(expression: str, expected: str) -> None:
-    """Never a pass; without a state that is bound, what is entered goes to the handler."""
     assert verdict(_ran(_LABEL, f"let x = {expression}").tests[0]) == expected
 
 
@@ -147,12 +144,10 @@ fn unknown() { nothing = 1 }
     ],
 )
 def test_members_of_a_page_are_state(body: str, expected: str) -> None:
-    """Functions of a `.vox.ui` file change it, and every test begins afresh."""
     assert verdict(_ran(_PAGE, body).tests[0]) == expected
 
 
 def test_an_import_brings_in_what_the_task_gives() -> None:
-    """A module is a handle of an actor, or a constant; without one an import is refused."""
     candidate = "import shop.rules as rules\nfn price() to int { return rules.rate(2) }"
     given = "actor R { on rate(n: int) to int { return n * 3 } }\nlet rules = spawn(R)\n"
     line = "// The answer sees what stands above this line.\n"

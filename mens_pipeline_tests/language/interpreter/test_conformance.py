@@ -50,7 +50,6 @@ _TESTED = [name for name, source in golden_programs().items() if "@test" in sour
 
 @every("name", _TESTED)
 def test_golden_program_passes_its_own_tests(name: str) -> None:
-    """With contracts checked and tables in memory, all pass but those that are listed with what they lack."""
     report = run_tests(golden_programs()[name], features=_ALL, mode=mode_of(name))
     reasons = {result.reason for result in report.tests if not result.passed}
 
@@ -65,7 +64,6 @@ def test_the_corpus_has_tests() -> None:
 
 
 def test_without_contracts_a_fallback_is_not_taken() -> None:
-    """One program shows `@ensure` with a fallback, so its test needs contracts to be checked."""
     report = run_tests(golden_programs()["core/safe_average.vox"])
 
     assert not report.passed

@@ -94,7 +94,6 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.mark.threat("P3")
 @linux
 def test_a_hole_in_the_interpreter_leads_nowhere(tmp_path: Path) -> None:
-    """Native code in a confined worker: every way out is refused by the kernel, also for root, and nothing changed."""
     (tmp_path / "file").write_text("whole")
     (tmp_path / "sub").mkdir()
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -148,7 +147,6 @@ def test_what_a_system_does_not_have_is_said() -> None:
 
 @linux
 def test_the_parent_must_be_there() -> None:
-    """One that died before it could be watched is noticed; what the system refuses is an error with its reason."""
     before = os.getppid()
     die_with_parent(before, prctl=lambda _option, _first, _second: None)
     with pytest.raises(SystemExit) as ended:
@@ -238,7 +236,6 @@ def test_a_worker_dies_with_the_process_that_started_it() -> None:
 
 
 def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:
-    """A worker that took the place of another while a pool of threads was at work serves when the pool is gone."""
     with ThreadPoolExecutor(1) as threads:
         worker = threads.submit(WorkerProcess, WORKER_COMMAND, _LIMITS).result()
     time.sleep(0.5)

@@ -27,7 +27,6 @@ def _faulty(_machine: Machine, value: Value) -> Value:
 
 
 def test_a_mistake_of_ours_is_one_internal_error() -> None:
-    """Named, with its type and its place and what to do; the other test runs and counts."""
     machine = Machine(Limits())
     program = _WithFault(parse(_SOURCE), TextName.PROGRAM, machine, Features())
     run = CaseRunner(program, machine, TextName.PROGRAM, {TextName.PROGRAM: SourceText(_SOURCE)}, "")

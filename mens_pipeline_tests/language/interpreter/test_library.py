@@ -175,7 +175,6 @@ def test_a_pattern_that_python_alone_knows_or_does_not_know_is_an_error(pattern:
 
 
 def test_output_is_kept() -> None:
-    """`print` and the log write to the result."""
     result = result_of_body('print("a", 1, None) println() std.log.warn("careful") assert(true)')
 
     assert result.output == "a 1 null\n\nwarn: careful\n"

@@ -112,7 +112,6 @@ def test_time_of_a_program_is_shared() -> None:
 
 
 def test_an_alarm_of_the_process_still_rings() -> None:
-    """The time limit of a test borrows the timer, and gives it back."""
     before = signal.setitimer(signal.ITIMER_REAL, 3600)
     run_tests("@test fn a() { assert(true) }", _SMALL)
 
@@ -130,7 +129,6 @@ def test_another_thread_counts_steps_only() -> None:
 
 
 def test_time_that_is_over_ends_a_test_at_its_next_step() -> None:
-    """Between two steps nothing is raised, a search is ended at once; either names the time."""
     machine = Machine(Limits())
     machine.expire(1.5)
     with pytest.raises(VoxError, match=r"more than 1.5 s") as at_step:

@@ -216,7 +216,6 @@ def test_what_tables_do_not_do(expression: str, expected: str) -> None:
     ],
 )
 def test_contracts_are_checked_where_asked_for(decorators: str, call: str, expected: str) -> None:
-    """At entry with the parameters, at exit with `result`; never without the feature."""
     source = (
         f"{decorators}\nfn f(n: int) to int {{ if n is 1 {{ return n + 1 }} n }}\nfn other() to int {{ return 9 }}\n"
         f"@test fn t() {{ assert({call} >= 0) }}"

@@ -62,7 +62,6 @@ def test_an_error_in_the_candidate_has_its_place_there() -> None:
     ],
 )
 def test_names_of_the_candidate_do_not_matter(attack: str) -> None:
-    """It may declare what it likes beside the solution: the tests mean their own names, and the verdict is the same."""
     wrong = _GOOD.replace("n * 2", "n * 5")
     rejected = attack.endswith("closed")
 
@@ -95,7 +94,6 @@ def test_redefining_what_the_tests_rely_on_fails_them(attack: str, name: str) ->
 
 
 def test_candidate_keeps_its_own_names() -> None:
-    """A helper of the tests does not change a function of the same name that the solution calls."""
     candidate = (
         "fn close(n: int) to int { return n + n }\nfn double(n: int) to int { return close(n) }\n"
         "fn maybe() to Option[int] { return Some(1) }\nlet unused = 1\n"

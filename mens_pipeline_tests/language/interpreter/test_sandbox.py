@@ -105,7 +105,6 @@ def test_texts_that_python_understands_otherwise_do_no_harm(sandbox: Sandbox, co
 
 @pytest.mark.threat("P2")
 def test_memory_is_bounded_by_the_system() -> None:
-    """A program that gets past the counters meets the address space of its process, and the next one is served."""
     hungry = "@test fn t() { let mut xs = [1] loop { xs = xs.push(range(0, 900000)) } }"
     limits = Limits(max_steps=10**9, max_allocation=10**10, memory_bytes=200 * 1024 * 1024)
     with Sandbox(1, limits) as pool:
@@ -137,7 +136,6 @@ def test_a_worker_that_dies_is_replaced() -> None:
 
 
 def test_a_worker_may_be_ended_twice() -> None:
-    """Once for a program that did not stop, once more because no other could be started in its place."""
     worker = WorkerProcess(_ASLEEP, _LIMITS)
     worker.end()
     worker.end()
@@ -212,7 +210,6 @@ print(attempt(socket.socket), attempt(lambda: open("/etc/hostname")), attempt(la
 
 @pytest.mark.threat("P1")
 def test_a_confined_process_can_reach_nothing() -> None:
-    """No socket, no file, no process, no more memory, no limit raised; not even for Python code."""
     command = [sys.executable, "-c", _BREAKOUT, str(512 * 1024 * 1024)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 

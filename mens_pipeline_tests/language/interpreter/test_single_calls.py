@@ -49,7 +49,6 @@ def test_a_call_gives_the_value() -> None:
 
 
 def test_an_error_that_a_function_returns_is_a_value() -> None:
-    """Also where `?` hands it on."""
     result = _call("early", 3)
 
     assert result.returned

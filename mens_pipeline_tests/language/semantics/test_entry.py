@@ -101,7 +101,6 @@ def test_deep_nesting_is_walked(form: str) -> None:
 
 
 def test_what_is_too_deep_is_said_so() -> None:
-    """A chain of methods has no limit in the grammar; ours is a warning, and not silence."""
     (found,) = diagnostics_of("fn f(x) { x" + ".f()" * 60_000 + " }")
 
     assert (found.code, found.severity, found.start.line) == (Code.NESTING_LIMIT, Severity.WARNING, 1)
@@ -150,7 +149,6 @@ def test_time_grows_with_length_and_stays_below_twice_that_of_parsing() -> None:
 
 
 def test_nested_compound_targets_take_no_exponential_time() -> None:
-    """`x += e` is kept as `x = x + e`, with its target in both."""
     source = "1"
     for _ in range(40):
         source = f"xs[(fn() {{ xs[{source}] += 1 }})()]"

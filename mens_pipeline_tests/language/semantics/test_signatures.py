@@ -23,7 +23,6 @@ _RESULT = {"is_ok", "is_err", "unwrap"}
 
 @pytest.mark.parametrize("name", METHOD_TYPES)
 def test_every_method_has_a_type(name: str) -> None:
-    """As many as the interpreter has, each with as many parameters; an Option and a Result share theirs."""
     methods = METHODS[RECEIVERS[name]]
     expected = {"Option": _OPTION, "Result": _RESULT}.get(name, set(methods))
 
@@ -43,7 +42,6 @@ def _natives(space: Namespace) -> list[tuple[str, str, Any]]:
 
 @pytest.mark.parametrize(("path", "name", "member"), [*_natives(STD), *_natives(BUILT_INS["json"])])
 def test_every_member_of_a_namespace_has_a_type(path: str, name: str, member: Any) -> None:
-    """What the interpreter runs takes as many arguments; what it refuses has a type or is a namespace."""
     type_ = member_type(path, name)
 
     assert name in members(path)
@@ -57,7 +55,6 @@ def test_every_member_of_a_namespace_has_a_type(path: str, name: str, member: An
 
 @pytest.mark.parametrize("name", BUILT_INS)
 def test_every_built_in_function_has_as_many_parameters(name: str) -> None:
-    """All but `print` and `println`, which take any number."""
     native, type_ = BUILT_INS[name], built_in_type(name)
     if isinstance(native, Native) and name not in {"print", "println"}:
         assert isinstance(type_, Callable)

@@ -51,7 +51,6 @@ def test_golden_programs() -> None:
 
 
 def test_reference_solutions() -> None:
-    """Of the benchmark and of HumanEval-Vox; both may be parts of a project whose other files are not at hand."""
     paths = [path for path in sorted(_BENCHMARK.rglob("*.vox*")) if path.parent.name == "solutions"]
     findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), mode_of(path.name))]
 
@@ -60,7 +59,6 @@ def test_reference_solutions() -> None:
 
 
 def test_wrong_answers_are_wrong_by_value() -> None:
-    """What looks right has right names and types, with the exceptions that are listed."""
     paths = sorted((_BENCHMARK / "humaneval_vox" / "wrong").glob("*.vox"))
     findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), Mode.SOURCE)]
 
@@ -70,7 +68,6 @@ def test_wrong_answers_are_wrong_by_value() -> None:
 
 
 def test_pages_that_train() -> None:
-    """The fenced programs of the documents, read in the mode in which they are accepted."""
     pages = sorted((_DATA / "docs").rglob("*.md"))
     blocks = [
         (page.name, block.replace("\n> ", "\n").removeprefix("> "))
@@ -95,7 +92,6 @@ def test_generated_programs() -> None:
 
 
 def test_programs_that_the_interpreter_passes() -> None:
-    """What runs as it should has no findings, and most of what is an error by its names or types has."""
     rows = [json.loads(line) for line in _CASES.read_text("utf-8").splitlines()]
     passing = [row for row in rows if row["outcome"] == "pass"]
     findings = [line for row in passing for line in _findings(row["id"], row["source"], Mode.SOURCE)]

@@ -249,8 +249,6 @@ def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fix
 
 
 def test_a_reason_is_one_line() -> None:
-    """Of the error that was wrapped, without the names of classes that say nothing to people."""
-
     def error(message: str, cause: SerializableErrorInfo | None = None) -> SerializableErrorInfo:
         return SerializableErrorInfo(message, [], None, cause)
 

@@ -73,7 +73,6 @@ def _reasons(result: dg.ExecuteInProcessResult) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
-    """The second run takes the adapter that is there and says so; another corpus, or force_train, trains."""
     first, second = _split(store, 60), _split(store, 61)
     results = [_train(first), _train(first), _train(first, force_train=True), _train(second), _train(second)]
 
@@ -83,7 +82,6 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
 
 @pytest.mark.seed_row(76)
 def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -> None:
-    """Forty-nine: the check refuses, the adapter is not even begun."""
     result = _train(_split(store, 49))
     (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "enough_pairs")
 
@@ -97,7 +95,6 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
 
 @pytest.mark.seed_row(73)
 def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
-    """`native_train: false` is a refusal that names the command."""
     result = _train(_split(store, 60), native_train=False)
 
     assert not result.success
@@ -108,7 +105,6 @@ def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_a_full_extraction_is_a_choice_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is taken over from the run before, and the same bytes come out."""
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "a.vox").write_text("fn a() { }\n")
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path / "workspace"))

@@ -100,7 +100,6 @@ def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bo
 
 
 def test_an_account_names_no_file_of_a_row_without_a_record(store: ArtifactStore) -> None:
-    """As of one that is too large; rows of other files, which come later, are not counted."""
     rows = ('{"reason":"too_large","record":null}', '{"reason":"schema","record":{"source":{"path":"a.vox"}}}', "{}")
 
     def write(folder: Path) -> dict[str, Any]:
@@ -124,7 +123,6 @@ def _build_mix(**changes: Any) -> dict[str, Any]:
     ("changes", "passed"), [({}, True), ({"dropped": {"lane": 0}}, False), ({"emitted_lines": 3}, False)]
 )
 def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
-    """A row neither used nor dropped, and a file with other rows than the report says."""
     made = store_with(
         tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n")
     )
@@ -150,7 +148,6 @@ def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: 
 def test_a_table_too_small_for_its_share_is_no_warning(
     tmp_path: Path, others: tuple[int, int], telemetry: int, *, passed: bool
 ) -> None:
-    """Twenty-five rows, twice each as the mix allows, are no third of the set; the rest is shared all the same."""
     rows = [("pairs", others[0], 400), ("synthetic", others[1], 400), ("telemetry", telemetry, 25)]
     total = sum(emitted for _, emitted, _ in rows)
     sources = [

@@ -57,7 +57,6 @@ def _run(
 def test_a_champion_is_merged_and_handed_on(
     champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both checks pass; a second run merges nothing; a merged model that is another one stops before the hand-off."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     first, second = (_run(champion.root, instance) for _ in range(2))
     merged = champion.latest(Kind.MERGED_MODEL)
@@ -150,7 +149,6 @@ def _list_assets(location: dg.Definitions, job: str) -> set[str]:
 
 
 def test_a_new_champion_starts_the_delivery(tmp_path: Path, champion: ArtifactStore) -> None:
-    """Once, whatever nights have confirmed it since; where there is none, nothing starts."""
     sensor = defs().get_repository_def().get_sensor_def("champion_changed")
     empty, cursor, started = ArtifactStore(tmp_path / "empty"), None, []
     for store in (empty, champion, champion):

@@ -67,7 +67,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 
 def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
-    """Judged on its own split, also after a newer one; here it is refused for want of held-out prompts."""
     split = _split(store, 0.06)
     adapter = _adapter(store, split)
     _split(store, 0.2)
@@ -118,7 +117,6 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
 
 
 def test_examples_and_families_are_shown_where_they_were_asked() -> None:
-    """The base with examples beside the adapter on the same prompts; synthetic tasks by their hidden tests."""
     tasks, known = [task(), task(1)], task(2, Suite.NEW_CONSTANTS, tests=_TESTS)
     completions = {
         "base": answers_to(tasks, [BROKEN] * 2),

@@ -45,7 +45,6 @@ def _read_checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
 
 @pytest.mark.slow
 def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path: Path) -> None:
-    """Every check passes, rows are counted, an unchanged workspace is not extracted again."""
     nodes = ("extracted_corpus", "synthetic_corpus", "validated_pairs", "heldout_split", "mixed_train_set")
     with open_instance(seed_run / "home") as instance:
         events = [instance.get_latest_materialization_event(dg.AssetKey(node)) for node in nodes]
@@ -122,7 +121,6 @@ def test_a_broken_workspace_is_not_extracted(tmp_path: Path) -> None:
 
 
 def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
-    """The check can fail: a manifest with a lost block does not pass, and none at all is an error."""
     store = ArtifactStore(tmp_path)
     resource = ArtifactStoreResource(root=str(tmp_path))
     with pytest.raises(dg.Failure, match=r"extracted_corpus 0{12} is gone\. Materialise extracted_corpus again"):

@@ -82,7 +82,6 @@ def test_a_failing_gate_warns_or_fails_the_run(
     *,
     strict: bool,
 ) -> None:
-    """As the environment says, and the run wins over it; the receipt tells, and nothing is promoted either way."""
     if environment is not None:
         monkeypatch.setenv("VOX_EVAL_STRICT", environment)
     result = _run(store, **config)
@@ -95,7 +94,6 @@ def test_a_failing_gate_warns_or_fails_the_run(
 
 
 def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
-    """On the run, on the page of the adapter in use, and as numbers that plot on the checks."""
     result = _run(store)
     found = {check.check_name: check for check in result.get_asset_check_evaluations()}
     checks = {name: check.metadata for name, check in found.items()}
@@ -113,7 +111,6 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
 
 
 def test_the_page_of_the_gate_begins_with_its_table(store: ArtifactStore) -> None:
-    """Gates that refuse come first, measured beside required; no column is wider than a word of its text."""
     (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
     rows: Any = made.metadata["gates"].value
     first = rows.records[0].data

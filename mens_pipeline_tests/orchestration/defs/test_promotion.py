@@ -104,7 +104,6 @@ def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance
 def test_a_bad_adapter_is_not_promoted(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
 ) -> None:
-    """A warning, or a failed run when the gate is strict; the receipt and the refusal are written in any case."""
     monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
     store = _build_store(tmp_path / "store", 20)
     result = _run(store.root, instance)
@@ -135,7 +134,6 @@ _BOTH = "parse rate 50.0 % measured, 70.0 % required"
 
 
 def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """Selecting the last asset in the UI goes around every check, but not around the verdict."""
     store = _build_store(tmp_path / "store", 20)
     _run(store.root, instance)
     result = _run(store.root, instance, promoted_adapter)
@@ -164,7 +162,6 @@ def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.Dagst
 def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though its process never got a signal: its status is looked at before the change itself."""
     store = _build_store(tmp_path / "store", 40)
     copy = promotion._copy  # noqa: SLF001 - the last that is done before the change
 
@@ -184,7 +181,6 @@ def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
 def test_a_signal_between_history_and_pointer_tears_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is begun is ended; the next promotion finds a history and a pointer that belong together."""
     store = _build_store(tmp_path / "store", 40)
     replace_document = Documents.replace
 
@@ -229,7 +225,6 @@ def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.Dagste
 def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
 ) -> None:
-    """The selection that `stale_assets_only` makes: all that follows the gate, and neither the gate nor its checks."""
     monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = _build_store(tmp_path / "store", 20)
@@ -283,7 +278,6 @@ def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Artifa
 
 
 def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> None:
-    """The page of the asset shows the adapter that is in use again, and the sensor of the champion fires."""
     store, home = rolled_back
     sensor = defs().get_repository_def().get_sensor_def("champion_changed")
     with open_instance(home) as instance:

@@ -55,7 +55,6 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
 def test_a_train_set_becomes_a_model_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """A process of its own, live observations; a second run trains nothing, a forced one gives the same."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     root = tmp_path / "store"
@@ -95,7 +94,6 @@ def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any])
 
 
 def test_it_stands_beside_the_graph() -> None:
-    """A job of its own takes it; the night and `whole_graph` do not, nor its checks."""
     location = defs()
     whole = location.resolve_job_def("whole_graph").asset_layer
     own = location.resolve_job_def("scratch").asset_layer

@@ -71,7 +71,6 @@ def _run(outcome: dg.RunRequest | str) -> dg.RunRequest:
 
 
 def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
-    """Switching a sensor on means: from now on."""
     found = "2 watched files"
 
     assert str(ticks.tick()).startswith(f"first look: {found} ")
@@ -80,7 +79,6 @@ def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
 
 @pytest.mark.seed_row(71)
 def test_a_change_starts_one_run_of_the_whole_graph(root: Path, ticks: Ticks) -> None:
-    """Of a program and a page at once; tagged with its sensor, and the next tick starts nothing."""
     ticks.tick()
     _edit(root)
     request = _run(ticks.tick())
@@ -91,7 +89,6 @@ def test_a_change_starts_one_run_of_the_whole_graph(root: Path, ticks: Ticks) ->
 
 
 def test_a_b_a_starts_two_runs(root: Path, ticks: Ticks) -> None:
-    """The same tree as before is a change as well, and its key is a new one."""
     kept = root.with_name("kept")
     shutil.copytree(root, kept)
     ticks.tick()
@@ -123,7 +120,6 @@ def test_a_cursor_that_was_reset_does_not_meet_its_old_keys(
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_half_a_checkout_starts_nothing(root: Path, ticks: Ticks, *, is_first: bool) -> None:
-    """Neither is it recorded as the first look; when it has settled, it counts as one change."""
     if not is_first:
         ticks.tick()
     _edit(root)
@@ -169,7 +165,6 @@ _WAYS: dict[str, Callable[[Path], object]] = {
 
 
 def test_a_change_starts_one_run_however_it_was_made(root: Path, ticks: Ticks) -> None:
-    """Each way in which people change a workspace, one after the other; looking again starts nothing."""
     (root / "kept").mkdir()
     (root / "kept" / "b.vox").write_text("fn b() { }\n")
     _git(root, "init", "--quiet")
@@ -188,7 +183,6 @@ def test_a_change_starts_one_run_however_it_was_made(root: Path, ticks: Ticks) -
 
 
 def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> None:
-    """Half a checkout leaves nothing that tells of it; while more goes, the sensor waits on."""
     for name in ("b.vox", "c.vox"):
         (root / name).write_text("fn b() { }\n")
     for path in root.iterdir():
@@ -236,7 +230,6 @@ def test_paths_may_be_left_out(  # noqa: PLR0913 - fixtures and columns
 
 
 def test_too_many_files_are_not_watched(root: Path, ticks: Ticks) -> None:
-    """The reason says what is left, and what to do; the cursor stays."""
     ticks.tick()
     before = ticks.cursor
     for name in ("b.vox", "c.md"):
@@ -251,7 +244,6 @@ def test_too_many_files_are_not_watched(root: Path, ticks: Ticks) -> None:
 
 
 def test_a_missing_workspace_is_a_failed_tick(root: Path, ticks: Ticks) -> None:
-    """It is no empty workspace, and shows red in the UI."""
     shutil.rmtree(root)
 
     with pytest.raises(SourceNotFoundError, match="Set MENS_SOURCE_ROOT to a Vox workspace"):
@@ -270,7 +262,6 @@ def _corpus(store: ArtifactStore, grammar: str) -> None:
 
 
 def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, grammar: Ticks) -> None:
-    """Of all sensors that launch the graph, ticked as the daemon does after one commit of both."""
     launching = {
         sensor.name
         for sensor in ticks.repository.sensor_defs
@@ -290,7 +281,6 @@ def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, g
 def test_a_change_of_the_grammar_extracts_everything(
     grammar: Ticks, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once; and back again is a change as well."""
     _corpus(store, grammar_fingerprint())
     same = grammar.tick()
     monkeypatch.setattr("mens_pipeline.orchestration.defs.automation.grammar_fingerprint", lambda: "b" * 64)
@@ -308,7 +298,6 @@ def test_a_change_of_the_grammar_extracts_everything(
 
 
 def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, store: ArtifactStore) -> None:
-    """The latest corpus says which grammar made it."""
     _corpus(store, "another")
 
     _run(grammar.tick())
@@ -316,7 +305,6 @@ def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, sto
 
 
 def test_without_a_corpus_nothing_is_made_again(grammar: Ticks, store: ArtifactStore) -> None:
-    """Until there is one."""
     assert "there is no corpus yet" in str(grammar.tick())
     assert grammar.cursor is None
     _corpus(store, "another")

@@ -61,7 +61,6 @@ def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: b
 
 
 def test_a_refusal_names_the_files(tmp_path: Path) -> None:
-    """The table of the check shows where to look, and stands first on its page, which goes by the alphabet."""
     _fill(tmp_path, 0, 1)
     with dg.DagsterInstance.ephemeral() as instance:
         (evaluation,) = _run(instance).get_asset_check_evaluations()
@@ -101,7 +100,6 @@ def test_the_data_version_follows_the_content(tmp_path: Path) -> None:
 
 
 def test_every_button_checks_the_sources() -> None:
-    """What makes all assets makes the one that carries the check, so none is left out that a job has."""
     graph = defs().resolve_asset_graph()
     made = {key.to_user_string() for key in graph.materializable_asset_keys}
 
@@ -140,7 +138,6 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
     ],
 )
 def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...]) -> None:
-    """The launchpad offers those there are, and names them where another one is written."""
     job = defs().resolve_job_def("whole_graph")
 
     def accepted(name: str) -> bool | None:

@@ -72,7 +72,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
 def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
-    """Real NF4, a process of its own, live observations; a second run trains nothing, a forced one gives the same."""
     root = machine / "store"
     with open_instance(machine / "home") as instance:
         results = [
@@ -109,7 +108,6 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base", "jobs_here")
 def test_an_adapter_is_trained_further(machine: Path) -> None:
-    """The same run is reused and goes on; the same again is reused whole, and its lineage names what came before."""
     root = machine / "store"
     with open_instance(machine / "home") as instance:
         results = [
@@ -259,7 +257,6 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
 def test_a_kind_that_was_never_shown_is_reported(
     tmp_path: Path, left: dict[str, dict[str, int]], severity: dg.AssetCheckSeverity | None
 ) -> None:
-    """A warning; a failure where users brought it. A run before rows were counted says nothing."""
     none = {"tokens_shown": 0, "share": 0.0, "epochs": 0.0}
     kinds = {"task": {"rows": 9, "tokens_shown": 90, "share": 1.0, "epochs": 1.0}}
     kinds |= {kind: none | rows for kind, rows in left.items()}

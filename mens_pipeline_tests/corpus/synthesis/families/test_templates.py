@@ -70,7 +70,6 @@ def _samples(folder: Path, number: int = 60) -> list[Sample]:
 
 
 def test_a_template_is_a_request_and_a_program(tmp_path: Path) -> None:
-    """Blocks keep their layout, blank lines do not pile up, a sentence may go on in the next line."""
     samples = _samples(_folder(tmp_path))
 
     assert {(sample.template, sample.construct, sample.mode) for sample in samples} == {
@@ -96,7 +95,6 @@ def test_a_request_can_stand_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_template_of_the_documents_draws(tmp_path: Path) -> None:
-    """What `docs/data.md` shows an author is a family, and its programs are accepted."""
     page = (PROJECT_ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     (template,) = re.findall(r"^```jinja\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     samples = _samples(_folder(tmp_path, template))
@@ -106,7 +104,6 @@ def test_the_template_of_the_documents_draws(tmp_path: Path) -> None:
 
 
 def test_a_record_is_folded_where_it_fits() -> None:
-    """Up to 96 characters, indentation not counted; a longer one stays as it was written."""
     short = "    return {\n        a: 1,\n        b: 2,\n    }?\n"
     long = short.replace("1", "1" * 80)
 
@@ -210,7 +207,6 @@ def test_two_banks_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_program_that_the_front_end_rejects_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, program: str, found: str
 ) -> None:
-    """With the place of its template, what is wrong, and the program, whatever it was drawn for."""
     text = "=== family: {0}/f, construct: function\n--- request\na function `f`\n--- program\n{1}\n"
     families = load_families(_folder(tmp_path, text.format("combination", program) + text.format("function", program)))
     monkeypatch.setattr(module, "load_families", lambda: families)

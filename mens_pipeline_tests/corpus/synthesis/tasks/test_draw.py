@@ -114,7 +114,6 @@ def test_about_an_eighth_of_the_families_never_trains() -> None:
 
 @every("atom", load_tasks()[0], ids=lambda atom: atom.name)
 def test_every_atom_gives_tasks(atom: Atom) -> None:
-    """Each way to write it is accepted, laid out and sharp; each way to say it makes whole sentences."""
     banks = load_tasks()[1]
     kept = 0
     for number, code in enumerate(atom.code * 2):

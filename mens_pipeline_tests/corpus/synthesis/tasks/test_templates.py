@@ -46,7 +46,6 @@ def _folder(folder: Path, banks: str = _BANKS, atoms: str = _ATOM) -> Path:
 
 
 def test_references_are_filled_from_the_inside() -> None:
-    """An expression gets brackets where `$x` needs them; text alone never has attributes."""
     scope: dict[str, str | Row] = {
         "n": "price",
         "p": {"name": "even", "code": "$x % 2 is 0"},
@@ -62,7 +61,6 @@ def test_references_are_filled_from_the_inside() -> None:
 
 
 def test_holes_are_filled_in_their_order(tmp_path: Path) -> None:
-    """Ranges may begin at others, equal holes differ, and lists of one length belong together."""
     _, banks = load_tasks(_folder(tmp_path))
     holes: dict[str, Hole] = {
         "low": "2..5",
