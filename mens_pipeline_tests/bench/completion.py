@@ -13,10 +13,13 @@ import argparse
 import json
 import os
 import shutil
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -25,13 +28,15 @@ from typing import Any, Final
 
 import httpx
 
+from mens_pipeline.inference.prepare import evaluated_model
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
+from mens_pipeline.models.chat import TEMPLATE
 from mens_pipeline.models.infill import encode_infill_prompt
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
-from mens_pipeline_tests.bench.serving import Server, merged_folder, running
 
 _LINE_TOKENS: Final = 32
 _DEFAULT_FILE: Final = Path("data/golden/agentic/actor_auction_room.vox")
@@ -44,6 +49,20 @@ class Pause:
     prefix: str
     suffix: str
     rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs."""
+
+    name: str
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def count_cpu_seconds(self) -> float:
+        """Return the CPU seconds of its process so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
@@ -64,7 +83,7 @@ def main() -> None:
     print(f"{options.file}: {len(pauses)} pauses in {options.lines} lines, a window of {options.window} tokens")
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as place, ExitStack() as stack:
         run = _with_window(options.run, Path(place) / "run", options.window)
-        merged = merged_folder(run, Path(place) / "merged")
+        merged = merge_run(run, Path(place) / "merged")
         serve = f"mens_pipeline.cli serve --run-dir {run} --device cpu --show-all --port {{port}}"
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
         commands = {
@@ -142,6 +161,49 @@ def _with_window(run: Path, folder: Path, window: int) -> Path:
     manifest["recipe"]["infill_window"] = window
     (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     return folder
+
+
+def merge_run(run: Path, folder: Path) -> Path:
+    """Write the merged model of a run, and return its folder."""
+    from transformers import AutoTokenizer
+
+    from mens_pipeline.inference.model import load_evaluated, save_merged  # noqa: PLC0415 - takes long
+
+    evaluated = evaluated_model("adapter", Adapter.open(run), resolve_device(DeviceChoice.CPU))
+    save_merged(load_evaluated(evaluated), evaluated.base_path, folder)
+    tokenizer = AutoTokenizer.from_pretrained(evaluated.base_path)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@contextmanager
+def running(name: str, module: str, threads: int) -> Iterator[Server]:
+    """Start a server, `module` with its arguments and `{port}`, and wait until it answers; it ends with the block."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = ["env", f"OMP_NUM_THREADS={threads}", sys.executable, "-m", *module.format(port=port).split()]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            found = Server(name, f"http://127.0.0.1:{port}", process)
+            _await_answer(found)
+            yield found
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _await_answer(server: Server) -> None:
+    body = {"model": "mens", "prompt": "fn", "max_tokens": 1, "temperature": 0}
+    while True:
+        try:
+            httpx.post(f"{server.url}/v1/completions", json=body, timeout=600).raise_for_status()
+        except (httpx.TransportError, httpx.HTTPStatusError):
+            if server.process.poll() is not None:
+                raise RuntimeError(f"{server.name}: ended with {server.process.returncode}") from None
+            time.sleep(0.5)
+        else:
+            return
 
 
 def _options() -> Any:

@@ -1,18 +1,15 @@
 """Count what the package consists of, from its own code.
 
-`python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints what a count is made of: `participles`, `wide`,
-`look-ups`, `single`, `repeated`, `named`, `renamed`, `joined`, `road`, `walk`. `--write` writes `weight.tsv`, the table
-that a test compares the code with.
+`python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints what a count is made of. `--write` writes
+`weight.tsv`, the table that a test compares the code with.
 """
 
 import argparse
 import ast
 import importlib
-import io
 import re
-import tokenize
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +46,6 @@ _ROAD: Final = (
 """Kinds of the stages that lie on it; promoting is none of them."""
 
 _WALK: Final = f"{_PACKAGE}.orchestration.defs.promotion:promoted_adapter"
-_MOST_PARAMETERS: Final = 12
 
 _IRREGULAR: Final = re.compile(
     "told|untold|kept|made|found|held|shown|written|taken|given|drawn|left|lost|sent|met|built|begun|done|known|seen|said|thrown|"
@@ -57,7 +53,6 @@ _IRREGULAR: Final = re.compile(
     "forgotten|borne|caught|dealt|fed|felt|fought|hung|heard|lent|lit|proven|sat|stood|stuck|swept|taught|thought|overridden|led"
 )
 _NO_PARTICIPLE: Final = re.compile("need|feed|embed|seed|speed|exceed|proceed|succeed|breed")
-_MANIFEST: Final = re.compile(r"manifest", re.IGNORECASE)
 _JOINED: Final = re.compile(r"\.path / _?[A-Z][A-Z_]+")
 
 
@@ -78,28 +73,6 @@ class Module:
         """All functions, methods and inner functions."""
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
-    def count_lines(self) -> Counter[str]:
-        """Count lines by what stands on them: `docstring` wins over `code`, `code` over `comment`."""
-        kinds = dict.fromkeys(range(1, len(self.text.splitlines()) + 1), "blank")
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
-                kinds[token.start[0]] = "comment" if kinds[token.start[0]] == "blank" else kinds[token.start[0]]
-            elif token.type not in {
-                tokenize.NL,
-                tokenize.NEWLINE,
-                tokenize.INDENT,
-                tokenize.DEDENT,
-                tokenize.ENDMARKER,
-            }:
-                kinds.update(dict.fromkeys(range(token.start[0], token.end[0] + 1), "code"))
-        for node in ast.walk(self.tree):
-            match node:
-                case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
-                    kinds.update(dict.fromkeys(range(first, last + 1), "docstring"))
-                case _:
-                    pass
-        return Counter(kinds.values())
-
 
 def read_modules() -> dict[str, Module]:
     """Return the modules of the package by name."""
@@ -108,23 +81,6 @@ def read_modules() -> dict[str, Module]:
         name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
         found[name] = Module(name, path.read_text(encoding="utf-8"))
     return found
-
-
-def find_imported_once(modules: dict[str, Module]) -> list[str]:
-    """Return modules that exactly one other module imports, with that one; packages are left out."""
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for module in modules.values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    whole = f"{node.module}.{alias.name}"
-                    importers[whole if whole in modules else node.module].add(module.name)
-    packages = {name.rpartition(".")[0] for name in modules}
-    return [
-        f"{name} <- {next(iter(importers[name]))}"
-        for name in modules
-        if len(importers[name]) == 1 and name not in packages
-    ]
 
 
 def find_participles(modules: dict[str, Module]) -> list[str]:
@@ -141,45 +97,6 @@ def find_participles(modules: dict[str, Module]) -> list[str]:
 def _is_participle(name: str) -> bool:
     regular = name.isalpha() and name.endswith("ed") and not _NO_PARTICIPLE.fullmatch(name)
     return regular or _IRREGULAR.fullmatch(name) is not None
-
-
-def find_wide(modules: dict[str, Module]) -> list[str]:
-    """Return functions with more parameters than a reader can hold, widest first."""
-    counted = [
-        (sum(map(len, (node.args.posonlyargs, node.args.args, node.args.kwonlyargs))), module.name, node.name)
-        for module in modules.values()
-        for node in module.functions
-    ]
-    return [f"{module}:{name} {num}" for num, module, name in sorted(counted, reverse=True) if num > _MOST_PARAMETERS]
-
-
-def find_look_ups(modules: dict[str, Module]) -> list[str]:
-    """Return places that read a manifest by a string: `manifest["recipe"]["rank"]` counts for two."""
-    return [
-        f"{module.name}:{node.lineno} {ast.unparse(node)}"
-        for module in modules.values()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.expr) and (looked_up := _looked_up_in(node)) is not None and _is_manifest(looked_up)
-    ]
-
-
-def _looked_up_in(node: ast.expr) -> ast.expr | None:
-    match node:
-        case ast.Subscript(value=value, slice=ast.Constant(value=str()), ctx=ast.Load()):
-            return value
-        case ast.Call(func=ast.Attribute(value=value, attr="get"), args=[ast.Constant(value=str()), *_]):
-            return value
-        case _:
-            return None
-
-
-def _is_manifest(node: ast.expr) -> bool:
-    while (inner := _looked_up_in(node)) is not None:
-        node = inner
-    if isinstance(node, ast.Call):
-        node = node.func
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return _MANIFEST.search(name) is not None
 
 
 def find_repeated_classes(modules: dict[str, Module]) -> list[str]:
@@ -287,54 +204,32 @@ def _find_modules(definitions: dict[str, str]) -> list[str]:
     return sorted(name for name in names if not f"{name}.".startswith(tuple(f"{apart}." for apart in _APART)))
 
 
-def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
-    lines = sum((module.count_lines() for module in modules.values()), Counter[str]())
-    yield "lines", f"{lines.total():,}", []
-    for kind in ("code", "docstring", "comment", "blank"):
-        yield f"  {kind}", f"{lines[kind]:,}", []
-    yield "modules", f"{len(modules):,}", []
-    yield "  lines a module", f"{lines.total() / len(modules):.0f}", []
-    functions = sum(len(module.functions) for module in modules.values())
-    classes = sum(isinstance(node, ast.ClassDef) for module in modules.values() for node in ast.walk(module.tree))
-    yield "functions", f"{functions:,}", []
-    yield "classes", f"{classes:,}", []
-    single = find_imported_once(modules)
-    yield "single: modules that one other imports", f"{len(single):,}", single
-    road = find_road()
-    yield "road: modules of a pair's way to the champion", f"{len(_find_modules(road)):,}", _find_modules(road)
-    yield "  definitions, with those of language and synthesis", f"{sum(':' in name for name in road):,}", []
-    walk = _find_modules(trace_code((_WALK,)))
-    yield "walk: modules that a promotion reaches", f"{len(walk):,}", walk
-    participles = find_participles(modules)
-    yield "participles: functions named by nothing else", f"{len(participles):,}", participles
-    wide = find_wide(modules)
-    yield f"wide: functions with more than {_MOST_PARAMETERS} parameters", f"{len(wide):,}", wide
-    look_ups = find_look_ups(modules)
-    yield "look-ups by string in manifests", f"{len(look_ups):,}", look_ups
-    repeated = find_repeated_classes(modules)
-    yield "repeated: class names used twice or more", f"{len(repeated):,}", repeated
-    named = find_named_of(modules)
-    yield "named x_of: functions", f"{len(named):,}", named
-    renamed = find_renamed_kinds(modules)
-    yield "renamed: imports of `KIND as`", f"{len(renamed):,}", renamed
-    joined = find_joined_paths(modules)
-    yield "joined: places with `.path / NAME`", f"{len(joined):,}", joined
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", metavar="NAME", help="print what a count is made of")
+    parser.add_argument("--list", choices=_LISTS, help="print what a count is made of")
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
     given = parser.parse_args()
-    if given.write:
+    modules = read_modules()
+    if given.list:
+        print(*_LISTS[given.list](modules), sep="\n")
+    elif given.write:
         write_weights()
-        return
-    shown = given.list
-    for what, figure, parts in _rows(read_modules()):
-        if shown is None:
-            print(f"{what:<52}{figure:>8}")
-        elif what.startswith(shown):
-            print(*parts, sep="\n")
+    else:
+        weights = measure_folders(modules) | measure_reach() | measure_names(modules)
+        lines, num_modules = (sum(weights[folder][place] for folder in measure_folders(modules)) for place in (0, 1))
+        for name, figures in {"all": (lines, num_modules), **weights}.items():
+            print(f"{name:<44}", *(f"{figure:>8,}" for figure in figures))
+
+
+_LISTS: Final[dict[str, Callable[[dict[str, Module]], list[str]]]] = {
+    "participles": find_participles,
+    "road": lambda _modules: _find_modules(find_road()),
+    "walk": lambda _modules: _find_modules(trace_code((_WALK,))),
+    "repeated": find_repeated_classes,
+    "named": find_named_of,
+    "renamed": find_renamed_kinds,
+    "joined": find_joined_paths,
+}
 
 
 if __name__ == "__main__":
