@@ -199,7 +199,6 @@ def postgres_url() -> Iterator[str]:
 
 
 def _run(*command: str) -> None:
-    """A step of starting the server; what it printed if it fails."""
     done = subprocess.run(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -39,7 +39,6 @@ def shown_by(marker: str, *, in_check: bool = False) -> dict[str, list[str]]:
 
 
 def _marked(module: ast.Module, marker: str, left_out: set[str]) -> Iterator[tuple[str, str]]:
-    """The rows that functions of a module name, and these functions."""
     whole = [node.value for node in module.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)]
     if any(_names(value) & left_out for value in whole):
         return
@@ -53,7 +52,6 @@ def _marked(module: ast.Module, marker: str, left_out: set[str]) -> Iterator[tup
 
 
 def _names(value: ast.expr) -> set[str]:
-    """All dotted names of an expression."""
     return {ast.unparse(node) for node in ast.walk(value) if isinstance(node, ast.Attribute)}
 
 

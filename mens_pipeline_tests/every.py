@@ -45,7 +45,6 @@ def every(
 
 
 def _told(error: BaseException, test: Callable[..., None]) -> str:
-    """The line of the test that an error went through, its type, and what it says."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == test.__code__.co_filename]
     said = str(error).splitlines()[:_MOST_LINES]

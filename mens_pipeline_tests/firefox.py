@@ -21,7 +21,6 @@ class Page:
     """One tab, looked at and worked on by a person."""
 
     def __init__(self, socket: ClientConnection) -> None:
-        """Begin a session on a browser."""
         self._socket, self._number = socket, 0
         self._send("session.new", capabilities={})
         self._tab = self._send("browsingContext.getTree")["contexts"][0]["context"]

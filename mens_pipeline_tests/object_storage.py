@@ -82,7 +82,6 @@ def store_url(object_storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _make_bucket(variables: dict[str, str]) -> None:
-    """Ask for a bucket, which obstore cannot make, by a request that it signs."""
     import obstore  # noqa: PLC0415 - of an extra that quick tests do without
     from obstore.store import S3Store  # noqa: PLC0415 - likewise
 

@@ -103,7 +103,6 @@ def settings_page() -> str:
 
 
 def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, with the words that call it."""
     if isinstance(command, TyperGroup):
         for name, child in sorted(command.commands.items()):
             yield from _leaves(child, (*path, name))
@@ -120,7 +119,6 @@ def _first_line(command: Any) -> str:
 
 
 def _table(model: Mapping[str, Any], schema: Mapping[str, Any], what: str) -> str:
-    """Return a row for each field of a model, which is the root of a schema or one of its definitions."""
     required = model.get("required", ())
     rows = (
         f"| `{name}` | {_type_of(node, schema)} | {'required' if name in required else _default_of(node)} "
@@ -131,7 +129,6 @@ def _table(model: Mapping[str, Any], schema: Mapping[str, Any], what: str) -> st
 
 
 def _type_of(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return the type of a field in words, with its bounds and its values."""
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
         target = schema["$defs"][name]
@@ -150,7 +147,6 @@ def _type_of(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
 
 
 def _default_of(node: Mapping[str, Any]) -> str:
-    """Return the default; paths of a checkout begin at its root, so that the page is the same on every machine."""
     if "default" not in node:
         return "computed"
     value = node["default"]

@@ -54,7 +54,6 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
 
 
 def _find_anchors(page: Path) -> set[str]:
-    """Return what mkdocs and GitHub make of the headings of a page, as far as both agree."""
     headings = _HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
 

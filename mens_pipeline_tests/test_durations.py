@@ -15,7 +15,6 @@ _SLOW, _FAST = "tests/test_slow.py", "tests/test_fast.py"
 
 
 def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
-    """One that heard of tests: file, test, seconds; half of them of set-up."""
     (folder / "tests").mkdir(exist_ok=True)
     recorder = Recorder(folder / "table.tsv", folder)
     phases: tuple[Literal["setup", "call"], ...] = ("setup", "call")

@@ -17,7 +17,6 @@ _PAIR_OF = "golden/agentic/cancellable_star_survey.vox"
 
 
 def _block(language: str, containing: str) -> str:
-    """Return the one fenced block of a language that holds a text."""
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", _PAGES, re.MULTILINE | re.DOTALL)
     (block,) = (block for block in blocks if containing in block)
     return str(block)

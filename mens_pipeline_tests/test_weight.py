@@ -19,7 +19,6 @@ _ADVICE = (
 def _find_excesses(
     measured: dict[str, tuple[int, ...]], allowed: dict[str, tuple[int, ...]]
 ) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return rows with a figure above that of the table, as measured and as allowed; a row that is new has no room."""
     pairs = {name: (figures, allowed.get(name, (0,) * len(figures))) for name, figures in measured.items()}
     return {
         name: (figures, room)

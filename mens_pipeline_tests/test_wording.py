@@ -26,7 +26,6 @@ _MOST_ENTRIES: Final = 45
 
 
 def _parts(name: str) -> str:
-    """Return a name in snake case: `EvaluatedModel` is `evaluated_model`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 

@@ -132,7 +132,6 @@ def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
 
 
 def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float]:
-    """Return which share of each prompt stands at the beginning of the one before it, which our engine keeps."""
     manifest = Adapter.open(run).manifest
     tokenizer, order = FileTokenizer(find_recorded_base(manifest.base_model)), manifest.infill_order
     prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window, order) for pause in pauses]

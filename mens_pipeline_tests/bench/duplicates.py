@@ -17,7 +17,6 @@ class PlainIndex:
     """The index of the library, with all signatures in memory: what an answer is compared with."""
 
     def __init__(self, threshold: float) -> None:
-        """Begin with no texts."""
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
         self._threshold = threshold

@@ -75,7 +75,6 @@ class Editor:
     """A Vim in a terminal of its own: keys go to the terminal, and questions to a channel."""
 
     def __init__(self, keyboard: int, channel: socket.socket) -> None:
-        """Take the file descriptor of the terminal, and the connection that Vim has made."""
         self._keyboard = keyboard
         self._channel = channel
         self._begun = time.monotonic()

@@ -54,7 +54,6 @@ def _viability(programs: list[str]) -> None:
 
 
 def _time_endings(source: str) -> list[float]:
-    """Processor milliseconds that the shortest way to the end takes, with the last token cut off in the middle."""
     text, costs = ViableText(is_strict=True), []
     for token in tokenize(source):
         beginning = text.unsettled + token.text[: (len(token.text) + 1) // 2]

@@ -88,7 +88,6 @@ def test_a_home_without_room_is_a_line(tmp_path: Path) -> None:
 
 
 def _raise_later(earlier: Exception, later: Exception) -> None:
-    """Raise an error in the handling of another one, as a mistake there does."""
     try:
         raise earlier
     except type(earlier):

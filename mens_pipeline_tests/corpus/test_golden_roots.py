@@ -52,7 +52,6 @@ def _pairs(workspace: Path) -> list[TrainingPair]:
 
 
 def _judges(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
-    """Files that do not train although nothing but the split is against them, and how many might judge."""
     with BehaviourWorkers() as workers:
         split = split_pairs({"pairs": pairs}, Repetition(None), _POLICY, workers)
     return {group_of(pair) for pair in pairs} - {group_of(pair) for pair in split.train["pairs"]}, split.num_groups

@@ -169,7 +169,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply({"commitUrl": url, "commitOid": commits[-1]})
 
     def _actions(self, oid: str) -> dict[str, Any]:
-        """Where a large file goes; nothing is said of one that is there."""
         return {} if oid in self.hub.large else {"actions": {"upload": {"href": f"{self.hub.url}/large/{oid}"}}}
 
     def _begun(self) -> Hub:

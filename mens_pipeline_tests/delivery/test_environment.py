@@ -125,7 +125,6 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
 
 
 def _complete(text: str, *, is_streamed: bool | None) -> Served:
-    """A completion in OpenAI's format, whole or as a stream of events."""
     whole = completion(text)
     whole.body["model"] = "some"
     if not is_streamed:

@@ -48,7 +48,6 @@ _DIGITS = {"type": "Digits", "individual_digits": True}
 
 
 def _folder(folder: Path, tokenizer: dict[str, Any] | None = None, **config: Any) -> Path:
-    """What is looked at before anything is written."""
     Encoder().inner.save(str(folder / "tokenizer.json"))
     known = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**known, **(tokenizer or {})}))

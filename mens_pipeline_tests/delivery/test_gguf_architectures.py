@@ -29,7 +29,6 @@ _TEXT = "fn add(a: int, b: int) to int {\n    return a + 12\n}\n"
 
 
 def _write_model(folder: Path, name: str) -> Path:
-    """A merged model of random weights, norms and biases among them, and a tokenizer as its family has it."""
     from transformers import Qwen2Tokenizer
     from transformers.models.qwen3_5.tokenization_qwen3_5 import Qwen3_5Tokenizer
 

@@ -170,7 +170,6 @@ _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
 
 
 def _clone(hub: Hub, folder: Path) -> Path:
-    """A clone of the repository on the Hub."""
     folder.mkdir()
     for name, content in hub.files[_DATASET, "main"].items():
         (folder / name).write_bytes(content)

@@ -165,7 +165,6 @@ def _save(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight", **config: Any) -> Adapter:
-    """An adapter and its base of one layer."""
     write_folder(folder / "base")
     _save(folder / "base" / "model.safetensors", {base: (6, 8)})
     (folder / "adapter").mkdir()

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.nightly
 
 
 def _run(folder: Path, base: Base) -> Path:
-    """A run whose adapter was drawn and not trained: it changes what the model says all the same."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM

@@ -207,8 +207,6 @@ _SHORT_POLICY = load_retention(RETENTION).model_copy(update={"newest": 1})
 
 
 def _adapter(store: ArtifactStore, weights: str) -> Artifact:
-    """A trained adapter, as training leaves it in the store."""
-
     def write(folder: Path) -> dict[str, Any]:
         trained(folder, weights)
         manifest = {**training_manifest(), "contract_digest": hashlib.sha256(weights.encode()).hexdigest()}
@@ -224,7 +222,6 @@ def _promote(store: ArtifactStore, weights: str) -> Artifact:
 
 
 def _later(store: ArtifactStore, seconds: float = _LATER) -> float:
-    """The time so much later; something was written to the store since."""
     tag = store.root / TAG
     now = max(path.stat().st_mtime for path in store.root.glob("*/*")) + seconds
     os.utime(tag, (now, now))

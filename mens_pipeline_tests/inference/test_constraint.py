@@ -294,7 +294,6 @@ def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
 
 
 def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
-    """What comes of a model that would write a text, and nothing else."""
     import torch
 
     scores, ids = torch.zeros(len(tokenizer)), []

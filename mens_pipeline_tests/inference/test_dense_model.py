@@ -167,7 +167,6 @@ def _load(base: Path) -> Any:
 
 
 def _logits(model: Any) -> list[Any]:
-    """Logits of a prompt in pieces, of a step behind it, and of rows that are padded on the left."""
     import torch
     from transformers import DynamicCache
 

@@ -47,7 +47,6 @@ def adapter(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _write_adapter(base: Path, folder: Path) -> Path:
-    """An adapter that changes what the model says: its second matrices are not zero."""
     import torch
     from peft import LoraConfig, get_peft_model
 

@@ -53,7 +53,6 @@ class Grammar:
     """A grammar that texts can be drawn from."""
 
     def __init__(self, gbnf: str) -> None:
-        """Read the rules of a grammar; `root` is where a text begins."""
         self.rules: dict[str, Choice] = {}
         pieces = [piece for piece in _PIECE.findall(gbnf) if piece[0] != "#"][::-1]
         while pieces:
@@ -77,7 +76,6 @@ class Grammar:
         return self._heights[name] < before
 
     def _height(self, part: Part) -> int:
-        """How many rules stand in one another at least."""
         match part:
             case Rule(name):
                 return 1 + self._heights[name]
@@ -127,7 +125,6 @@ def rejected_walks(seeds: range, *, is_ui: bool) -> tuple[list[str], set[str]]:
 
 
 def _choice(pieces: list[str]) -> Choice:
-    """The alternatives up to a closing parenthesis, the next rule, or the end; pieces stand backwards."""
     branches: list[list[Part]] = [[]]
     while pieces and not pieces[-1].endswith("::="):
         piece = pieces.pop()

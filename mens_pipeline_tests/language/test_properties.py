@@ -21,7 +21,6 @@ _PROGRAMS = [case.source for case in reference_examples()] + sorted(golden_progr
 
 @st.composite
 def _mutants(draw: st.DrawFn) -> str:
-    """A program with a few tokens taken out, put in, repeated or exchanged."""
     pieces = [token.text for token in tokenize(draw(st.sampled_from(_PROGRAMS)))]
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(pieces)))

@@ -229,7 +229,6 @@ def _accept_in_vim(before: str, piece: str, after: str) -> str:
 
 
 def _accept_at_cursor(before: str, piece: str, after: str) -> str:
-    """As the page does."""
     return before + read_surroundings(before, after).indent(piece) + after
 
 

@@ -9,7 +9,6 @@ from mens_pipeline_tests.language.examples import parse
 
 
 def _short(value: object) -> str:
-    """A node as `Kind(field ...)`, without its span, so that a shape fits on a line."""
     if isinstance(value, ast.Node):
         parts = [_short(getattr(value, f.name)) for f in fields(value) if f.name not in {"start", "end"}]
         return f"{type(value).__name__}({' '.join(parts)})" if parts else type(value).__name__

@@ -50,7 +50,6 @@ def _viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> 
 
 @cache
 def _programs_ok() -> tuple[Program, ...]:
-    """Every accepted program."""
     found = (case for case in (*conformance_cases(), *reference_examples()) if case.ok)
     cases = [Program(case.id, case.source, case.mode) for case in found]
     golden = [Program(name, source, mode_of(name)) for name, source in golden_programs().items()]
@@ -67,7 +66,6 @@ def _rejected() -> list[Case]:
 
 
 def _dead_prefix(pieces: Iterable[str], mode: Mode) -> str | None:
-    """The shortest prefix that is found dead, piece by piece; None for none."""
     text, read = ViableText(mode), ""
     for piece in pieces:
         read += piece
@@ -223,7 +221,6 @@ def test_all_words_that_the_parser_knows_are_tried() -> None:
 
 
 def _words_of_the_parser() -> Iterator[str]:
-    """The words that the parser compares texts with, in calls of `at_word` and in comparisons."""
     for path in sorted(Path(parser_package.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             parts: list[ast.expr] = []

@@ -23,7 +23,6 @@ _REFERENCE = (Path(mens_pipeline.language.__file__).parent / "vox-language.md").
 
 
 def _words_after(heading: str) -> set[str]:
-    """The words in the code spans of the first line behind a heading of the reference."""
     line = _REFERENCE.split(heading, 1)[1].lstrip("\n").split("\n")[0]
     return set(" ".join(re.findall(r"`([^`]*)`", line)).split())
 

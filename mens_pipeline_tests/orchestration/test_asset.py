@@ -141,7 +141,6 @@ def _cancel(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _cancel_before_start(instance: dg.DagsterInstance, run_id: str) -> None:
-    """The start is told of afterwards, by a process that had looked before."""
     _cancel(instance, run_id)
     run = instance.get_run_by_id(run_id)
     assert run is not None

@@ -19,7 +19,6 @@ def _weights(run: PreparedScratch) -> bytes:
 
 
 def _prepare(folder: Path, **fields: Any) -> PreparedScratch:
-    """Four epochs with dropout, which a resumed run must draw the same."""
     return prepare_fast(folder, num_train_epochs=4, **fields)
 
 

@@ -32,7 +32,6 @@ _PIECES = st.lists(st.sampled_from([*COMPOUNDS, *CHARACTERS, "[PAD]", "[UNK]", "
 
 
 def _longest_first(text: str) -> list[int]:
-    """Matching as it is described: at each place the longest compound, else one character."""
     ids, place = [], 0
     while place < len(text):
         fitting = [compound for compound in COMPOUNDS if text.startswith(compound, place)]

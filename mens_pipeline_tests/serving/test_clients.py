@@ -16,7 +16,6 @@ _CHAT: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 20}
 
 
 def _post(server: Running, path: str, **fields: Any) -> tuple[dict[str, Any], str | None]:
-    """The answer, and the warning beside it."""
     with server.http() as client:
         reply = client.post(path, json=fields)
     assert reply.status_code == 200, reply.text

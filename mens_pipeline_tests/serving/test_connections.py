@@ -18,7 +18,6 @@ _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "
 
 
 def _reply(connection: socket.socket, end: bytes) -> bytes:
-    """Head and body, up to an end."""
     received = b""
     while not received.endswith(end):
         part = connection.recv(10_000)

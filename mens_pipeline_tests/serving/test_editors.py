@@ -154,14 +154,12 @@ def _post(server: Running, path: str, body: dict[str, Any]) -> Any:
 
 
 def _events(reply: Any) -> list[dict[str, Any]]:
-    """The documents of a response, whole, in lines or in events."""
     assert reply.status_code == 200, reply.text
     lines = [line.removeprefix("data: ") for line in reply.text.splitlines()]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def _text(document: dict[str, Any]) -> str:
-    """Read the text of a document in the format of any client; a document without it fails."""
     if "choices" not in document:
         return str(document["content"] if "content" in document else document["response"])
     choice = document["choices"][0]

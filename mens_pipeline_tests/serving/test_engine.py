@@ -176,7 +176,6 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
         device, config = model.device, model.config
 
         def __call__(self, **inputs: Any) -> Any:
-            """Pass on, or fail."""
             if is_full.is_set():
                 raise RuntimeError("out of memory")
             return model(**inputs)

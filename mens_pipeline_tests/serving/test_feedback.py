@@ -66,7 +66,6 @@ def recording(taught_run: Path, tmp_path: Path) -> Iterator[_Recording]:
 
 
 def _night(folder: Path, table: Path) -> Path:
-    """The train set of a night, of a workspace of one program and of a table."""
     (folder / "workspace").mkdir()
     (folder / "workspace" / "a.vox").write_text("fn add(a: int, b: int) to int {\n    return a + b\n}\n")
     store, config = ArtifactStore(folder / "store"), load_pipeline_config(PIPELINE_CONFIG)

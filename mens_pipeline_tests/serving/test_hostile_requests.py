@@ -87,7 +87,6 @@ def _body(fields: dict[str, Any]) -> bytes:
 
 
 def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
-    """Bodies by what is wrong with them."""
     before, behind, limit = _FIELDS[path]
     usual = {before: random.choice(_TEXTS), behind: random.choice(_TEXTS), **({} if limit == "options" else {limit: 4})}
     usual |= {"options": {"num_predict": 4}, "stream": random.random() < 0.3} if limit == "options" else {}
@@ -121,13 +120,11 @@ def taught(taught_run: Path) -> Iterator[Running]:
 
 
 def _num_open(server: Running) -> float:
-    """Completions that wait or are written, as the server says."""
     figures = server.figures()
     return figures["mens_completions_waiting"] + figures["mens_completions_written"]
 
 
 def _num_held() -> int:
-    """Completions that anything in this process holds; other servers may run in it."""
     gc.collect()
     return sum(type(each) is PendingCompletion for each in gc.get_objects())
 

@@ -25,7 +25,6 @@ _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 
 
 def _pieces(server: Running) -> dict[str, str]:
-    """What each format gives for the same cursor."""
     fields = {"prompt": _PREFIX, "suffix": _SUFFIX}
     ollama = server.post("/api/generate", model="mens", **fields, stream=False, options={"num_predict": 12})
     llama = server.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, prompt="", n_predict=12)

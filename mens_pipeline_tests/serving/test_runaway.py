@@ -120,7 +120,6 @@ def _generate(
     num_likeliest: int | None = None,
     **typed: Any,
 ) -> tuple[GenerationResult | Failed, list[Piece]]:
-    """The end of a constrained completion with a limit of 900 tokens, and all pieces that came."""
     ready, over, events = threading.Event(), threading.Event(), list[Event]()
     typist = _Typist(text, **typed)
     queue = GenerationQueue(

@@ -234,8 +234,6 @@ def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
 
 
 def _evaluate(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
-    """A verdict on a copy of a run in a store, that failed."""
-
     def copy_run(folder: Path) -> dict[str, Any]:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         return {}

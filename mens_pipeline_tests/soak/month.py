@@ -63,7 +63,6 @@ class Row:
     wrong: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Its cells in Markdown."""
         line = re.sub(r"\S*/mens-month-[^/]*/", "", " ".join(self.line.replace("|", "/").split()))
         figures = " | ".join(f"{value:.0f}" for value in (*self.seconds, *self.megabytes))
         return f"{self.night.what} | {self.outcome} | {line} | {figures}"

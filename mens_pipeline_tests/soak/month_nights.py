@@ -65,7 +65,6 @@ class Machine:
     dice: random.Random = field(default_factory=lambda: random.Random(30))
 
     def __post_init__(self) -> None:
-        """Name its places."""
         names = ("workspace", "config", "disk", "telemetry.db", "older")
         self.workspace, self.config, self.disk, self.telemetry, self.older = (self.folder / name for name in names)
 

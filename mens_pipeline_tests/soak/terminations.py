@@ -164,7 +164,6 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
 
 @contextmanager
 def _noting_when_it_asks() -> Iterator[list[float]]:
-    """Note when a promotion asks, right before the change, whether its run is over."""
     asked: list[float] = []
 
     def note_and_ask(context: dg.AssetExecutionContext) -> None:

@@ -100,7 +100,6 @@ def test_nothing_is_started_for_nothing() -> None:
 
 
 def _serve(*requests: Mapping[str, object]) -> list[object]:
-    """The answers of a worker in this process, confined before it reads the first request."""
     completions, given_up = io.BytesIO(), []
 
     def give_up(memory: int) -> None:

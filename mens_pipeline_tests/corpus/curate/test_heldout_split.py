@@ -90,7 +90,6 @@ _RENAMED = "fn all_of(w: List[int]) to int {\n    let mut n = 7\n    for x in w 
 
 
 def _count_overlap(root: Path, train: TrainingPair, heldout: TrainingPair) -> dict[str, Any]:
-    """Counts over a split of one row that trains and one that judges."""
     store = ArtifactStore(root)
 
     def write(folder: Path) -> dict[str, Any]:

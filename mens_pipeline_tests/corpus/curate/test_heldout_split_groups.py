@@ -79,7 +79,6 @@ def test_the_decision_depends_on_path_and_seed_alone() -> None:
 
 
 def _programs(number: int) -> list[TrainingPair]:
-    """Pairs of so many files, unlike each other, of which every third has two."""
     rows = [(f"{n}.vox", place) for n in range(number) for place in range(2 if n % 3 == 0 else 1)]
     return [
         pair_at(path, f"Write {path} {place}.", _UNLIKE.format(10 * int(path[:-4]) + place + 1)) for path, place in rows

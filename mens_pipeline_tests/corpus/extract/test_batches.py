@@ -29,7 +29,6 @@ def _refuse(jobs: list[int]) -> list[str]:
 
 
 def _numbers(results: Iterator[str]) -> tuple[list[str], set[int]]:
-    """What came out, and the processes it came from; 0 for what was there already."""
     found = [result.split(" in ") for result in results]
     return [number for number, _ in found], {int(process) for _, process in found}
 

@@ -52,7 +52,6 @@ def _contents(corpus: Artifact) -> dict[str, bytes]:
 
 
 def _cold(root: Path, folder: Path) -> dict[str, bytes]:
-    """What a build without any earlier corpus gives."""
     return _contents(build_extracted_corpus(root, ArtifactStore(folder))[0])
 
 

@@ -24,7 +24,6 @@ def _programs(*names: str) -> dict[str, str]:
 
 
 def _reasons(root: Path, *include: str) -> dict[str, str]:
-    """Program -> why it is left out; empty for those that train."""
     outcomes = extract_workspace(root, sources=OwnSources(root, include))
     return {outcome.path: "".join(drop.reason for drop in outcome.drops) for outcome in outcomes}
 

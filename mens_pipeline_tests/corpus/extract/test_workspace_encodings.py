@@ -43,7 +43,6 @@ def _encode(text: str, encoding: str, end: str) -> bytes:
 
 
 def _extract(root: Path, name: str, text: str) -> list[list[str]]:
-    """Write a text in each way and extract it: the lines of each."""
     for path in root.iterdir():
         path.unlink()
     ways = [(encoding, end) for encoding in _ENCODINGS for end in _ENDS]

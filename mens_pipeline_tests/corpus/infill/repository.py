@@ -26,7 +26,6 @@ class Repository:
     """
 
     def __init__(self, root: Path) -> None:
-        """Make it."""
         self.root = root
         root.mkdir()
         self.git("init", "-q")

@@ -24,7 +24,6 @@ _CLASSES = {
 
 @cache
 def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
-    """The syntax of every module but that of the reasons, and of the language, which knows of no corpus."""
     paths = (path for path in _PACKAGE.rglob("*.py") if path != _REASONS and _PACKAGE / "language" not in path.parents)
     return tuple((path, node) for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 

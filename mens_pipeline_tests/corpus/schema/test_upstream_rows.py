@@ -35,7 +35,6 @@ def _turns(*roles: str) -> list[dict[str, str]]:
 
 
 def _pair(**fields: Any) -> TrainingPair:
-    """The pair that every stage reads from a row."""
     line = json.dumps(_ROW | fields).encode()
     (pair,) = parse_pairs([line], Path("rows.jsonl"))
 

@@ -23,7 +23,6 @@ _HEX: Final = "0123456789abcdef"
 
 
 def _draw_text(length: int, alphabet: str = _ANY) -> str:
-    """As random as a key, and always the same."""
     blocks = (hashlib.sha512(bytes([length, number])).digest() for number in range(1 + length // 64))
     return "".join(alphabet[byte % len(alphabet)] for byte in b"".join(blocks))[:length]
 
@@ -105,7 +104,6 @@ _FORMS: Final = {
 
 
 def _rows(form: str) -> Iterator[ExtractedRecord | TrainingPair | None]:
-    """A string and a comment of a program, a block and a section of a page, and both sides of telemetry."""
     program = f'// Calls {form} once.\nfn f() to str {{\n    return "{form}"\n}}\n'
     prose = f"Whoever wants to call the service of this page has to send it {form} with each of the requests. " * 2
     page = f"---\ntraining_eligible: true\n---\n\n# Keys\n\n## How\n\n{prose}\n\n```vox\n{program}```\n"

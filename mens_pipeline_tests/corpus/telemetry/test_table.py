@@ -50,7 +50,6 @@ def _import(rows: Iterable[TelemetryRow]) -> tuple[list[TrainingPair], Telemetry
 
 
 def _only(query: object, response: object, rating: object = None) -> TrainingPair | TelemetryDrop:
-    """What becomes of a single row."""
     pairs, tally = _import([TelemetryRow(query, response, rating)])
     return pairs[0] if pairs else next(iter(tally.dropped))
 

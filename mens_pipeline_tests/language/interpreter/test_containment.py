@@ -158,7 +158,6 @@ def test_the_parent_must_be_there() -> None:
 
 
 def _verdict(program: bytes, machine: int, number: int, protection: int = 0) -> int:
-    """What a filter says to a system call: an interpreter of the four instructions that it is made of."""
     data = struct.pack("=iIQ6Q", number, machine, 0, 0, 0, protection, 0, 0, 0)
     place, value = 0, 0
     while True:

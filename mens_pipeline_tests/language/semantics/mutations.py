@@ -44,7 +44,6 @@ class Program:
     """A right program, and every place where a mistake can be made."""
 
     def __init__(self, name: str, source: str, mode: Mode) -> None:
-        """Parse it."""
         self.name = name
         self.source = source
         self.mode = mode
@@ -151,14 +150,12 @@ def _has_fixed_arity(node: ast.Call | ast.MethodCall, program: Program) -> bool:
 
 
 def _struct_of(node: ast.ObjectLit, program: Program) -> ast.TypeDef | ast.Table | None:
-    """The only struct that has exactly the fields of a record."""
     keys = {entry.key for entry in node.fields}
     found = [struct for struct in program.structs if {field.name for field in struct.fields} == keys]
     return found[0] if len(found) == 1 and keys else None
 
 
 def _drop_field(program: Program) -> Iterator[Edits]:
-    """From a record that is one of a struct, or from a type where some expression reads it."""
     for node in program.of(ast.ObjectLit):
         struct = _struct_of(node, program)
         if struct is None or len(node.fields) < 2:
@@ -182,7 +179,6 @@ def _without(index: int, nodes: tuple[ast.Node, ...]) -> Edit:
 
 
 def _swap_arguments(program: Program) -> Iterator[Edits]:
-    """Two arguments of plain types that differ."""
     for node, types in _plain_calls(program):
         for one in range(len(types)):
             for other in range(one + 1, len(types)):
@@ -196,7 +192,6 @@ def _swap_arguments(program: Program) -> Iterator[Edits]:
 
 
 def _plain_calls(program: Program) -> Iterator[tuple[ast.Call, list[str]]]:
-    """Calls of the program's own functions and constructors without named arguments, and their parameter types."""
     for node in program.of(ast.Call):
         if not isinstance(node.callee, ast.Ident):
             continue
@@ -211,7 +206,6 @@ def _plain_calls(program: Program) -> Iterator[tuple[ast.Call, list[str]]]:
 
 
 def _wrong_literal(program: Program) -> Iterator[Edits]:
-    """An argument of another type."""
     for node, types in _plain_calls(program):
         for argument, type_ in zip(node.arguments, types, strict=True):
             if type_ in _PLAIN:
@@ -236,7 +230,6 @@ def _drop_return(program: Program) -> Iterator[Edits]:
 
 
 def _drop_mut(program: Program) -> Iterator[Edits]:
-    """From a variable that is assigned to, and that no other is called like."""
     targets = [node.target for node in program.of(ast.Assign)]
     assigned = {target.name for target in targets if isinstance(target, ast.Ident)}
     lets = [node for node in program.of(ast.Let) if isinstance(node.pattern, ast.IdentPattern)]
@@ -262,7 +255,6 @@ def _drop_arm(program: Program) -> Iterator[Edits]:
 
 
 def _head(arm: ast.MatchArm, program: Program) -> str | None:
-    """The variant that an arm takes, empty for all of them, None for some literal or tuple."""
     pattern = arm.pattern
     if isinstance(pattern, ast.WildcardPattern):
         return ""
@@ -284,7 +276,6 @@ def _repeat_declaration(program: Program) -> Iterator[Edits]:
 
 
 def _unwrap_plain(program: Program) -> Iterator[Edits]:
-    """`?` in a function whose result is a plain type."""
     for function in program.functions.values():
         type_ = function.return_type
         if isinstance(type_, ast.NamedType) and type_.name in _PLAIN and function.body:
@@ -328,7 +319,6 @@ def mutants(programs: dict[str, str], mode_of: Callable[[str], Mode], number: in
 
 
 def _mutant(kind: str, program: Program, edits: Edits) -> Mutant | None:
-    """The wrong program, unless it is no program any more, or still the same."""
     source = program.source
     for edit in sorted(edits, key=lambda edit: -edit.start):
         source = source[: edit.start] + edit.text + source[edit.end :]

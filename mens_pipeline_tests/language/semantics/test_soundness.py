@@ -34,7 +34,6 @@ _WRONG_BY_TYPE = {"hev_064_find_first_3.vox": "type-mismatch"}
 
 
 def _findings(name: str, source: str, *modes: Mode) -> Iterator[str]:
-    """One line each; of a text that is accepted in none of the modes there are none."""
     for mode in modes:
         module = analyze(source, mode).module
         if module is not None:

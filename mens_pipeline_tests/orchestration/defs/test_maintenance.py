@@ -74,7 +74,6 @@ def _made_again() -> None:
 
 @dg.asset_check(asset=_made_again)
 def _judged() -> dg.AssetCheckResult:
-    """Evaluated by every run but the last."""
     return dg.AssetCheckResult(passed=True)
 
 
@@ -85,7 +84,6 @@ def _of_recipes() -> None:
 
 @dg.asset
 def _wiped() -> dg.MaterializeResult[Any]:
-    """Made once, and wiped by a person."""
     return dg.MaterializeResult()
 
 

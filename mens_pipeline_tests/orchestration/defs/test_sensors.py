@@ -26,7 +26,6 @@ class Ticks:
     """A sensor that is ticked again and again, as the daemon does: with the cursor of the tick before."""
 
     def __init__(self, name: str, **resources: object) -> None:
-        """Nothing was seen yet."""
         self.repository = defs().get_repository_def()
         self.sensor = self.repository.get_sensor_def(name)
         self.resources = resources
