@@ -107,7 +107,7 @@ _TRAIN_SET = {
         "mixed_train_set",
         "synthetic_corpus",
         "validated_pairs",
-    ),
+    )
 }
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
@@ -191,7 +191,7 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
     assert {name for name, executor in jobs.items() if executor == "in_process"} == {
-        *("promote_best", "train_set", "whole_graph"),
+        *("promote_best", "train_set", "whole_graph")
     }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 

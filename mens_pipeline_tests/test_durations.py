@@ -38,10 +38,7 @@ def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
     assert not table.exists()
     ran.pytest_sessionfinish(pytest.ExitCode.OK)
 
-    assert table.read_text().splitlines()[1:] == [
-        f"14\t10\tplain\t{_SLOW}\ttest_b",
-        f"2\t2\tmeasured\t{_FAST}\ttest_c",
-    ]
+    assert table.read_text().splitlines()[1:] == [f"14\t10\tplain\t{_SLOW}\ttest_b", f"2\t2\tmeasured\t{_FAST}\ttest_c"]
     assert read_table(table) == {(_SLOW, "plain"): Line(14, 10, "test_b"), (_FAST, "measured"): Line(2, 2, "test_c")}
 
 

@@ -86,10 +86,7 @@ def main() -> None:
         merged = merge_run(run, Path(place) / "merged")
         serve = f"mens_pipeline.cli serve --run-dir {run} --device cpu --show-all --port {{port}}"
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
-        commands = {
-            "mens serve": serve,
-            "llama.cpp itself": f"{llama} --threads {options.threads}",
-        }
+        commands = {"mens serve": serve, "llama.cpp itself": f"{llama} --threads {options.threads}"}
         servers = [stack.enter_context(running(name, line, options.threads)) for name, line in commands.items()]
         shares = _shared_with_last(run, pauses, options.window)
         measured = [Measured() for _ in servers]

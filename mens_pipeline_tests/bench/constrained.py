@@ -36,10 +36,7 @@ from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.bench.machine import machine_name
 
-BENCHMARKS: Final = (
-    PROJECT_ROOT / "data" / "heldout_bench",
-    PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox",
-)
+BENCHMARKS: Final = (PROJECT_ROOT / "data" / "heldout_bench", PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox")
 
 
 class Completion(BaseModel):

@@ -82,11 +82,7 @@ def test_what_was_never_shown_stands_below_what_was() -> None:
 def test_a_refusal_shows_reasons_and_report() -> None:
     """The scores of both models stand above it; training the same again would give the same adapter."""
     text = _lines(
-        is_good=False,
-        mixed_train_set=_TRAIN_SET,
-        qlora_adapter=_ADAPTER,
-        eval_results=_RESULTS,
-        benchmark_gate=_GATE,
+        is_good=False, mixed_train_set=_TRAIN_SET, qlora_adapter=_ADAPTER, eval_results=_RESULTS, benchmark_gate=_GATE
     )
 
     assert "150 steps in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
@@ -158,11 +154,7 @@ def test_a_champion_is_named() -> None:
     assert best.startswith("best        wide, pass@1 40/40 (100.0 %)\nchampion    folder\n")
 
 
-@pytest.mark.parametrize(
-    "figures",
-    [{}, {"mixed_train_set": _TRAIN_SET}],
-    ids=["a check of the sources", "training"],
-)
+@pytest.mark.parametrize("figures", [{}, {"mixed_train_set": _TRAIN_SET}], ids=["a check of the sources", "training"])
 def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None:
     text = _lines(is_good=False, **figures)
 

@@ -180,7 +180,7 @@ def test_both_extractions_are_in_one_file(workspace: Path) -> None:
     paths = {record.source.path for record in records}
 
     assert {record.source.kind for record in records} == {
-        *(SourceKind.VOX_FILE, SourceKind.VOX_DECLARATION, SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION),
+        *(SourceKind.VOX_FILE, SourceKind.VOX_DECLARATION, SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION)
     }
     assert len({path for path in paths if path.startswith("examples/golden/")}) > 0.8 * _num_programs(workspace)
     assert "docs/src/research/page.md" in paths

@@ -10,11 +10,7 @@ from typer.testing import Result
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline_tests.cli.invoking import invoke, run_main
 
-_ROWS = [
-    ("Write f", "fn f() { }", 5),
-    ("Ask ada@firm.de", "I am at 8.8.8.8.", None),
-    ("", "nothing", 3),
-]
+_ROWS = [("Write f", "fn f() { }", 5), ("Ask ada@firm.de", "I am at 8.8.8.8.", None), ("", "nothing", 3)]
 
 
 @pytest.fixture

@@ -20,11 +20,7 @@ from mens_pipeline.delivery.gguf import (
     gguf_report_in,
     refuse_unsupported,
 )
-from mens_pipeline.delivery.merge import (
-    MergeManifest,
-    PreparedMerge,
-    build_merged_model,
-)
+from mens_pipeline.delivery.merge import MergeManifest, PreparedMerge, build_merged_model
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.base import FileTokenizer

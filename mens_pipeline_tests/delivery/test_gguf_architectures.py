@@ -131,11 +131,7 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("qwen3", {"head_dim": 64}, "head_dim 64"),
         ("qwen3_5_text", {"layer_types": ["full_attention", "linear_attention"] * 2}, "layer_types out of turn"),
         ("qwen3_5_text", {"use_sliding_window": True}, "use_sliding_window"),
-        (
-            "qwen3_5_text",
-            {"linear_value_head_dim": 16},
-            "linear_key_head_dim unlike linear_value_head_dim",
-        ),
+        ("qwen3_5_text", {"linear_value_head_dim": 16}, "linear_key_head_dim unlike linear_value_head_dim"),
     ],
 )
 def test_what_llama_cpp_would_compute_otherwise_is_refused(

@@ -62,7 +62,7 @@ def test_a_champion_is_traced_to_files_and_commits(store: ArtifactStore) -> None
 
     assert found.adapter.kind == "promoted_adapter"
     assert [link.kind for link in found.rests_on] == [
-        *("benchmark_gate", "qlora_adapter", "eval_results", "mixed_train_set", "heldout_split"),
+        *("benchmark_gate", "qlora_adapter", "eval_results", "mixed_train_set", "heldout_split")
     ]
     assert found.rows == {"pairs.jsonl": 4, "other.jsonl": 1}
     assert found.files == {"a.vox": 2, "b.vox": 1}

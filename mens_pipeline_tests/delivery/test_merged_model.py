@@ -13,12 +13,7 @@ from huggingface_hub import ModelCard
 from typer.testing import Result
 
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Dtype
-from mens_pipeline.delivery.merge import (
-    build_merged_model,
-    manifest_in,
-    merge_source,
-    report_in,
-)
+from mens_pipeline.delivery.merge import build_merged_model, manifest_in, merge_source, report_in
 from mens_pipeline.delivery.serving_handoff import (
     DETAILS,
     HANDOFF,

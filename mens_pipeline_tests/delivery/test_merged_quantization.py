@@ -5,11 +5,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.delivery.agreement import STRICT
-from mens_pipeline.delivery.merge import (
-    build_merged_model,
-    manifest_in,
-    report_in,
-)
+from mens_pipeline.delivery.merge import build_merged_model, manifest_in, report_in
 from mens_pipeline.inference import prepare as preparing
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device

@@ -250,7 +250,7 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
         ("eval_results", next(d.item.key for d in plan.removed if d.item.kind == "eval_results")),
     }
     assert {d.item.name for d in plan.decisions if d.item.kind == "qlora_adapter"} == {
-        *("lora-adapter-first", "lora-adapter-second", "lora-adapter-worse", "lora-adapter-last"),
+        *("lora-adapter-first", "lora-adapter-second", "lora-adapter-worse", "lora-adapter-last")
     }
     assert find_champion(store) == second
     assert roll_back(store, now=NOW, reason="to see that it can").champion == first

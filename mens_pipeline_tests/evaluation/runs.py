@@ -60,12 +60,7 @@ THRESHOLDS = Thresholds(
 )
 DECODING = Decoding(syntax=Syntax.FALLBACK)
 PRESENT = Terms(
-    thresholds=THRESHOLDS,
-    results="",
-    heldout=HELDOUT,
-    benchmark=None,
-    is_benchmark_asked=False,
-    decoding=DECODING,
+    thresholds=THRESHOLDS, results="", heldout=HELDOUT, benchmark=None, is_benchmark_asked=False, decoding=DECODING
 )
 """The terms of a promotion, without those of one evaluation, which `promote` adds."""
 
@@ -204,12 +199,7 @@ def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> EvaluationTr
 
 
 def scored(
-    run: Path,
-    store: ArtifactStore,
-    evaluation: Artifact,
-    thresholds: Thresholds = THRESHOLDS,
-    *,
-    strict: bool = False,
+    run: Path, store: ArtifactStore, evaluation: Artifact, thresholds: Thresholds = THRESHOLDS, *, strict: bool = False
 ) -> Artifact:
     baseline = find_baseline(store, adapter_digest(run))
     params = GateParams(
@@ -227,13 +217,7 @@ def scored(
 
 
 def promote(  # noqa: PLR0913 - as what it calls
-    gate: Artifact,
-    run: Path,
-    store: ArtifactStore,
-    present: Terms,
-    *,
-    now: int,
-    override: Override | None = None,
+    gate: Artifact, run: Path, store: ArtifactStore, present: Terms, *, now: int, override: Override | None = None
 ) -> Promotion:
     newest = replace(present, results=gate.manifest["inputs"]["evaluation"])
     return promotion.promote(Verdict.open(gate, store), Adapter.open(run), store, newest, now=now, override=override)

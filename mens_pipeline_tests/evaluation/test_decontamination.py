@@ -112,7 +112,7 @@ fn split_money(pot: int, asked: list[int]) to list[int] {
     }
     asked
 }
-""",
+"""
     }
     rows = [TrainingPair(prompt="p", response=copy) for copy in copies.values()]
 

@@ -2,12 +2,7 @@
 
 import pytest
 
-from mens_pipeline.evaluation.evaluate import (
-    Evaluation,
-    evaluate_completions,
-    local_report,
-    pass_at_k_report,
-)
+from mens_pipeline.evaluation.evaluate import Evaluation, evaluate_completions, local_report, pass_at_k_report
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding

@@ -9,11 +9,7 @@ import pytest
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.evaluation.evaluate import (
-    evaluate_completions,
-    score_completions,
-    with_sound_tests,
-)
+from mens_pipeline.evaluation.evaluate import evaluate_completions, score_completions, with_sound_tests
 from mens_pipeline.evaluation.judge import first_semantic_error, judge, run_hidden_tests
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score, compute_scores
@@ -90,12 +86,7 @@ def test_without_programs_nothing_is_started() -> None:
 def test_an_answer_passes_when_its_tests_do() -> None:
     tasks = [_task("right"), _task("wrong"), _task("broken"), _task("untested", None)]
     wrong = "fn double(n: int) to int { return n }\n"
-    completions = [
-        _reply("right", _GOOD),
-        _reply("wrong", wrong),
-        _reply("broken", "fn ("),
-        _reply("untested", wrong),
-    ]
+    completions = [_reply("right", _GOOD), _reply("wrong", wrong), _reply("broken", "fn ("), _reply("untested", wrong)]
     scored = score_completions(tasks, completions)
     scores = compute_scores(tasks, {score.task: [score] for score in scored})
 

@@ -59,12 +59,7 @@ def test_an_error_is_told_with_its_place() -> None:
     assert score.error is not None
     assert score.error.startswith("2:14: expected-expression: ")
     assert score.error_code == "expected-expression"
-    assert (score.constructs, score.has_construct, score.has_name, score.unmet) == (
-        {},
-        False,
-        False,
-        (),
-    )
+    assert (score.constructs, score.has_construct, score.has_name, score.unmet) == ({}, False, False, ())
 
 
 @pytest.mark.parametrize(("text", "empty"), [("", True), (" \n", True), ("// nothing\n", False)])
@@ -125,12 +120,7 @@ def test_an_external_function_is_no_stub() -> None:
 def test_the_asked_construct_must_be_there() -> None:
     score = judge(task(name=None), completion(OTHER))
 
-    assert (score.parses, score.has_construct, score.has_name, score.passed) == (
-        True,
-        False,
-        None,
-        False,
-    )
+    assert (score.parses, score.has_construct, score.has_name, score.passed) == (True, False, None, False)
 
 
 @pytest.mark.parametrize(

@@ -157,10 +157,7 @@ _MET: dict[str, dict[str, Any]] = {
 }
 
 _UNMET: dict[str, tuple[dict[str, Any], str]] = {
-    "name": (
-        {"construct": "activity", "name": "store"},
-        "Asked for an activity `store`; found an activity `fetch`.",
-    ),
+    "name": ({"construct": "activity", "name": "store"}, "Asked for an activity `store`; found an activity `fetch`."),
     "params": (
         {"construct": "function", "name": "area", "params": ["Shape"]},
         "A function `area`: asked for the parameters `Shape`, found `shape: Shape`, `scale: fn(int) to int`.",
@@ -172,10 +169,7 @@ _UNMET: dict[str, tuple[dict[str, Any], str]] = {
             "found `shape: Shape`, `scale: fn(int) to int`."
         ),
     ),
-    "no params": (
-        {"construct": "activity", "params": []},
-        "An activity: asked for no parameters, found `id: str`.",
-    ),
+    "no params": ({"construct": "activity", "params": []}, "An activity: asked for no parameters, found `id: str`."),
     "returns": (
         {"construct": "workflow", "name": "run", "returns": "str"},
         "A workflow `run`: asked for the type `str`, found `Result[str]`.",
@@ -200,10 +194,7 @@ _UNMET: dict[str, tuple[dict[str, Any], str]] = {
         {"construct": "table", "fields": ["title: int", "open: bool"]},
         "A table: asked for the fields `title: int`, found `title: str`, `open: bool`.",
     ),
-    "fields of a sum type": (
-        {"construct": "type", "fields": ["x"]},
-        "A type: asked for the fields `x`, found none.",
-    ),
+    "fields of a sum type": ({"construct": "type", "fields": ["x"]}, "A type: asked for the fields `x`, found none."),
     "variants": (
         {"construct": "type", "variants": ["Square"]},
         "A type: asked for the variants `Square`, found `Circle(radius: float)`, `Dot`.",
@@ -234,10 +225,7 @@ _UNMET: dict[str, tuple[dict[str, Any], str]] = {
             "`/deep to Deep`, `not_found: Lost`, `error: Broken`."
         ),
     ),
-    "count": (
-        {"construct": "test", "count_at_least": 3},
-        "Asked for at least 3 times a test; found 2 that fit.",
-    ),
+    "count": ({"construct": "test", "count_at_least": 3}, "Asked for at least 3 times a test; found 2 that fit."),
     "count of those that fit": (
         {"construct": "test", "count_at_least": 2, "label": "a dot is flat"},
         "Asked for at least 2 times a test; found 1 that fit (asked for the text `a dot is flat`, found none).",

@@ -45,11 +45,7 @@ def test_a_heldout_pair_is_a_task() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"response_mode": "prose_only"},
-        {"lane": Lane.DOCS_QA},
-        {"category": "documentation"},
-    ],
+    [{"response_mode": "prose_only"}, {"lane": Lane.DOCS_QA}, {"category": "documentation"}],
     ids=["prose", "another lane", "no construct"],
 )
 def test_what_is_no_code_is_not_judged(changes: dict[str, Any]) -> None:
@@ -151,9 +147,7 @@ def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"requires": [{"construct": "function"}]}, {"category": "puzzles"}],
-    ids=["no name", "of another kind"],
+    "changes", [{"requires": [{"construct": "function"}]}, {"category": "puzzles"}], ids=["no name", "of another kind"]
 )
 def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[str, Any]) -> None:
     (task,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, spec(**changes))))

@@ -18,11 +18,7 @@ def heldout(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_every_completion_is_accepted(
-    tiny_base: Path,
-    heldout: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tiny_base: Path, heldout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = tmp_path / "failed.jsonl"
     options = ["--base", str(tiny_base), "--device", "cpu", "--samples", "9", "--budgets", "14,24,40"]

@@ -33,11 +33,7 @@ def _complete(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Sl
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
         new_slot(
-            text,
-            sample,
-            tokenizer.encode(text),
-            decoding,
-            Constraint(tokenizer, stop, mode, decoding.max_new_tokens),
+            text, sample, tokenizer.encode(text), decoding, Constraint(tokenizer, stop, mode, decoding.max_new_tokens)
         )
         for text in _PROMPTS
         for sample in range(decoding.num_samples)

@@ -43,7 +43,7 @@ def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
     request = server.requests[0]
 
     assert replies == {
-        _REQUESTS[0].key: Reply(key=_REQUESTS[0].key, text="fn f() { }", stopped=True, num_tokens=100, num_written=60),
+        _REQUESTS[0].key: Reply(key=_REQUESTS[0].key, text="fn f() { }", stopped=True, num_tokens=100, num_written=60)
     }
     assert request["path"] == "/v1/chat/completions"
     assert request["headers"]["Authorization"] == f"Bearer {_KEY}"

@@ -107,10 +107,7 @@ def test_every_line_fits_into_a_window_around_it(before: int, after: int) -> Non
         assert ViableText().append(around.prefix) is not Viability.DEAD
 
 
-@pytest.mark.parametrize(
-    "error",
-    ["    let x = )\n", "    if (\n", "    }\n", "    } else {\n", "    match {\n"],
-)
+@pytest.mark.parametrize("error", ["    let x = )\n", "    if (\n", "    }\n", "    } else {\n", "    match {\n"])
 def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
     place = _PROGRAM.index("    return orders")
     prefix, suffix = _PROGRAM.split("        return price / 10")

@@ -8,12 +8,7 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.resources import (
-    ArtifactHandover,
-    ArtifactStoreResource,
-    Compute,
-    reference,
-)
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute, reference
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 

@@ -21,11 +21,7 @@ FAST = {
 
 
 def prepare_fast(
-    folder: Path,
-    number: int = 16,
-    choice: DeviceChoice = DeviceChoice.CPU,
-    base: Path | None = None,
-    **fields: Any,
+    folder: Path, number: int = 16, choice: DeviceChoice = DeviceChoice.CPU, base: Path | None = None, **fields: Any
 ) -> PreparedScratch:
     """A run that may begin."""
     train_path = folder / "train.jsonl"

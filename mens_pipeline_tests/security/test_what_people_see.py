@@ -165,9 +165,7 @@ def test_a_card_is_no_markdown_of_strangers() -> None:
     fields = dict.fromkeys(("name", "architecture", "licence", "revision"), hostile)
     base = manifest.base_model.model_copy(update=fields)
     card = model_card(
-        manifest.model_copy(update={"base_model": base}),
-        sources=[DataSource(hostile, 1, 1.0)],
-        data_licence=hostile,
+        manifest.model_copy(update={"base_model": base}), sources=[DataSource(hostile, 1, 1.0)], data_licence=hostile
     )
     head, _, body = card.removeprefix("---\n").partition("\n---\n")
 

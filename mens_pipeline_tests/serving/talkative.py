@@ -51,11 +51,7 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
 
     torch.manual_seed(2)
     config = LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        target_modules="all-linear",
-        init_lora_weights=is_neutral,
-        task_type="CAUSAL_LM",
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", init_lora_weights=is_neutral, task_type="CAUSAL_LM"
     )
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     adapted.save_pretrained(folder / ADAPTER, save_embedding_layers=False)

@@ -114,11 +114,7 @@ class _Loaded(Loaded):
 
 
 def _generate(
-    text: Any,
-    prompt: str = "Write a function.",
-    seconds: float = 60.0,
-    num_likeliest: int | None = None,
-    **typed: Any,
+    text: Any, prompt: str = "Write a function.", seconds: float = 60.0, num_likeliest: int | None = None, **typed: Any
 ) -> tuple[GenerationResult | Failed, list[Piece]]:
     ready, over, events = threading.Event(), threading.Event(), list[Event]()
     typist = _Typist(text, **typed)

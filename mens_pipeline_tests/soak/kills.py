@@ -148,11 +148,7 @@ def small_config(folder: Path) -> Path:
 
 
 def _compare_killed(
-    what: str,
-    budget: Budget,
-    folder: Path,
-    command: Callable[[Path], Command],
-    outcome: Callable[[Path], Outcome],
+    what: str, budget: Budget, folder: Path, command: Callable[[Path], Command], outcome: Callable[[Path], Outcome]
 ) -> Figure:
     dice, wrong, num_runs = random.Random(1), list[str](), 0
     whole = folder / "whole"

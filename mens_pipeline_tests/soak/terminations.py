@@ -55,10 +55,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
     variables = {**own_environment(), **_ENVIRONMENT, "MENS_STORE_ROOT": str(folder)}
     num_stopped = num_promoted = num_ended = number = 0
     pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with (
-        (folder / "log").open("wb") as log,
-        subprocess.Popen(command, stderr=log, env=variables, **pipes) as process,
-    ):
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=variables, **pipes) as process:
         lines = _read_lines(process)
         for number in range(_FIRST_UNTOUCHED):
             status, seconds, promoted = _run_to_end(process, lines, number)

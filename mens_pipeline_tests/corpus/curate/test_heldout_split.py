@@ -22,12 +22,7 @@ from mens_pipeline.corpus.curate.validated_pairs import PAIRS, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import (
-    NEW_CONSTANTS,
-    UNKNOWN_TASK,
-    TrainingPair,
-    read_pairs,
-)
+from mens_pipeline.corpus.schema.records import NEW_CONSTANTS, UNKNOWN_TASK, TrainingPair, read_pairs
 from mens_pipeline.corpus.synthesis.tasks.draw import is_heldout_family
 from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline.settings import PIPELINE_CONFIG

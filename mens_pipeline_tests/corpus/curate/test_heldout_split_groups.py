@@ -312,9 +312,4 @@ def test_a_renamed_and_restructured_copy_of_a_task_does_not_train(number: int) -
     assert _reasons(split) == [(SplitReason.BEHAVIOUR, _HELD[0])]
     assert [row.pair for row in split.aside] == rows[:1]
     assert split.train["rows"] == rows[1:]
-    assert split.report().tested_functions == {
-        "compared": 1,
-        "trivial": 0,
-        "reference_fails": 0,
-        "without_tests": 0,
-    }
+    assert split.report().tested_functions == {"compared": 1, "trivial": 0, "reference_fails": 0, "without_tests": 0}

@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.curate.validate import (
-    Quarantined,
-    Repetition,
-    ValidationReport,
-    validate_rows,
-)
+from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, TrainingPair, parsed_code

@@ -62,7 +62,7 @@ def test_empty_and_short_texts_are_compared_as_well() -> None:
     near = NearDuplicates(0.9)
 
     assert [near.earlier(label, text) for label, text in (("a", ""), ("b", " "), ("c", "x y"), ("d", "x  y"))] == [
-        *(None, "a", None, "c"),
+        *(None, "a", None, "c")
     ]
 
 

@@ -121,10 +121,7 @@ def test_an_answer_that_is_no_program_is_dropped(
         (_attempt(), None),
         (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.NOT_AS_ASKED, "repeats the request")),
         (_attempt("type Clamp { low: int }"), (EvolutionDrop.NOT_AS_ASKED, "no function")),
-        (
-            _attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")),
-            (EvolutionDrop.NOT_AS_ASKED, "no table"),
-        ),
+        (_attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), (EvolutionDrop.NOT_AS_ASKED, "no table")),
         (_attempt(_PROGRAM.replace("clamp", "other")), (EvolutionDrop.NOT_AS_ASKED, "not called clamp")),
         (_attempt(evolution=Evolution(Operator.CONTRACTS)), (EvolutionDrop.NOT_AS_ASKED, "does not show contracts")),
         (

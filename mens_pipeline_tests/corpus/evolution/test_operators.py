@@ -29,7 +29,7 @@ def test_operators_are_drawn_where_they_make_sense() -> None:
 
     assert not component & {Operator.CONTRACTS, Operator.TESTS, Operator.ERROR_HANDLING}
     assert members == {
-        *(Operator.ADD_CONSTRAINTS, Operator.DEEPEN, Operator.CONCRETISE, Operator.REASONING, Operator.BREADTH),
+        *(Operator.ADD_CONSTRAINTS, Operator.DEEPEN, Operator.CONCRETISE, Operator.REASONING, Operator.BREADTH)
     }
     assert Operator.HARDER_CONSTRUCT not in {evolution.operator for evolution in _draw_all("workflow")}
 
@@ -39,11 +39,7 @@ def test_operators_are_drawn_where_they_make_sense() -> None:
     [
         (Evolution(Operator.DEEPEN), "fn f() { }", None),
         (Evolution(Operator.HARDER_CONSTRUCT, "table"), "@table type T { a: int }", "type T { a: int }"),
-        (
-            Evolution(Operator.ERROR_HANDLING),
-            "fn f() to Option[int] { return None }",
-            "fn f() { }",
-        ),
+        (Evolution(Operator.ERROR_HANDLING), "fn f() to Option[int] { return None }", "fn f() { }"),
         (Evolution(Operator.ERROR_HANDLING), "fn f() { let a = g()? }", "fn f() { let a = g() }"),
         (Evolution(Operator.CONTRACTS), "@require(a > 0) fn f(a: int) { }", "@pure fn f(a: int) { }"),
         (Evolution(Operator.TESTS), "@test fn f() { }", "fn f() { }"),

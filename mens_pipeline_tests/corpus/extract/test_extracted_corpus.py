@@ -174,10 +174,7 @@ def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: Arti
 
 @pytest.mark.parametrize(
     ("differing", "reuse"),
-    [
-        *((rule, Reuse(extracted=5)) for rule in ("code", "roots")),
-        ("sources", Reuse(known=4, extracted=1)),
-    ],
+    [*((rule, Reuse(extracted=5)) for rule in ("code", "roots")), ("sources", Reuse(known=4, extracted=1))],
 )
 def test_other_rules_extract_everything(
     workspace: Path, store: ArtifactStore, tmp_path: Path, differing: str, reuse: Reuse
@@ -208,7 +205,7 @@ def test_another_negative_root_extracts_everything(workspace: Path, store: Artif
     assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
     assert (before.manifest["num_records"], corpus.manifest["num_records"]) == (6, 1)
     assert {drop["reason"] for drop in json.loads((corpus.path / REPORT).read_text())["drops"]} == {
-        *("negative_root", "rejected", "not_opted_in"),
+        *("negative_root", "rejected", "not_opted_in")
     }
 
 

@@ -5,13 +5,7 @@ from collections import Counter
 
 import pytest
 
-from mens_pipeline.corpus.schema.records import (
-    MAX_TEXT,
-    HoleKind,
-    InfillContext,
-    Lane,
-    TrainingPair,
-)
+from mens_pipeline.corpus.schema.records import MAX_TEXT, HoleKind, InfillContext, Lane, TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact_row
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.rows import records_of

@@ -92,15 +92,7 @@ def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) 
 
 @pytest.mark.parametrize(
     "value",
-    [
-        BUILT_INS["len"],
-        math.nan,
-        "\ud800",
-        {"\ud800": 1},
-        {"f": BUILT_INS["len"]},
-        [1, math.nan],
-        some(math.nan),
-    ],
+    [BUILT_INS["len"], math.nan, "\ud800", {"\ud800": 1}, {"f": BUILT_INS["len"]}, [1, math.nan], some(math.nan)],
 )
 def test_what_no_expression_gives_has_no_literal(value: Value) -> None:
     assert literal_of(value) is None

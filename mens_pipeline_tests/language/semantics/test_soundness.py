@@ -25,7 +25,7 @@ _WITHOUT_THEIR_CONTEXT = {"test/given"}
 """Families whose programs are about a function that stands in the request."""
 
 _PASS_ALL_THE_SAME = {
-    "C1-6": "duplicate-declaration",  # the last function of a name counts
+    "C1-6": "duplicate-declaration"  # the last function of a name counts
 }
 """Cases that pass though they are mistakes, as programs go."""
 

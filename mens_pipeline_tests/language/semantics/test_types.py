@@ -273,9 +273,7 @@ _MATCHES = [
     ),
     Row(SHAPE + "fn f(s) { match s { (Bar(n, m), _) => 1 _ => 4 } }", ("wrong-argument-count Bar(n, m)",)),
     Row(
-        SHAPE + "fn f(s: S) { match s { Some(n) => 1 _ => 4 } }",
-        ("unknown-variant Some",),
-        "`S` has no variant `Some`",
+        SHAPE + "fn f(s: S) { match s { Some(n) => 1 _ => 4 } }", ("unknown-variant Some",), "`S` has no variant `Some`"
     ),
     Row(SHAPE + "fn f(s: int) { match s { Dot => 1 _ => 4 } }", ("unknown-variant Dot",), "never matches `int`"),
     Row(SHAPE + "fn f(s: S) { match s { Big => 1 _ => 4 } }", ("unknown-variant Big",)),

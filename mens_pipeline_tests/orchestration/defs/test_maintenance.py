@@ -54,10 +54,7 @@ def test_the_plan_is_shown_and_done_only_where_that_is_asked_for(
 
     assert isinstance(plan, dg.TableMetadataValue)
     rows = {row.data["key"]: (row.data["action"], row.data["reason"]) for row in plan.records}
-    assert rows == {
-        first.key[:12]: ("remove", "older than 90 days"),
-        second.key[:12]: ("keep", "named by latest"),
-    }
+    assert rows == {first.key[:12]: ("remove", "older than 90 days"), second.key[:12]: ("keep", "named by latest")}
     assert (metadata["applied"].value, metadata["num_removed"].value, metadata["num_kept"].value) == (apply, 1, 1)
     assert (first.path.exists(), second.path.exists()) == (not apply, True)
 

@@ -69,12 +69,7 @@ def test_a_refusal_names_the_files(tmp_path: Path) -> None:
     assert min(evaluation.metadata) == "broken_files"
     assert isinstance(table, dg.TableMetadataValue)
     assert [record.data for record in table.records] == [
-        {
-            "file": "bad_0.vox",
-            "line": 1,
-            "code": "expected-name",
-            "message": "expected a parameter, found end of line",
-        }
+        {"file": "bad_0.vox", "line": 1, "code": "expected-name", "message": "expected a parameter, found end of line"}
     ]
 
 
@@ -175,9 +170,7 @@ def test_an_error_in_the_launchpad_shows_before_anything_is_made(
             defs()
             .resolve_job_def("whole_graph")
             .execute_in_process(
-                instance=instance,
-                run_config={"ops": {"qlora_adapter": {"config": config}}},
-                raise_on_error=False,
+                instance=instance, run_config={"ops": {"qlora_adapter": {"config": config}}}, raise_on_error=False
             )
         )
     failures = {event.step_key: str(event.step_failure_data.error) for event in result.get_step_failure_events()}

@@ -5,15 +5,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.synthesis.tasks.templates import (
-    BANKS,
-    Hole,
-    Row,
-    draft_task,
-    draw_holes,
-    fill,
-    load_tasks,
-)
+from mens_pipeline.corpus.synthesis.tasks.templates import BANKS, Hole, Row, draft_task, draw_holes, fill, load_tasks
 from mens_pipeline.errors import ConfigurationError
 
 _BANKS = """banks:
