@@ -39,12 +39,6 @@ _VARIANTS = {
     "packed": "... with rows packed and kept apart",
     "wrapped": "... with rows packed one behind the other",
     "ours": "this pipeline",
-    "apart": "... without fused adapters and attention",
-    "no-flush": "... without flushing numbers next to zero",
-    "library-loss": "... with the library's cross entropy, labelled positions alone",
-    "all-positions": "... scoring every position",
-    "every-prefix": "... computing for each row what all rows begin with",
-    "given-back": "... with memory given back to the system",
     "float32": "... computing in float32",
     "checkpointing": "... with activation checkpointing",
     "every-second": "... with that of every second layer",
@@ -139,8 +133,6 @@ def _print_profile(operations: dict[str, list[float]]) -> None:
 def _in_child(variant: str, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "mens_pipeline_tests.bench.training", *sys.argv[1:], *more, "--variant", variant]
     environment = training_environment()
-    if variant == "given-back":
-        environment = {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
         sys.exit(f"{variant}: {result.stderr[-2000:]}")
@@ -296,17 +288,10 @@ def without_budget(folder: Path, num_steps: int) -> Any:
     return RunMonitor(TelemetryLog(folder / TELEMETRY), StopRequest(), steps)
 
 
-def _take_out(module: Any, variant: str) -> None:
-    if variant == "apart":
-        module.replace_slow_parts = lambda _model, _dtype: "the libraries"
-
-
 def _ours(options: Namespace, folder: Path) -> Any:
     import torch
-    from torch.nn.functional import cross_entropy
     from transformers import AutoTokenizer, set_seed
 
-    from mens_pipeline.training import sft  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
 
@@ -326,31 +311,14 @@ def _ours(options: Namespace, folder: Path) -> Any:
     run = prepare_run(resolved, options.train, folder, device, cache=load_settings().cache_root, min_rows=1)
     recipe = run.job.recipe
     set_seed(recipe.seed)
-    torch.set_flush_denormal(options.variant != "no-flush")
+    torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, recipe)
     if options.variant == "random":
         plan = replace(plan, batches=_random_batches(len(examples.train), recipe.seed, len(plan.batches)))
     progress = without_budget(folder, plan.num_steps)
-    _take_out(module, options.variant)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)
-    if options.variant == "every-prefix":
-        setattr(sft, "num_shared", lambda _ids: 0)  # noqa: B010 - a part taken out
-    if options.variant == "library-loss":
-
-        def losses(hidden: Any, head: Any, wanted: Any) -> Any:
-            return cross_entropy(head(hidden).float(), wanted, reduction="none")
-
-        setattr(sft, "token_losses", losses)  # noqa: B010 - a part taken out
-    if options.variant == "all-positions":
-
-        def score_all(model: Any, inputs: Any, mask: Any, labels: Any) -> Any:
-            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
-            return cross_entropy(logits.float().transpose(1, 2), labels.clamp(min=0), reduction="none")[mask]
-
-        setattr(trainer, "_scored", score_all)  # noqa: B010 - a part taken out
-    return trainer
+    return module._trainer(run.job, tokenizer, examples.train, plan, progress)
 
 
 if __name__ == "__main__":
