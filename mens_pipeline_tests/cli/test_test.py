@@ -45,7 +45,7 @@ def test_failures_read_like_a_compiler(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert result.stdout == (
-        f"{path}:4:5: failed[wrong_answer]: halves: expected `left is right`, left is 2, right is 3\n"
+        f"{path}:4:5: failed[wrong_answer]: halves: expected `left is right` (left: 2, right: 3)\n"
         " | trying\n"
         f"{path}:6:30: error[DivisionByZero]: by_zero: an integer is divided by 0\n"
         f"{path}:7:28: unsupported[fs]: reads: `std.fs` needs fs, which the interpreter does not provide\n"

@@ -116,7 +116,7 @@ def test_a_failure_says_where_and_what() -> None:
     result = only_result('fn f() to str { return "b" }\n@test fn t() {\n    assert(f() is "a", "wanted a")\n}')
 
     assert (result.line, result.column, result.text) == (3, 4, TextName.PROGRAM)
-    assert result.message == 'wanted a: expected `left is right`, left is "b", right is "a"'
+    assert result.message == 'wanted a: expected `left is right` (left: "b", right: "a")'
     assert (result.num_assertions, result.error_class) == (1, "wrong_answer")
 
 
@@ -126,9 +126,9 @@ def test_a_failure_says_where_and_what() -> None:
         ("assert(false)", "the assertion is false"),
         ("assert(not true)", "the assertion is false"),
         ("assert(true and false)", "the assertion is false"),
-        ("assert_eq(1, 2)", "expected `left is right`, left is 1, right is 2"),
-        ("assert_ne(1, 1)", "expected `left isnt right`, left is 1, right is 1"),
-        ('assert("a".repeat(200) is "")', f'expected `left is right`, left is "{"a" * 119}…, right is ""'),
+        ("assert_eq(1, 2)", "expected `left is right` (left: 1, right: 2)"),
+        ("assert_ne(1, 1)", "expected `left isnt right` (left: 1, right: 1)"),
+        ('assert("a".repeat(200) is "")', f'expected `left is right` (left: "{"a" * 119}…, right: "")'),
         ("return Error(7)", "the test returned Error(7)"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_counterexample_is_reported() -> None:
     result = only_result("@forall fn t(a: int) {\n    assert(a * 2 > a)\n}")
 
     assert result.outcome is Outcome.FAILED
-    assert result.message == "with a = 0: expected `left > right`, left is 0, right is 0"
+    assert result.message == "with a = 0: expected `left > right` (left: 0, right: 0)"
     assert result.line == 2
 
 

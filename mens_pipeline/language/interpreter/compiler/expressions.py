@@ -291,7 +291,7 @@ def _comparison(node: ast.Binary, scope: Scope) -> Callable[[Frame], str | None]
 
 
 def _difference(machine: Machine, word: str, left: Value, right: Value) -> str:
-    return f"expected `left {word} right`, left is {quote_value(machine, left)}, right is {quote_value(machine, right)}"
+    return f"expected `left {word} right` (left: {quote_value(machine, left)}, right: {quote_value(machine, right)})"
 
 
 def _comparing(*, same: bool) -> Callable[[ast.Call, Scope], Code]:
