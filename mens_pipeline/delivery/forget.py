@@ -109,7 +109,7 @@ def _name_in(what: str, root: Path) -> str:
 
 def _look_at(path: Path, name: str, licences: Licences) -> SeenFile:
     try:
-        data = read_regular(path, _LARGEST, follow=False)
+        data = read_regular(path, _LARGEST, below=licences.root)
     except OSError:
         return SeenFile(name, "", None)
     return SeenFile(name, hashlib.sha256(data).hexdigest(), licences.find_licence(path, data))

@@ -19,12 +19,12 @@ _CHUNK: Final = 65_536
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
-def open_regular(path: Path, *, follow: bool = True, below: Path | None = None) -> BufferedReader:
+def open_regular(path: Path, *, below: Path | None = None) -> BufferedReader:
     """Open a file for reading; raise `OSError` for a pipe or a device, which could block for ever.
 
     Also raise it where `path` has a link in any part `below` a folder, even if a part became one this moment.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     handle = os.open(path, flags) if below is None else _open_below(below, path, flags | os.O_NOFOLLOW)
     kind = os.fstat(handle).st_mode
     if not stat.S_ISREG(kind):
@@ -47,9 +47,9 @@ def _open_below(root: Path, path: Path, flags: int) -> int:
         os.close(handle)
 
 
-def read_regular(path: Path, most: int, *, follow: bool = True, below: Path | None = None) -> bytes:
+def read_regular(path: Path, most: int, *, below: Path | None = None) -> bytes:
     """Read a regular file, as `open_regular` opens it; raise `OSError` if it has more than `most` bytes."""
-    with open_regular(path, follow=follow, below=below) as content:
+    with open_regular(path, below=below) as content:
         data = content.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes", str(path))

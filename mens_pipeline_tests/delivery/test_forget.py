@@ -21,7 +21,9 @@ from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
 from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, load_forgotten
+from mens_pipeline.corpus.extract.sources import files_below
 from mens_pipeline.corpus.schema.records import read_pairs, read_record_lines
+from mens_pipeline.delivery.forget import plan_forgetting
 from mens_pipeline.delivery.hub import Target, plan_train_set
 from mens_pipeline.delivery.merge import MergeSource, card_of_source
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -202,6 +204,23 @@ def test_what_nobody_knows_is_refused(pipeline: Pipeline) -> None:
 
     assert [what for what, problem in _UNKNOWN.items() if problem not in found[what] or what not in found[what]] == []
     assert not pipeline.config.with_name(FORGOTTEN).exists()
+
+
+def test_a_folder_that_becomes_a_link_is_not_read_through(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list holds no digest of a file outside of the workspace."""
+
+    def list_and_swap(root: Path, suffixes: tuple[str, ...]) -> list[Path]:
+        found, outside = list(files_below(root, suffixes)), tmp_path / "outside"
+        (root / "theirs").rename(outside)
+        (root / "theirs").symlink_to(outside)
+        return found
+
+    monkeypatch.setattr("mens_pipeline.delivery.forget.files_below", list_and_swap)
+    (entry,) = plan_forgetting(pipeline.store, pipeline.root, "theirs/queue.vox").entries
+
+    assert (entry.path, entry.sha256) == ("theirs/queue.vox", ())
 
 
 def test_a_list_that_is_broken_is_left_as_it_is(pipeline: Pipeline) -> None:

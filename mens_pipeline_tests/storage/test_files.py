@@ -52,15 +52,15 @@ def test_nothing_else_is_opened(tmp_path: Path) -> None:
 
     with open_regular(tmp_path / "link") as content:
         assert content.read() == b"x"
-    for path, follow, code in (
-        (tmp_path, True, errno.EISDIR),
-        (tmp_path / "pipe", True, errno.EINVAL),
-        (Path("/dev/null"), True, errno.EINVAL),
-        (tmp_path / "link", False, errno.ELOOP),
-        (tmp_path / "none", True, errno.ENOENT),
+    for path, below, code in (
+        (tmp_path, None, errno.EISDIR),
+        (tmp_path / "pipe", None, errno.EINVAL),
+        (Path("/dev/null"), None, errno.EINVAL),
+        (tmp_path / "link", tmp_path, errno.ELOOP),
+        (tmp_path / "none", None, errno.ENOENT),
     ):
         with pytest.raises(OSError, match=r".") as refusal:
-            open_regular(path, follow=follow)
+            open_regular(path, below=below)
         assert (refusal.value.errno, bool(refusal.value.strerror)) == (code, True)
 
 

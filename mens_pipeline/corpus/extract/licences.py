@@ -117,11 +117,20 @@ class Licences:
             return stated
         for folder in path.parents:
             if folder not in self._seen:
-                self._seen[folder] = _licence_in(folder), folder == self._top or is_checkout(folder)
+                self._seen[folder] = self._licence_in(folder), folder == self._top or is_checkout(folder)
             found, is_top = self._seen[folder]
             if found is not None or is_top:
                 return found or UNKNOWN
         return UNKNOWN
+
+    def _licence_in(self, folder: Path) -> str | None:
+        below = self.root if folder.is_relative_to(self.root) else folder
+        found = {path.name: _read_licence(path, below) for path in _licence_files(folder)}
+        whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
+        licences = sorted(whole or found.values())
+        if len(licences) < 2:  # noqa: PLR2004 - one file says it all
+            return next(iter(licences), None)
+        return UNKNOWN if UNKNOWN in licences else (" AND " if whole else " OR ").join(licences)
 
 
 def licence_files_above(root: Path) -> Iterator[Path]:
@@ -137,18 +146,9 @@ def _licence_files(folder: Path) -> list[Path]:
     return [path for name in LICENCE_FILES if (path := folder / name).is_file() or path.is_symlink()]
 
 
-def _licence_in(folder: Path) -> str | None:
-    found = {path.name: _read_licence(path) for path in _licence_files(folder)}
-    whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
-    licences = sorted(whole or found.values())
-    if len(licences) < 2:  # noqa: PLR2004 - one file says it all
-        return next(iter(licences), None)
-    return UNKNOWN if UNKNOWN in licences else (" AND " if whole else " OR ").join(licences)
-
-
-def _read_licence(path: Path) -> str:
+def _read_licence(path: Path, below: Path) -> str:
     try:
-        text = decode_text(read_regular(path, _LARGEST, follow=False), "replace")
+        text = decode_text(read_regular(path, _LARGEST, below=below), "replace")
     except OSError:  # a link, which may lead anywhere; or larger than any licence
         return UNKNOWN
     words = _NOT_WORDS.sub(" ", text.lower())

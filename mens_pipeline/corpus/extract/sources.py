@@ -293,7 +293,7 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
             digest.update(hashlib.sha256(b"a link").digest())
             continue
         try:
-            with open_regular(path, follow=False, below=root if path.is_relative_to(root) else None) as content:
+            with open_regular(path, below=root if path.is_relative_to(root) else path.parent) as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
         except OSError as error:
             digest.update(hashlib.sha256(f"unreadable: {error.errno}".encode()).digest())

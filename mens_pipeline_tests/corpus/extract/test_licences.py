@@ -88,6 +88,7 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
         (workspace / folder).write_text(text)
     (workspace / "odd" / "LICENSE-APACHE").write_text("See the web page.\n")
     (workspace / "linked" / "LICENSE").symlink_to(workspace / "own" / "COPYING.txt")
+    (workspace / "entered").symlink_to("own")
 
     def of(name: str) -> str:
         return Licences(workspace).find_licence(workspace / name, b"")
@@ -101,7 +102,7 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     assert of("own/below/a.vox") == "GPL-3.0"
     assert of("both/a.vox") == "Apache-2.0 AND MIT"
     assert of("choice/a.vox") == "Apache-2.0 OR MIT"
-    assert of("odd/a.vox") == of("linked/a.vox") == UNKNOWN_LICENCE
+    assert of("odd/a.vox") == of("linked/a.vox") == of("entered/a.vox") == UNKNOWN_LICENCE
     assert Licences(workspace).find_licence(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
     assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
     assert list(licence_files_above(checkout)) == []
