@@ -135,23 +135,26 @@ _PRIVATE_KEY: Final = re.compile(
     r"|(?:\s|\\[nr]|[A-Za-z0-9+/=]{24,}+)*+)"
 )
 _JWT: Final = re.compile(r"(?<![\w.-])eyJ[\w-]{6,}+\.[\w-]{6,}+\.[\w-]*+")
+_AWS_ID: Final = r"A(?:[KS]IA|BIA|CCA|3T[A-Z0-9])(?![A-Z0-9]{0,9}EXAMPLE)[A-Z0-9]{16}(?![A-Za-z0-9])"
 _ACCESS_TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9])(?=[\w.~/:-]{20})(?:(?:"
     r"(?:gh[oprsu]|github_pat|npm|hf|api_org|gsk|r8|[rs]k_(?:live|test)|whsec|dop_v1|dckr_pat|shp(?:at|ca|pa|ss)|lin_api"
     r"|ntn|gl(?:sa|c)|sntry[su]|figd|rubygems|sbp|pscale_(?:pw|tkn|oauth)|fo1|tfp)_"
     r"|(?:gl(?:pat|dt|rt|ptt|soat|cbt)|xox[abeoprs]|xapp|(?<![\w-])sk|pypi|pul|xai|pplx|PMAK|NRAK|sq0[a-z]{3}|GOCSPX)-"
-    r"|AGE-SECRET-KEY-|(?:SG|ya29|hv[bs]|dp\.[a-z]{2,5}|\w{14}\.atlasv1)\.|AKIA|ASIA|AIza|LTAI|AKCp|AT[AC]TT3"
+    r"|AGE-SECRET-KEY-|(?:SG|ya29|hv[bs]|dp\.[a-z]{2,5}|\w{14}\.atlasv1)\.|AIza|LTAI|AKCp|AT[AC]TT3"
     r")[\w-]{16,400}(?:[.~+/=]{1,2}[\w-]{6,400}){0,3}=*"
     r"|(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[\w/-]{20,120}"
     r"|[0-9]{8,10}:AA[\w-]{33}|[MNO][\w-]{23,25}\.[\w-]{6,7}\.[\w-]{27,40}"  # Telegram, Discord
     r"|[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}"  # Azure
+    rf"|{_AWS_ID}"
     r"|(?:AC|SK|dapi|key-)[0-9a-f]{32}(?!\w)|[0-9a-f]{32}-us[0-9]{1,2}(?!\w)"  # Twilio, Databricks, Mailgun, Mailchimp
     r")"
 )
 _RANDOM: Final = re.compile(
     r"(?=[A-Za-z]{0,20}(?:[0-9]|(?<=[a-z])[A-Z]))(?![A-Za-z0-9]{0,24}(?:12345|abcdef|ABCDEF|EXAMPLE))[A-Za-z0-9]{12}"
+    rf"|{_AWS_ID}"
 )
-"""A run that is neither a word nor an example."""
+"""A run that is neither a word nor an example, or has a form that no word has."""
 
 
 def _is_random(match: re.Match[str]) -> bool:
@@ -403,7 +406,7 @@ _RULES: Final = (
     _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT", ("eyj",)),
     *(
         _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", hint, _is_random)
-        for hint in (_RUN, ("hf_", "api_org_"))  # the latter may have no digit
+        for hint in (_RUN, ("hf_", "api_org_", "akia", "asia", "abia", "acca"))  # these may have no digit
     ),
     _Rule(
         SensitiveKind.AUTHORIZATION,

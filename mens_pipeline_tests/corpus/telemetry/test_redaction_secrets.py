@@ -29,6 +29,9 @@ def _draw_text(length: int, alphabet: str = _ANY) -> str:
 
 _FORMS: Final = {
     "AWS id": "AKIA" + _draw_text(16, _BIG),
+    "AWS id of letters": "AKIA" + _draw_text(16, ascii_uppercase),
+    "AWS id in series": "ASIA" + "12345" + _draw_text(11, ascii_uppercase),
+    "AWS bearer": "ABIA" + _draw_text(16, _BIG),
     "AWS secret": "aws_secret_access_key = " + _draw_text(40),
     "Azure storage": f"AccountName=acme;AccountKey={_draw_text(86)}==;EndpointSuffix=core.windows.net",
     "Azure bus": f"Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKey={_draw_text(43)}=",
@@ -138,6 +141,7 @@ def test_a_known_form_is_masked_everywhere(name: str) -> None:
         "npm_config_registry_of_the_2nd_kind(), hf_load_the_model_from_the_hub, gsk_is_a_function_with_a_name",
         "OPENAI_API_KEY=sk-... VAULT_TOKEN=hvs.short-lived-token MESH_TOKEN=a3f7c2...",
         "AKIA" + "IOSFODNN7EXAMPLE and sk-" + "shortishbutnotenough12345",
+        "ASIA" + "PACIFICREGIONS_OF_2024, ASIA" + "PACIFICSOUTHEASTREGIONS, ACCA" + "REDITEDINSTITUTES",
         'run("-Pstore.password=" + pass + " now")',
     ],
 )
