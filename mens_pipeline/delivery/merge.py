@@ -56,7 +56,7 @@ _NAME_RUN: Final = "Name the run that it was trained in."
 def refuse_misfit(adapter: Adapter) -> None:
     """Raise RefusedError if the base is missing or different, or the adapter is not from training or does not fit."""
     base = adapter.manifest.base_model
-    path = find_recorded_base(base)
+    path = find_recorded_base(base, in_full=True)
     config = read_adapter_config(adapter.folder)
     shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
     reasons = list(_find_misfits(shapes_in(adapter.weights), shapes, config.r))

@@ -7,7 +7,10 @@ Tokenizer and chat template are read without loading the deep learning stack.
 import hashlib
 import json
 import math
+import re
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -15,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.files import open_regular, read_regular
+from mens_pipeline.storage.jsonl import write_text
+from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
@@ -46,6 +51,9 @@ _LARGEST: Final = 2**40
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
+_DIGESTS: Final = "digests"
+_SETTLED_NS: Final = 2_000_000_000
+"""A file that changed more recently may change again without another time: some disks count in steps of two seconds."""
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -165,18 +173,37 @@ def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
     return document
 
 
-def digest_of_folder(path: Path) -> str:
-    """Compute the SHA-256 of all files that decide the output of a model, hexadecimal."""
-    digest = hashlib.sha256()
+def digest_of_folder(path: Path, *, in_full: bool = False) -> str:
+    """Compute the SHA-256 of all files that decide the output of a model, hexadecimal.
+
+    Unless `in_full`, an earlier digest is taken from the cache if inode, size and times of all files are the same.
+    """
+    digest, began = hashlib.sha256(), time.time_ns()
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
-    for name, file in sorted(names.items()):
-        try:
+    try:
+        stamps = _read_stamps(names)
+        kept = _places[0] / _DIGESTS / key_of(stamps) if _places else None
+        with suppress(OSError):
+            if kept and not in_full and (known := re.fullmatch(b"[0-9a-f]{64}", read_regular(kept, 64))):
+                return known[0].decode()
+        for name, file in sorted(names.items()):
             # Follow links: the cache of the Hub consists of them.
             with open_regular(file) as content:
                 digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
-        except OSError as error:
-            raise RefusedError(f"{file}: {error.strerror}. Take it away, or fetch the model again.") from error
+        is_settled = max((times[-1] for times in stamps.values()), default=began) < began - _SETTLED_NS
+        if kept and is_settled and _read_stamps(names) == stamps:
+            with suppress(ConfigurationError):  # the cache only saves time
+                write_text(kept, digest.hexdigest())
+    except OSError as error:
+        found = error.filename or path
+        raise RefusedError(f"{found}: {error.strerror}. Take it away, or fetch the model again.") from error
     return digest.hexdigest()
+
+
+def _read_stamps(files: Mapping[str, Path]) -> dict[str, list[int]]:
+    """Return by name what changes when a file does; only the last number, ctime, cannot be set."""
+    found = {name: file.stat() for name, file in files.items()}
+    return {name: [it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns] for name, it in found.items()}
 
 
 def missing_files(path: Path) -> list[str]:
@@ -195,13 +222,15 @@ def base_folder(base: Base) -> Path:
     return base.path if base.path.is_dir() else find_recorded_base(base)
 
 
-def find_recorded_base(base: Base) -> Path:
+def find_recorded_base(base: Base, *, in_full: bool = False) -> Path:
     """Find the unchanged base of a run by its digest: at the recorded path, or anywhere in the caches of this machine.
 
-    `RefusedError` if it is gone, changed or incomplete, or leads the library to another model or to code.
+    `in_full` is that of `digest_of_folder`. `RefusedError` if it is gone, changed or incomplete, or leads the library
+    to another model or to code.
     """
-    places = chain([base.path], (place for place in _find_candidates() if _may_be(place, base.num_parameters)))
-    path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)
+    others = (place for place in _find_candidates() if _may_be(place, base.num_parameters))
+    places = (place for place in chain([base.path], others) if place.is_dir())
+    path = next((place for place in places if digest_of_folder(place, in_full=in_full) == base.sha256), None)
     if path is None:
         found = "changed" if base.path.is_dir() else "gone"
         advice = f"Restore it, put it below MENS_CACHE_ROOT/base_models (SHA-256 {base.sha256[:12]}), or train again."

@@ -197,14 +197,14 @@ def _describe(job: TrainingJob, plan: BatchPlan, trainer: PlannedTrainer) -> dic
 
 def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
     """Count the adapter matrices that training changed; refuse a run without any, and a changed base."""
-    changed = [name for name, digest in after.trained_sha256.items() if digest != before.trained_sha256[name]]
+    changed = [name for name, digest in after.trained.items() if digest != before.trained[name]]
     if before.frozen_sha256 != after.frozen_sha256:
         raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")
     if not changed:
         raise RefusedError("training changed nothing of the adapter. Report this with telemetry.jsonl.")
     return {
         "frozen_sha256": after.frozen_sha256,
-        "num_adapter_matrices": len(after.trained_sha256),
+        "num_adapter_matrices": len(after.trained),
         "num_changed_matrices": len(changed),
     }
 

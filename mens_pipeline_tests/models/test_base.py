@@ -1,8 +1,12 @@
 """The base of an adapter that was trained elsewhere: found by its digest, never by its path alone."""
 
+import hashlib
 import json
+import os
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +15,11 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import completion_fits, evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.models import base as module
 from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest
-from mens_pipeline.models.base import Base, find_recorded_base, look_in
+from mens_pipeline.models.base import Base, digest_of_folder, find_recorded_base, look_in
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.training.small_folder import write_folder
 
 
 def _move(trained: Path, folder: Path) -> Path:
@@ -62,3 +68,89 @@ def test_another_base_in_its_place_is_passed_over(trained: Path, tiny_base: Path
 
     assert find_recorded_base(base.model_copy(update={"path": tiny_base})) == cache / "c"
     assert find_recorded_base(base) == base.path
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """Inodes of the files that are hashed, with a cache, and on a disk that tells any two moments apart."""
+    inodes: list[int] = []
+    whole = hashlib.file_digest
+
+    def count(content: Any, name: str) -> Any:
+        inodes.append(os.fstat(content.fileno()).st_ino)
+        return whole(content, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", count)
+    monkeypatch.setattr(module, "_SETTLED_NS", 10_000_000)
+    look_in(tmp_path / "cache")
+    return inodes
+
+
+def _settle() -> None:
+    time.sleep(0.05)
+
+
+def test_an_evaluation_hashes_its_base_once_and_a_merge_again(trained: Path, tmp_path: Path, hashed: list[int]) -> None:
+    _move(trained, tmp_path)
+    shutil.copytree(_read_base(trained).path, tmp_path / "cache" / "base")
+    inode = (tmp_path / "cache" / "base" / "model.safetensors").stat().st_ino
+    _settle()
+    adapter, device = Adapter.open(tmp_path / "run"), resolve_device(DeviceChoice.CPU)
+    for model in ("base", "adapter", "base"):
+        evaluated_model(model, adapter, device)
+    assert completion_fits(adapter.manifest.base_model, Decoding())("fn f() { }")
+    assert hashed.count(inode) == 1
+
+    refuse_misfit(adapter)
+    assert hashed.count(inode) == 2
+
+
+def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Path, hashed: list[int]) -> None:
+    """Even in place, of the same size, with the time put back: that changes ctime, which nobody can set."""
+    folder = write_folder(tmp_path / "base")
+    file = folder / "model.safetensors"
+
+    def change_in_place() -> None:
+        before, content = file.stat(), file.read_bytes()
+        with file.open("r+b") as target:
+            target.write(bytes([content[0] ^ 1]))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        after = file.stat()
+        assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+
+    def replace() -> None:
+        shutil.copy2(file, tmp_path / "other")
+        (tmp_path / "other").replace(file)
+
+    def keep_noise() -> None:
+        for kept in (tmp_path / "cache" / "digests").iterdir():
+            kept.write_bytes(b"\0" * 64)
+
+    changes = {
+        "nothing": lambda: None,
+        "in place": change_in_place,
+        "another file": replace,
+        "one more": lambda: (folder / "more.txt").write_text("more"),
+        "a broken cache": keep_noise,
+    }
+    for name, change in changes.items():
+        _settle()
+        digest_of_folder(folder)
+        change()
+        hashed.clear()
+        assert digest_of_folder(folder) == digest_of_folder(folder, in_full=True), name
+        assert hashed.count(file.stat().st_ino) == (1 if name == "nothing" else 2), name
+
+
+def test_a_digest_is_not_kept_where_a_file_changed_just_now_or_the_cache_takes_nothing(
+    tmp_path: Path, hashed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_folder(tmp_path / "base")
+    monkeypatch.setattr(module, "_SETTLED_NS", 10**12)
+    digest_of_folder(folder)
+    monkeypatch.setattr(module, "_SETTLED_NS", 0)
+    (tmp_path / "cache").write_text("not a folder")
+    _settle()
+
+    assert digest_of_folder(folder) == digest_of_folder(folder)
+    assert len(hashed) == 9

@@ -59,6 +59,49 @@ def test_one_update_changes_every_matrix_of_the_adapter_and_nothing_else(tiny_ba
     assert (result["n_layers"], result["n_heads"], result["num_steps"]) == (LAYERS, HEADS, 1)
 
 
+@pytest.mark.seed_row(12)
+def test_a_run_whose_base_changes_is_refused(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit of one weight, in the only step."""
+    from mens_pipeline.training.sft import PlannedTrainer  # noqa: PLC0415 - loads the deep learning stack
+
+    step = PlannedTrainer.training_step
+
+    def spoil(trainer: Any, model: Any, *arguments: Any, **named: Any) -> Any:
+        _flip_a_bit(next(each for each in model.parameters() if not each.requires_grad).data)
+        return step(trainer, model, *arguments, **named)
+
+    monkeypatch.setattr(PlannedTrainer, "training_step", spoil)
+    with pytest.raises(RefusedError, match="the base model changed while its adapter was trained"):
+        train_here(prepare_fast(tiny_base, tmp_path, max_steps=1))
+
+
+def _flip_a_bit(tensor: torch.Tensor) -> None:
+    tensor.view(-1).view(torch.uint8)[3] ^= 1
+
+
+@pytest.mark.seed_row(12)
+def test_the_hash_of_a_base_tells_any_bit_and_the_order(tiny_base: Path, tmp_path: Path) -> None:
+    """Of weights in four bits, of their scales, and of others."""
+    from mens_pipeline.training.qlora import checksums  # noqa: PLC0415 - loads the deep learning stack
+
+    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path, max_steps=1))
+    frozen = [parameter for parameter in trainer.model.parameters() if not parameter.requires_grad]
+    packed = max((each for each in frozen if hasattr(each, "quant_state")), key=torch.numel)
+    whole = max((each for each in frozen if not hasattr(each, "quant_state")), key=torch.numel)
+    before = checksums(trainer.model)
+    found = {before.frozen_sha256}
+    for tensor in (packed.data, packed.quant_state.absmax, whole.data):
+        kept = tensor.clone()
+        _flip_a_bit(tensor)
+        found.add(checksums(trainer.model).frozen_sha256)
+        tensor.copy_(kept.view(-1).flip(0).view(kept.shape))
+        found.add(checksums(trainer.model).frozen_sha256)
+        tensor.copy_(kept)
+
+    assert len(found) == 7
+    assert checksums(trainer.model) == before
+
+
 def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base: Path, tmp_path: Path) -> None:
     """Both groups hold all matrices; the first step of AdamW is as large as the rate (LoRA+)."""
     trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
