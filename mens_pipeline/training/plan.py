@@ -22,7 +22,10 @@ Rows = NDArray[np.uint32]
 """Rows by their index among those that train."""
 
 _WINDOW: Final = 256
-"""Rows to form micro-batches from: enough to find rows of similar length, and a small part of a run."""
+"""Rows to form micro-batches from, or more: enough to find rows of similar length, and a small part of a run."""
+
+_BATCHES_OF_WINDOW: Final = 32
+"""Micro-batches of a window, or more: with a few large ones, rows of all lengths would share one."""
 
 MOST_PASSES: Final = 4
 """Passes of an epoch over one kind; up to four, repeated data is nearly as good as new (Muennighoff et al. 2023,
@@ -205,12 +208,13 @@ def compute_shares(tokens: Mapping[str, int], named: Mapping[str, float]) -> dic
 class Dealer:
     """Deals the rows of each kind in passes, each in a new order, and mixes the kinds by their shares."""
 
-    def __init__(self, rows: Columns, weights: NDArray[np.float64], named: Mapping[str, float], seed: int) -> None:
-        """Take the rows, their number in a pass (see `_weights`), and the shares as `compute_shares` does."""
+    def __init__(self, rows: Columns, weights: NDArray[np.float64], recipe: Recipe) -> None:
+        """Take the rows, and their number in a pass (see `_weights`)."""
         self._rows = rows
         self._weights = weights
-        self._named = named
-        self._seed = seed
+        self._named = recipe.kind_shares
+        self._seed = recipe.seed
+        self._window_tokens = _BATCHES_OF_WINDOW * (recipe.tokens_at_once or 1)
         self._queues: dict[str, Rows] = {}
         self._passes: dict[str, int] = {}
 
@@ -238,7 +242,7 @@ class Dealer:
                 shown.append(dealt)
                 places.append(_compute_places(self._rows.lengths[dealt], quota))
         order = np.concatenate(shown)[np.argsort(np.concatenate(places), kind="stable")]
-        number = max(1, round(len(order) / _WINDOW))
+        number = max(1, round(min(len(order) / _WINDOW, whole / self._window_tokens)))
         for window in range(number):
             own = order[window * len(order) // number : (window + 1) * len(order) // number]
             if len(own):
@@ -362,7 +366,7 @@ def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) 
 def _epochs(rows: Columns, recipe: Recipe) -> Iterator[tuple[Batches, int]]:
     """Yield the micro-batches of one epoch after another, and the number of rows that the curriculum leaves out."""
     weights = _weights(rows, recipe)
-    dealer = Dealer(rows, weights, recipe.kind_shares, recipe.seed)
+    dealer = Dealer(rows, weights, recipe)
     for epoch in count():
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
         easy = np.flatnonzero(rows.difficulties <= find_hardest(epoch, recipe)).astype(np.uint32)

@@ -1,5 +1,10 @@
-"""The start of a training on many rows: encoded, found again, planned, and the first micro-batches read."""
+"""The start of a training on many rows: encoded, found again, planned, and the first micro-batches read.
 
+`python -m mens_pipeline_tests.bench.train_rows TRAIN.jsonl` prints the padding and the steps of each preset, with the
+tokens of Qwen2.5-Coder.
+"""
+
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -13,14 +18,19 @@ from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.agent import Team
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import JOB
-from mens_pipeline.models.infill import SUFFIX_FIRST
+from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.models.base_wheels import QWEN_CODER
+from mens_pipeline.models.find_base import find_base_model
+from mens_pipeline.models.infill import SUFFIX_FIRST, choose_order
+from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.examples import open_examples, plan_examples
-from mens_pipeline.training.plan import Share, step_tokens
+from mens_pipeline.training.examples import make_examples, open_examples, plan_examples
+from mens_pipeline.training.plan import Share, plan_run, step_tokens
 from mens_pipeline.training.prepare import prepare_run
+from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up
-from mens_pipeline.training.train_rows import FOLDER, SHARD_BYTES, Encoding, encode_train_set
+from mens_pipeline.training.train_rows import FOLDER, SHARD_BYTES, Encoding, Shards, encode_train_set
 from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, measure_time, memory_mb
 from mens_pipeline_tests.training.runs import resolve_fast
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -143,3 +153,22 @@ def _first_batches(folder: Path, _base: Path) -> Measured:
     assert [max(lengths) * len(lengths) for lengths in shown] == tokens[: len(shown)].tolist()
     found["milliseconds to read a micro-batch"] *= 1000 / len(shown)
     return {**found, "its own memory at the end, MB": memory_mb("RssAnon")}
+
+
+def main() -> None:
+    train_path, cache = Path(sys.argv[1]), load_settings().cache_root
+    base = find_base_model(QWEN_CODER, None, cache / "base_models", print)
+    encoding = Encoding(train_path, base.path, SYSTEM_PROMPT, _WINDOW, choose_order(FileTokenizer(base.path)))
+    folder = encode_train_set(encoding, digest_of(train_path), cache, print)
+    print(f"{'preset':<20}{'padding':>9}{'steps':>7}{'tokens a step':>15}")
+    for name, preset in load_named(PRESETS).items():
+        recipe = Recipe.model_validate(preset.values)
+        columns = make_examples(Shards(encoding.paths(folder)), recipe).columns
+        plan = plan_run(columns, recipe)
+        padded = int(plan.batches.padded_tokens(columns.lengths).sum())
+        shown = int(columns.lengths[plan.batches.all_rows].sum(dtype=int))
+        print(f"{name:<20}{1 - shown / padded:>9.1%}{plan.num_steps:>7}{shown / plan.num_steps:>15,.0f}")
+
+
+if __name__ == "__main__":
+    main()
