@@ -34,20 +34,12 @@ def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
 
     Adds `weights` (rows), float32, and `counts`: tokens without padding, and labelled positions.
     """
-    if not examples:
-        return _nothing(pad_token_id)
-    batch = pad_rows(examples, pad_token_id)
-    batch["weights"] = torch.tensor([example.weight for example in examples])
+    rows = examples or [Example((pad_token_id, pad_token_id), ())]
+    batch = pad_rows(rows, pad_token_id)
+    batch["weights"] = torch.tensor([row.weight for row in rows])
     # Counted here, since reading a tensor from a GPU waits for all its work.
     batch["counts"] = (sum(map(len, examples)), int((batch["labels"][:, 1:] != IGNORED).sum()))
     return batch
-
-
-def _nothing(pad_token_id: int) -> dict[str, Any]:
-    ids = torch.full((1, 2), pad_token_id)
-    labels = torch.full((1, 2), IGNORED)
-    mask = torch.ones((1, 2), dtype=torch.long)
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels, "weights": torch.ones(1), "counts": (0, 0)}
 
 
 def _split_batch(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
@@ -180,20 +172,20 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
         `num_items_in_batch` counts those of all micro-batches of all processes.
         """
-        inputs = dict(inputs)
-        weights = inputs.pop("weights")
-        num_tokens, num_supervised = inputs.pop("counts")
+        num_tokens, num_supervised = inputs["counts"]
         labels = inputs["labels"][:, 1:]
         if self.model.training:
             self.num_tokens += num_tokens
             self.num_supervised += num_supervised
-        each = weights[:, None].expand_as(labels)
+        each = inputs["weights"][:, None].expand_as(labels)
+        # No attention mask: rows are padded on the right, which labelled positions of a causal model do not see.
         if self.scores_labels_alone:
             mask = labels != IGNORED
             total = (self._label_losses(model, inputs, mask, labels) * each[mask]).sum()
         else:
             # Zero without a label; selecting the labelled positions would wait for the device.
-            total = -(model(**inputs, use_cache=False, fused_lm_head=True).log_probs * each).sum()
+            scored = model(input_ids=inputs["input_ids"], labels=inputs["labels"], use_cache=False, fused_lm_head=True)
+            total = -(scored.log_probs * each).sum()
         loss = total / (num_supervised if num_items_in_batch is None else num_items_in_batch)
         if num_items_in_batch is not None and self._team.size > 1:
             loss *= self._team.size  # the library averages the gradients of processes; we need their sum
@@ -224,7 +216,6 @@ def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, label
     `base` has an adapter, `inputs` is a micro-batch; `mask` and `labels`, (rows, length - 1), start with the second
     token.
     """
-    # No attention mask: rows are padded on the right, which labelled positions of a causal model do not see.
     ids = inputs["input_ids"]
     # Up to the first label, since each row needs the state before it.
     shared = min(num_shared(ids), int(mask.any(0).int().argmax())) if is_causal(base) else 0

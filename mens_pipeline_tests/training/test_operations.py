@@ -9,8 +9,10 @@ from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.training.examples import open_examples
 from mens_pipeline.training.plan import plan_run
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.operations import count_operations
 from mens_pipeline_tests.training.runs import prepare_fast
 
@@ -54,6 +56,44 @@ def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Pa
     refuse_other_loss(trainer, trainer.first_loss, "base", "float32")
 
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-6)
+
+
+def _step(trainer: Any, model: Any, **more: Any) -> dict[str, Any]:
+    """The loss of a card for rows padded on the right, and its gradients by their names."""
+    import torch
+
+    from mens_pipeline_tests.training.test_cpu_path import padded_batch  # noqa: PLC0415 - loads the deep learning stack
+
+    model.zero_grad(set_to_none=True)
+    batch = {**padded_batch(), "weights": torch.tensor([1.0, 2.0, 0.5]), "counts": (59, 32)}
+    loss = trainer.compute_loss(lambda **given: model(**given, **more), batch, num_items_in_batch=32)
+    loss.backward()
+    return {"loss": loss.detach()} | {name: each.grad for name, each in model.named_parameters() if each.requires_grad}
+
+
+@pytest.fixture
+def card(tiny_base: Path, tmp_path: Path) -> Any:
+    """A trainer with the loss of a card, for any model."""
+    trainer, _ = _trainer(tiny_base, tmp_path)
+    trainer.scores_labels_alone = False
+    return trainer
+
+
+@pytest.mark.slow
+@every("name", ARCHITECTURES)
+def test_rows_padded_on_the_right_need_no_mask_on_a_card(card: Any, tmp_path: Path, name: str) -> None:
+    """Neither do states of linear attention: with a mask the loss and every gradient are the same to six digits."""
+    import torch
+    from trl.trainer.utils import add_fused_lm_head
+
+    from mens_pipeline_tests.training.test_cpu_path import adapted, padded_batch  # noqa: PLC0415 - likewise
+
+    model = adapted(write_architecture(tmp_path / name, name), torch.float32)
+    add_fused_lm_head(model.get_base_model())
+    found, masked = _step(card, model), _step(card, model, attention_mask=padded_batch()["attention_mask"])
+
+    for matrix, expected in masked.items():
+        assert float((found[matrix] - expected).norm()) <= 1e-6 * float(expected.norm()) > 0, matrix
 
 
 @pytest.mark.parametrize(("kind", "most"), [("llama", 950), ("hybrid", 3_000)])
