@@ -119,7 +119,7 @@ lock:  ## Write constraints.txt again from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
-	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,gpu,train,serve]"
+	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,train,serve]"
 	@{ echo "# Every direct and transitive version, by \`make lock\`. torch stands first: another pin takes another build."; \
 		echo "# On a machine with CUDA, torch pins its nvidia packages itself."; \
 		echo "torch==2.13.0"; \

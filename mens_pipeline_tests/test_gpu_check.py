@@ -30,6 +30,7 @@ def test_all_that_is_taken_along_is_pinned() -> None:
     names = [pin.split("==")[0] for pin in bundle.pins()]
 
     assert len(names) == len(set(names)) > 30
+    assert {"einops", "fla-core", "flash-linear-attention"} <= set(names)
     assert not {"torch", "triton", "accelerate", "numpy"} & set(names)
 
 
@@ -43,25 +44,27 @@ def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
         bundle.keep_libraries(wheel, ("_cuda999.so",))
 
 
-@pytest.mark.parametrize(("triton", "is_there"), [("3.6.0", False), ("3.7.0", False), ("3.7.1", True), ("3.3.1", True)])
+@pytest.mark.parametrize("major", [8, 9, 12])
+@pytest.mark.parametrize("triton", ["3.3.1", "3.6.0", "3.7.0", "3.7.1"])
 def test_kernels_that_raise_are_not_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triton: str, *, is_there: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triton: str, major: int
 ) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: triton)
-    _wheel(tmp_path / "wheels", "flash_linear_attention-0.6.0", "fla/__init__.py")
+    _wheel(tmp_path / "wheels", "flash_linear_attention-0.6.0", "fla/layers/__init__.py")
+    _wheel(tmp_path / "wheels", "fla_core-0.6.0", "fla/__init__.py")
     _wheel(tmp_path / "wheels", "trl-1.0", "trl/__init__.py")
     target = tmp_path / "site-packages"
-    check.unpack(tmp_path / "wheels", target)
+    check.unpack(tmp_path / "wheels", target, (major, 0))
     (target / "trl" / "__init__.py").write_text("mine")
-    check.unpack(tmp_path / "wheels", target)
+    check.unpack(tmp_path / "wheels", target, (major, 0))
 
-    assert (target / "fla").is_dir() == is_there
+    assert (target / "fla").is_dir() == (major != 9 or triton in {"3.3.1", "3.7.1"})
     assert (target / "trl" / "__init__.py").read_text() == "mine"
 
 
 def test_a_machine_without_packages_is_told_where_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="wheels: no packages"):
-        check.unpack(tmp_path / "wheels", tmp_path / "site-packages")
+        check.unpack(tmp_path / "wheels", tmp_path / "site-packages", (0, 0))
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -30,6 +30,7 @@ from mens_pipeline.delivery.merge import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.jobs.device import leave_out_kernels
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import write_job
@@ -480,6 +481,7 @@ def export(job: GgufJob) -> None:
 
     torch.set_flush_denormal(True)
     reference, folder = job.reference, job.run_dir / MODEL
+    leave_out_kernels(reference.device)
     decoding = reference.decoding
     folder.mkdir()
     write_gguf(job.merged_path, folder / job.file_name, job.file_type, job.model_name, job.licence)

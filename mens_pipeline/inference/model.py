@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluatedModel
+from mens_pipeline.jobs.device import leave_out_kernels
 from mens_pipeline.models.adapter import read_adapter_config
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.training.qlora import load_base
@@ -31,6 +32,7 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
 
     compute_dtype = getattr(torch, job.compute_dtype)
     device = job.device if place is None else place
+    leave_out_kernels(device)
     if job.held == "dense":
         # Rounded first, as in training, before the values are quantised.
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(

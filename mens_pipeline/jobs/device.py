@@ -4,13 +4,16 @@ A GPU that torch cannot use is an error, not a reason to use the CPU, on which a
 """
 
 import fcntl
+import importlib.metadata
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +22,7 @@ from mens_pipeline.jobs.environment import own_environment
 
 _DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
 _POLL_SECONDS: Final = 0.5
+_HOPPER: Final = 9
 _LONGEST: Final = 500
 """Characters of a lock's description of its holder."""
 
@@ -39,7 +43,7 @@ class Device:
     """Device of a run, under the machine's name for it.
 
     `memory_gb` is None for the CPU. `has_bfloat16`: it is supported and faster than float32. `number` counts devices of
-    this kind; 1 for a CPU with any number of cores.
+    this kind; 1 for a CPU with any number of cores. `capability` is the compute capability of a GPU, 0.0 for others.
     """
 
     kind: str
@@ -47,6 +51,7 @@ class Device:
     memory_gb: float | None
     has_bfloat16: bool
     number: int = 1
+    capability: tuple[int, int] = (0, 0)
 
     @property
     def preset_gb(self) -> float | None:
@@ -117,6 +122,29 @@ def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
     return False
 
 
+def is_triton_raising(capability: tuple[int, int]) -> bool:
+    """Return whether flash-linear-attention raises in training: on a Hopper GPU (9.0), with Triton 3.4.0 to 3.7.0.
+
+    flash-qla takes its place where it is installed.
+    """
+    try:
+        version = tuple(map(int, re.findall(r"\d+", importlib.metadata.version("triton"))[:3]))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return capability[0] == _HOPPER and (3, 4, 0) <= version < (3, 7, 1) and find_spec("flash_qla") is None
+
+
+def leave_out_kernels(device: str | int) -> None:
+    """Keep flash-linear-attention out of this process if it raises on the device, as its Triton kernels do on a CPU.
+
+    transformers takes whatever it can import, on any device. Call this before it imports a model.
+    """
+    import torch
+
+    if device in {"cpu", "mps"} or is_triton_raising(torch.cuda.get_device_capability(device)):
+        sys.modules["fla"] = None  # type: ignore[assignment]
+
+
 def refuse_missing_devices(device: Device, asked: int) -> None:
     """Refuse (`RefusedError`) fewer devices than a recipe needs; a CPU can run any number of processes."""
     if device.kind != "cpu" and asked > device.number:
@@ -137,7 +165,7 @@ def _cuda() -> Device | None:
         raise RefusedError(f"device cuda: {found}, and torch {torch.__version__} has no kernels for it. {advice}")
     has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     memory_gb = properties.total_memory / 2**30
-    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())
+    return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count(), capability)
 
 
 def _mps() -> Device | None:

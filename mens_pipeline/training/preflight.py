@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from mens_pipeline.errors import RefusedError, how_to_install
-from mens_pipeline.jobs.device import Device
-from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.device import Device, is_triton_raising
+from mens_pipeline.jobs.environment import own_environment, training_environment
 from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.base import Base, configuration_of
 from mens_pipeline.models.card import format_never_shown
@@ -19,7 +23,8 @@ from mens_pipeline.training.plan import BatchPlan
 from mens_pipeline.training.recipe import Recipe
 
 SCHEMA: Final = "vox.mens.preflight.v0"
-_LINEAR: Final = "linear_attention"
+LINEAR: Final = "linear_attention"
+"""The layers of this type in a configuration have kernels of their own."""
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _NF4_BITS: Final = 4.5
 """Bits of a quantised value, including its share of the scales."""
@@ -103,10 +108,10 @@ def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
     if experts := text.get("num_experts_per_tok"):  # a token sees only some experts
         inner = int(text.get("moe_intermediate_size") or inner) * int(experts)
     sizes: list[int] = []
-    if _LINEAR in kinds:
+    if LINEAR in kinds:
         values = int(text["linear_num_value_heads"]) * max(text["linear_value_head_dim"], text["linear_key_head_dim"])
         sizes.append(2 * width + (_FUSED if has_kernels else _FALLBACK) * values)
-    if kinds - {_LINEAR}:
+    if kinds - {LINEAR}:
         head = int(text.get("head_dim") or width // heads)
         queries, keys = heads * head, int(text.get("num_key_value_heads") or heads) * head
         family = str(text.get("model_type", ""))
@@ -271,28 +276,46 @@ def installed_memory_gb() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
-def kernels_found() -> dict[str, bool]:
-    """Return whether each kernel package, and the C compiler for Triton, is installed."""
+def kernels_found(config: Mapping[str, Any], capability: tuple[int, int]) -> dict[str, bool]:
+    """Return whether a GPU of a compute capability finds what Triton compiles with, and the kernels of a base."""
     compiler = own_environment().get("CC")
-    return {
-        "flash_linear_attention": find_spec("fla") is not None,
-        "causal_conv1d": find_spec("causal_conv1d") is not None,
+    found = {
         "c_compiler": any(map(shutil.which, (compiler,) if compiler else _COMPILERS)),
+        "python_headers": Path(sysconfig.get_path("include"), "Python.h").is_file(),
     }
+    if LINEAR in (config.get("text_config", config).get("layer_types") or ()):
+        found["triton"] = not is_triton_raising(capability)
+        found["flash_linear_attention"] = _can_import("fla.ops.gated_delta_rule")
+        found["causal_conv1d"] = find_spec("causal_conv1d") is not None
+    return found
 
 
-def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
-    """List missing packages that a base needs on a GPU, a sentence each."""
-    notes = []
-    if not found["c_compiler"]:
-        notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
-    if _LINEAR not in (config.get("text_config", config).get("layer_types") or ()):
-        return notes
-    if not found["flash_linear_attention"]:
-        slow = (
-            "its layers of linear attention run as plain PyTorch, several times slower and with five times the memory"
-        )
-        notes.append(f"flash-linear-attention is not installed: {slow}. {how_to_install('gpu')}")
-    if not found["causal_conv1d"]:
-        notes.append("causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower")
-    return notes
+@cache
+def _can_import(module: str) -> bool:
+    """Import a module in a process of its own: a package that is found by name may be incomplete."""
+    command = [sys.executable, "-P", "-c", f"import {module}"]
+    done = subprocess.run(command, env=training_environment(), capture_output=True, check=False)  # noqa: S603 - our own words
+    return done.returncode == 0
+
+
+def has_linear_kernels(found: Mapping[str, bool]) -> bool:
+    """Return whether layers of linear attention are computed by kernels, from the result of `kernels_found`."""
+    return found.get("flash_linear_attention", False) and found["triton"]
+
+
+_SLOW: Final = (
+    "layers of linear attention run as plain PyTorch, at about half of the speed and with five times the memory"
+)
+_ADVICE: Final[Mapping[str, str]] = {
+    "c_compiler": "no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC",
+    "python_headers": "no Python.h: Triton compiles with it. Install the headers of this Python (Debian: python3-dev)",
+    "triton": f"Triton 3.4.0 to 3.7.0 on a Hopper GPU: flash-linear-attention would raise, so {_SLOW}. "
+    "Install Triton 3.7.1, or flash-qla 0.1.3, which brings tilelang",
+    "flash_linear_attention": f"fla.ops.gated_delta_rule cannot be imported: {_SLOW}. {how_to_install('train')}",
+    "causal_conv1d": "causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower",
+}
+
+
+def kernel_notes(found: Mapping[str, bool]) -> list[str]:
+    """List what is missing of the result of `kernels_found`, a sentence each."""
+    return [_ADVICE[name] for name, is_there in found.items() if not is_there]

@@ -30,6 +30,7 @@ from mens_pipeline.training.preflight import (
     check_tokenizer,
     choose_quantization,
     estimate_memory,
+    has_linear_kernels,
     kernel_notes,
     kernels_found,
     layer_bytes,
@@ -143,8 +144,9 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     plan = plan_examples(rows_path, examples.columns, recipe, continues)
     _check_plan(plan, len(examples.train), min_rows, recipe)
     largest = int(plan.batches.padded_tokens(examples.columns.lengths).max())
-    configuration, found_kernels = configuration_of(base.path), kernels_found()
-    layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
+    configuration = configuration_of(base.path)
+    found_kernels = kernels_found(configuration, device.capability) if device.kind == "cuda" else {}
+    layer = layer_bytes(configuration, has_kernels=has_linear_kernels(found_kernels))
     resolved = _with_quantization(resolved, base, max(largest, recipe.tokens_at_once or 0), device, layer)
     recipe = resolved.recipe
     own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
@@ -156,7 +158,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     preflight = preflight_document(digest, base, device, recipe, examples, plan, memory) | resolved.as_json()
     if device.kind == "cuda":
         preflight["kernels"] = found_kernels
-        preflight["notes"] += kernel_notes(configuration, found_kernels)
+        preflight["notes"] += kernel_notes(found_kernels)
     heldout = train_path.with_name(HELDOUT)
     if heldout.is_file() and (found := _trained_heldout(heldout, train_path, rows_path)) is not None:
         # A benchmark may still evaluate the adapter, but evaluation refuses it on these pairs.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import leave_out_kernels
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.recipe import Continued, Recipe
 
@@ -32,6 +33,7 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
     from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
+    leave_out_kernels(device)
     is_packed = recipe.quantization != "bf16"
     packed = BitsAndBytesConfig(
         load_in_4bit=True,

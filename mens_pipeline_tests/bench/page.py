@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.preflight import kernels_found
+from mens_pipeline.training.preflight import LINEAR, kernels_found
 from mens_pipeline.training.prepare import library_versions
 from mens_pipeline_tests.bench.machine import machine_name
 
@@ -67,7 +67,9 @@ def _machine() -> str:
         lines.append("no CUDA device")
     lines += [f"CUDA {torch.version.cuda}, driver {_driver()}"]
     lines += [", ".join(f"{name} {version}" for name, version in library_versions().items())]
-    lines += [", ".join(f"{name}: {'yes' if is_there else 'no'}" for name, is_there in kernels_found().items())]
+    capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+    found = kernels_found({"layer_types": [LINEAR]}, capability)
+    lines += [", ".join(f"{name}: {'yes' if is_there else 'no'}" for name, is_there in found.items())]
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -29,7 +29,7 @@ _PACKAGES: Final = (
     *("python-dotenv", "typing-inspection", "typing_extensions", "annotated-types", "platformdirs", "dagster-pipes"),
     *("dagster-shared", "tomlkit", "fastapi", "starlette", "annotated-doc", "uvicorn", "prometheus_client", "typer"),
     *("opentelemetry-api", "SQLAlchemy", "mdit-py-plugins", "markdown-it-py", "mdurl"),
-    *("pytest", KERNELS),
+    *("pytest", "einops", *KERNELS),
 )
 """Names of constraints.txt, which says the versions. What depends on torch stays at home."""
 _PLATFORMS: Final = ("manylinux_2_28_{0}", "manylinux_2_24_{0}", "manylinux_2_17_{0}", "manylinux2014_{0}", "any")

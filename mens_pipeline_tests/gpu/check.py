@@ -21,14 +21,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.jobs.device import is_triton_raising
 from mens_pipeline.jobs.environment import own_environment
 
 _ROOT: Final = Path(__file__).parents[2]
 BUNDLE: Final = _ROOT / "build" / "gpu-bundle"
 WHEELS: Final = "wheels"
 TOKENIZER: Final = "tokenizer"
-KERNELS: Final = "flash-linear-attention"
-"""Of linear attention. With Triton 3.4 to 3.7.0 its backward pass raises on a Hopper GPU."""
+KERNELS: Final = ("fla-core", "flash-linear-attention")
+"""Of linear attention."""
 _WORK: Final = _ROOT / "build" / "gpu"
 _PACKAGES: Final = _WORK / "site-packages"
 """By this name alone: dill, by which `datasets` hashes functions, takes modules of other folders for the user's own."""
@@ -53,7 +54,7 @@ def main() -> None:
     _WORK.mkdir(parents=True, exist_ok=True)
     variables = {"PYTHONPATH": f"{_ROOT}:{_PACKAGES}", "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
     if not _is_installed():
-        unpack(BUNDLE / WHEELS, _PACKAGES)
+        unpack(BUNDLE / WHEELS, _PACKAGES, _capability())
     codes = {}
     for part in options.parts or PARTS:
         end = time.monotonic() + options.seconds
@@ -73,28 +74,28 @@ def _is_installed() -> bool:
     return False
 
 
-def unpack(wheels: Path, target: Path) -> None:
+def _capability() -> tuple[int, int]:
+    import torch
+
+    return torch.cuda.get_device_capability() if torch.cuda.is_available() else (0, 0)
+
+
+def unpack(wheels: Path, target: Path, capability: tuple[int, int]) -> None:
     """Unpack wheels into a folder for `PYTHONPATH`, once; without pip, which not every machine has."""
     found = {path.stem for path in target.glob("*.dist-info")} if target.is_dir() else set()
     for wheel in sorted(wheels.glob("*.whl")):
         name, version = wheel.name.split("-")[:2]
         if f"{name}-{version}" in found:
             continue
-        if name.replace("_", "-") == KERNELS and _has_broken_triton():
-            print(f"{name} is left out: it raises with the Triton that is here")
+        if name.replace("_", "-") in KERNELS and is_triton_raising(capability):
+            print(
+                f"{name} is left out: it raises on this GPU with Triton 3.4.0 to 3.7.0. Triton 3.7.1 or flash-qla helps"
+            )
             continue
         with zipfile.ZipFile(wheel) as content:
             content.extractall(target)
     if not target.is_dir():
         sys.exit(f"{wheels}: no packages. Run make gpu-bundle where packages can be had, or make install here.")
-
-
-def _has_broken_triton() -> bool:
-    try:
-        version = importlib.metadata.version("triton").split("+")[0]
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return (3, 4, 0) <= tuple(int(number) for number in version.split(".")[:3]) <= (3, 7, 0)
 
 
 def commands(part: str, device: str) -> Iterator[list[str]]:

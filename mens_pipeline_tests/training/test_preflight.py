@@ -1,16 +1,23 @@
 """What is looked at before any weight is loaded."""
 
+import importlib.metadata
+import sys
+import sysconfig
 from collections import Counter
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs import device as devices
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
+from mens_pipeline.training import preflight
 from mens_pipeline.training.examples import Example, Examples
 from mens_pipeline.training.plan import BatchPlan, build_columns
 from mens_pipeline.training.preflight import (
@@ -20,6 +27,7 @@ from mens_pipeline.training.preflight import (
     check_logits,
     check_tokenizer,
     estimate_memory,
+    has_linear_kernels,
     installed_memory_gb,
     kernel_notes,
     kernels_found,
@@ -29,6 +37,7 @@ from mens_pipeline.training.preflight import (
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.encoded import Row, batches_of
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
@@ -280,19 +289,64 @@ def test_a_card_that_may_be_too_small_is_noted(needed_mb: float, num_notes: int)
     assert notes == ["about 7100 MB needed, the device has 8192 MB"][:num_notes]
 
 
-def test_what_makes_a_card_fast_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of linear attention where a base has it, and the C compiler that Triton calls; only what is missing."""
-    hybrid = {"text_config": {"layer_types": ["linear_attention", "full_attention"]}}
-    nothing = {"flash_linear_attention": False, "causal_conv1d": False, "c_compiler": False}
-    monkeypatch.setenv("CC", "/nowhere/cc")
+_HYBRID = {"text_config": {"layer_types": ["linear_attention", "full_attention"]}}
 
-    assert [note.split(":")[0] for note in kernel_notes(hybrid, nothing)] == [
-        "no C compiler",
-        "flash-linear-attention is not installed",
-        "causal-conv1d is not installed",
-    ]
-    assert len(kernel_notes({"layer_types": None}, nothing)) == 1
-    assert kernel_notes(hybrid, dict.fromkeys(nothing, True)) == []
-    assert not kernels_found()["c_compiler"]
+
+def test_what_makes_a_card_fast_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that Triton compiles with, and kernels of linear attention where a base has it; only what is missing."""
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(tmp_path))
+    found = kernels_found({"layer_types": None}, (8, 0))
+
+    assert found == {"c_compiler": False, "python_headers": False}
+    assert [note.split(":")[0] for note in kernel_notes(found)] == ["no C compiler", "no Python.h"]
     monkeypatch.setenv("CC", "/bin/sh")
-    assert kernels_found()["c_compiler"]
+    (tmp_path / "Python.h").touch()
+    assert kernel_notes(kernels_found({"layer_types": None}, (8, 0))) == []
+
+
+@every("number", range(3))
+def test_half_a_package_of_kernels_is_told_from_a_whole_one(number: int) -> None:
+    """`fla` alone, as one of its two wheels holds it; with operations whose own imports fail; and all of it."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        package = Path(folder, "fla")
+        (package / "ops").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        if number:
+            (package / "ops" / "gated_delta_rule.py").write_text(("import nowhere", "")[number - 1])
+        patch.setenv("PYTHONPATH", folder)
+        preflight._can_import.cache_clear()  # noqa: SLF001 - a process asks once
+        found = kernels_found(_HYBRID, (8, 0))
+    preflight._can_import.cache_clear()  # noqa: SLF001 - likewise
+
+    assert has_linear_kernels(found) == (number == 2)
+    assert any(note.startswith("fla.ops.gated_delta_rule cannot be") for note in kernel_notes(found)) == (number < 2)
+
+
+@every("given", list(product((8, 9, 12), ("3.3.1", "3.6.0", "3.7.0+cu130", "3.7.1", None), (False, True))))
+def test_only_a_hopper_gpu_with_some_versions_of_triton_is_slow(given: tuple[int, str | None, bool]) -> None:
+    """Training raises there; flash-qla takes over where it is installed, and a CPU never runs kernels of Triton."""
+    major, triton, has_other = given
+
+    def version(name: str) -> str:
+        if triton is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return triton
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.metadata, "version", version)
+        patch.setattr(devices, "find_spec", lambda name: has_other or None if name == "flash_qla" else None)
+        patch.setattr("torch.cuda.get_device_capability", lambda _device: (major, 0))
+        patch.setattr(preflight, "_can_import", lambda _module: True)
+        found = kernels_found(_HYBRID, (major, 0))
+        is_left_out = {}
+        for where in ("cuda", 0, "cpu"):
+            patch.delitem(sys.modules, "fla", raising=False)
+            devices.leave_out_kernels(where)
+            is_left_out[where] = "fla" in sys.modules
+        patch.delitem(sys.modules, "fla", raising=False)
+    is_raising = major == 9 and triton in {"3.6.0", "3.7.0+cu130"} and not has_other
+
+    assert has_linear_kernels(found) == (not is_raising)
+    assert is_left_out == {"cuda": is_raising, 0: is_raising, "cpu": True}
+    assert any("Install Triton 3.7.1, or flash-qla 0.1.3" in note for note in kernel_notes(found)) == is_raising
