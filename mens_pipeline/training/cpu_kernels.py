@@ -10,9 +10,6 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from bitsandbytes import nn as four_bits
-from bitsandbytes.functional import dequantize_4bit
-from peft.tuners.lora.bnb import Linear4bit
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -169,6 +166,8 @@ class _FusedLayer:
     """The forward pass of one adapted four-bit layer, with a dense copy of its weight."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
+        from bitsandbytes.functional import dequantize_4bit  # noqa: PLC0415 - a base in bfloat16 does without
+
         quantized, bias = layer.base_layer.weight, layer.base_layer.bias
         self._weight = dequantize_4bit(quantized.data, quantized.quant_state).to(dtype)
         self._bias = None if bias is None else bias.detach().to(dtype)
@@ -225,7 +224,7 @@ def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]
 def _reason_to_keep(layer: Any) -> str | None:
     """Return why a layer is more than a `_LoraProduct`; None for one that can be fused."""
     base = layer.get_base_layer()
-    if type(layer) is not Linear4bit or type(base) is not four_bits.Linear4bit:
+    if {type(layer).__name__, type(base).__name__} != {"Linear4bit"}:  # of PEFT and of bitsandbytes
         return type(base).__name__
     state = base.weight.quant_state
     found = {

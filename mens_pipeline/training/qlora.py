@@ -1,6 +1,7 @@
 """A base model, in four bits or bfloat16, with an adapter to train. Only a training process imports this."""
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,27 +31,26 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
 
     Where several processes train, the device is the number of a GPU. `RefusedError` if no layer can be quantised.
     """
-    from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     leave_out_kernels(device)
     is_packed = recipe.quantization != "bf16"
-    packed = BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=recipe.bnb_4bit_use_double_quant,
-        bnb_4bit_compute_dtype=compute_dtype,
-    )
+    packed = {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": recipe.bnb_4bit_use_double_quant,
+        "bnb_4bit_compute_dtype": compute_dtype,
+    }
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         path,
-        quantization_config=packed if is_packed else None,
+        quantization_config=BitsAndBytesConfig(**packed) if is_packed else None,
         dtype=compute_dtype,
         attn_implementation="sdpa",
         use_safetensors=True,
         trust_remote_code=False,
         device_map={"": device},
     )
-    if is_packed and not any(isinstance(module, Linear4bit) for module in model.modules()):
+    if is_packed and not _four_bit_layers(model):
         raise RefusedError(f"{path}: no layer could be quantised to four bits. Choose another base model.")
     return model
 
@@ -76,6 +76,11 @@ def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
     )
 
 
+def _four_bit_layers(model: "torch.nn.Module") -> list["torch.nn.Module"]:
+    library = sys.modules.get("bitsandbytes")  # a model with such layers has loaded it
+    return [module for module in model.modules() if library and isinstance(module, library.nn.Linear4bit)]
+
+
 def keep_adapter_in_float32(model: "PeftModel") -> None:
     """Restore float32, which TRL lowers, in the adapter matrices: bfloat16 loses small updates."""
     import torch
@@ -87,10 +92,8 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 def begin_evaluation(model: "torch.nn.Module") -> None:
     """Set a model to evaluation mode, except four-bit layers, whose weights bitsandbytes would pack for a CPU."""
-    from bitsandbytes.nn import Linear4bit
-
-    for module in model.eval().modules():
-        module.training = isinstance(module, Linear4bit)
+    for module in _four_bit_layers(model.eval()):
+        module.training = True
 
 
 def take_over(model: "PeftModel", before: Continued) -> None:

@@ -18,8 +18,6 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base, write_tiny_h
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 _HIDDEN: Final = 2048
-"""So wide that matrices of rank 32 have more than the 100,000 values from which bitsandbytes pages their moments."""
-
 _RECIPE: Final[dict[str, Any]] = {"lora_r": 32, "lora_alpha": 64, "num_train_epochs": 2, "save_steps": 2}
 
 
@@ -50,7 +48,7 @@ class _KilledError(Exception):
 @pytest.mark.seed_row(12, 56)
 @pytest.mark.parametrize("held", ["nf4", "bf16"])
 def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path, held: str) -> None:
-    """Paged 8-bit AdamW, activations computed again: every matrix changes, in float32, and the base does not."""
+    """AdamW in float32, activations computed again: every matrix changes, in float32, and the base does not."""
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
@@ -66,8 +64,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path,
     assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
     assert result["num_changed_matrices"] == result["num_adapter_matrices"] > 0
     assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
-    assert {state["state1"].dtype for state in moments if state["state1"].numel() > 4096} == {torch.uint8}
-    assert max(tensor.numel() for tensor in adapter.values()) > 100_000
+    assert {state["exp_avg_sq"].dtype for state in moments} == {torch.float32}
 
 
 @pytest.mark.seed_row(56)

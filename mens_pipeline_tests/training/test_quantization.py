@@ -1,5 +1,6 @@
 """How a base is held: in four bits or in bfloat16, as a person says or as the memory allows."""
 
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from mens_pipeline.settings import DOMAINS, PRESETS
 from mens_pipeline.training.preflight import choose_quantization, estimate_memory
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.test_manifest import RESULT
 from mens_pipeline_tests.training.tiny_base import LAYERS
@@ -108,6 +109,7 @@ def test_memory_is_estimated_of_both() -> None:
 def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, activations computed again: bfloat16 below, float32 in what trains, nothing of the base changed.
 
+    With its optimizer, and without bitsandbytes, which four bits alone need.
     The manifest says how it was held; it is judged on the base's own values, and where these do not fit, not at all.
     """
     import torch
@@ -117,9 +119,10 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
     made, trainers = train.build_arguments, []
     begun = train._trainer  # noqa: SLF001 - to look at what it makes
 
-    def as_on_a_gpu(*given: Any) -> dict[str, Any]:
-        again = {"activation_checkpointing": True, "activation_checkpointing_kwargs": {"use_reentrant": False}}
-        return {**made(*given), **again}
+    def as_on_a_gpu(job: TrainingJob, *given: Any) -> dict[str, Any]:
+        there = made(job.model_copy(update={"device": "cuda"}), *given)
+        again = ("activation_checkpointing", "activation_checkpointing_kwargs", "optim")
+        return {**made(job, *given), **{name: there[name] for name in again}}
 
     def keep(*given: Any) -> Any:
         trainers.append(begun(*given))
@@ -127,6 +130,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
 
     monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
     monkeypatch.setattr(train, "_trainer", keep)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     run = prepare_fast(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
     result = train_here(run)
     manifest = finish_run(run, None, ExitCode.DONE)
