@@ -124,6 +124,17 @@ def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
         assert (recipe.category_alpha, recipe.lora_plus_ratio) == (demo.category_alpha, demo.lora_plus_ratio)
 
 
+def test_a_gpu_sees_as_much_around_a_cursor_as_its_rows_hold() -> None:
+    """1,024 tokens, with room for the piece and its marks; a CPU reads fewer, since each key waits for them."""
+    found = {name: _resolve(preset=name).recipe for name in _NAMES}
+    windows = {name: recipe.infill_window for name, recipe in found.items() if recipe.max_length >= 1024}
+
+    assert {*_OF_GPUS, "distributed", "coder_05b", "coder_15b"} <= windows.keys()
+    assert set(windows.values()) == {1024}
+    assert all(found[name].max_length >= 1.5 * window for name, window in windows.items())
+    assert found["cpu_demo"].infill_window == 192
+
+
 @pytest.mark.parametrize("devices", [2, 8])
 @pytest.mark.parametrize("name", sorted(_NAMES))
 def test_every_preset_is_shared_by_several_devices(name: str, devices: int) -> None:
