@@ -41,6 +41,8 @@ _TWINS = [
     ("4080", "qwen_4080_16g"),
     ("default", "qwen_4080_16g"),
     ("a100", "qwen_a100_80g"),
+    ("h100", "qwen_a100_80g"),
+    ("h200", "qwen_a100_80g"),
     ("4080_safe", "safe"),
     ("qwen_small_8g", "safe"),
 ]
