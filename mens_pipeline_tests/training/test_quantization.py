@@ -13,11 +13,12 @@ from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ADAPTER, Adapter
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.settings import DOMAINS, PRESETS
-from mens_pipeline.training.preflight import choose_quantization, estimate_memory
+from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
+from mens_pipeline_tests.training.small_folder import described_base
 from mens_pipeline_tests.training.test_manifest import RESULT
 from mens_pipeline_tests.training.tiny_base import LAYERS
 
@@ -61,6 +62,26 @@ def _choose(device: Device, **fields: Any) -> str:
 def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(device: Device, expected: str) -> None:
     """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits."""
     assert _choose(device) == expected
+
+
+_CODER_7B = described_base(num_layers=28, hidden_size=3584, vocab_size=152_064, num_parameters=7_615_616_512)
+
+
+@pytest.mark.parametrize(("gigabytes", "expected"), [(11.8, "nf4"), (15.7, "nf4"), (23.7, "bf16"), (31.7, "bf16")])
+def test_other_bases_fit_the_gpus_that_their_presets_name(gigabytes: float, expected: str) -> None:
+    """By the estimate: 7 billion parameters in bfloat16 from 24 GB on, in four bits from 12 GB on."""
+    recipe = Recipe.model_validate(load_named(PRESETS)["coder_7b"].values)
+    layer = layer_bytes(
+        {"hidden_size": 3584, "intermediate_size": 18_944, "num_attention_heads": 28}, has_kernels=False
+    )
+    tokens, device = recipe.tokens_at_once or 0, _card(gigabytes)
+    held = choose_quantization(recipe, _CODER_7B, tokens, device, layer)
+    chosen = recipe.model_copy(update={"quantization": held})
+    head = 2 * _CODER_7B.vocab_size * _CODER_7B.hidden_size / _MEGA  # it is neither tied nor quantised
+
+    assert held == expected
+    needed = estimate_memory(_CODER_7B, chosen, tokens, ("cuda", "bfloat16"), layer).total
+    assert needed + (head if held == "nf4" else 0) < 0.85 * 1024 * gigabytes
 
 
 @pytest.mark.seed_row(19, 56)
