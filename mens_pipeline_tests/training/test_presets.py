@@ -33,7 +33,7 @@ _NAMES = frozenset(
     (
         *("tiny", "safe", "4080", "4080_safe", "qwen_4080_16g", "qwen_small_8g", "qwen_rtx3090_24g", "qwen_a100_80g"),
         *("a100", "distributed", "mobile_edge", "vox-gen", "h100", "h200", "cpu_demo", "journey", "default"),
-        *("smol", "cpu_night", "coder_05b", "coder_15b", "coder_7b"),
+        *("smol", "cpu_night", "coder_05b", "coder_15b", "coder_7b", "qwen_2b_8g"),
     )
 )
 _OF_GPUS = [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]

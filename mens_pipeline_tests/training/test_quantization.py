@@ -11,12 +11,14 @@ from mens_pipeline.inference.prepare import Model, evaluated_model
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ADAPTER, Adapter
+from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.settings import DOMAINS, PRESETS
 from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
 from mens_pipeline.training.recipe import Recipe, TrainingJob
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.small_folder import described_base
 from mens_pipeline_tests.training.test_manifest import RESULT
@@ -65,23 +67,39 @@ def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(device: Devic
 
 
 _CODER_7B = described_base(num_layers=28, hidden_size=3584, vocab_size=152_064, num_parameters=7_615_616_512)
+_QWEN_2B = described_base(num_layers=24, hidden_size=2048, vocab_size=248_320, num_parameters=2_300_000_000)
+"""With its part for images, which is held as well."""
+_HEADS: Final = {"linear_num_value_heads": 16, "linear_value_head_dim": 128, "linear_key_head_dim": 128}
+_OTHERS: Final[dict[str, tuple[Base, dict[str, Any]]]] = {
+    "coder_7b": (_CODER_7B, {"intermediate_size": 18_944, "num_attention_heads": 28}),
+    "qwen_2b_8g": (
+        _QWEN_2B,
+        {"intermediate_size": 6144, "num_attention_heads": 8, "layer_types": ["linear_attention"], **_HEADS},
+    ),
+}
+_HELD: Final = {
+    ("coder_7b", 11.8): "nf4",
+    ("coder_7b", 15.7): "nf4",
+    ("coder_7b", 23.7): "bf16",
+    ("qwen_2b_8g", 7.6): "bf16",
+}
 
 
-@pytest.mark.parametrize(("gigabytes", "expected"), [(11.8, "nf4"), (15.7, "nf4"), (23.7, "bf16"), (31.7, "bf16")])
-def test_other_bases_fit_the_gpus_that_their_presets_name(gigabytes: float, expected: str) -> None:
-    """By the estimate: 7 billion parameters in bfloat16 from 24 GB on, in four bits from 12 GB on."""
-    recipe = Recipe.model_validate(load_named(PRESETS)["coder_7b"].values)
-    layer = layer_bytes(
-        {"hidden_size": 3584, "intermediate_size": 18_944, "num_attention_heads": 28}, has_kernels=False
-    )
-    tokens, device = recipe.tokens_at_once or 0, _card(gigabytes)
-    held = choose_quantization(recipe, _CODER_7B, tokens, device, layer)
+@every("case", _HELD)
+def test_other_bases_fit_the_gpus_that_their_presets_name(case: tuple[str, float]) -> None:
+    """By the estimate, without kernels: 7 billion parameters in bf16 from 24 GB on, in four bits from 12; 2 from 8."""
+    name, gigabytes = case
+    base, sizes = _OTHERS[name]
+    recipe = Recipe.model_validate(load_named(PRESETS)[name].values)
+    layer = layer_bytes({"hidden_size": base.hidden_size, **sizes}, has_kernels=False)
+    tokens = recipe.tokens_at_once or 0
+    held = choose_quantization(recipe, base, tokens, _card(gigabytes), layer)
     chosen = recipe.model_copy(update={"quantization": held})
-    head = 2 * _CODER_7B.vocab_size * _CODER_7B.hidden_size / _MEGA  # it is neither tied nor quantised
+    needed = estimate_memory(base, chosen, tokens, ("cuda", "bfloat16"), layer).total
+    head = 2 * base.vocab_size * base.hidden_size / _MEGA if held == "nf4" else 0.0  # of 7B, neither tied nor quantised
 
-    assert held == expected
-    needed = estimate_memory(_CODER_7B, chosen, tokens, ("cuda", "bfloat16"), layer).total
-    assert needed + (head if held == "nf4" else 0) < 0.85 * 1024 * gigabytes
+    assert held == _HELD[case]
+    assert needed + head < 0.85 * 1024 * gigabytes
 
 
 @pytest.mark.seed_row(19, 56)
