@@ -152,7 +152,7 @@ def _train(run: "PreparedScratch") -> "ScratchManifest":
         log_line("this run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
     with interruptible("run the same command to go on from the newest checkpoint"):
-        code = run_and_show(run.job_path, show_steps(), grace_seconds=_GRACE_SECONDS)
+        code = run_and_show(run.job.path, show_steps(), grace_seconds=_GRACE_SECONDS)
     return finish_scratch(run, vcs_sha, code)
 
 

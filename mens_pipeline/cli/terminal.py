@@ -79,17 +79,9 @@ def choose_device(choice: DeviceChoice, settings: Settings) -> Device:
     return device
 
 
-def run_and_show(
-    job_path: Path,
-    show: Callable[[dict[str, Any]], None],
-    *,
-    grace_seconds: float = 20.0,
-    num_ranks: int = 1,
-    on_ray: bool = False,
-) -> int:
-    """Run a job in separate processes, pass each event to `show`, and return the exit code."""
-    poll = Follower(job_path.with_name(TELEMETRY), show).poll
-    return run_job(job_path, poll, grace_seconds=grace_seconds, num_ranks=num_ranks, on_ray=on_ray)
+def run_and_show(job_path: Path, show: Callable[[dict[str, Any]], None], **how: Any) -> int:
+    """Run a job as `run_job` does, pass each event to `show`, and return the exit code."""
+    return run_job(job_path, Follower(job_path.with_name(TELEMETRY), show).poll, **how)
 
 
 def show_steps() -> Callable[[dict[str, Any]], None]:

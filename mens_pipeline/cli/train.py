@@ -269,7 +269,7 @@ def _train(run: "PreparedRun") -> TrainingManifest:
         return finish_run(run, commit, ExitCode.DONE, settings.backend)
     try:
         code = run_and_show(
-            run.job_path,
+            run.job.path,
             show_steps(),
             grace_seconds=_GRACE_SECONDS,
             num_ranks=run.job.recipe.devices,

@@ -27,7 +27,7 @@ from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.agent import Team, own_team
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
+from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog
 from mens_pipeline.language.surroundings import Surroundings
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import encode_prompt, format_for
@@ -51,7 +51,7 @@ def generate(job: GenerationJob) -> None:
     tokenizer = AutoTokenizer.from_pretrained(job.first.base_path, trust_remote_code=False)
     team = own_team(own_environment())
     team.meet()
-    log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
+    log = TelemetryLog(job.run_dir / TELEMETRY if team.is_first else NOWHERE)
     place = None
     if job.first.device == "cuda" and team.size > 1:
         torch.cuda.set_device(place := team.local_rank)  # some kernels run on the current device

@@ -15,6 +15,10 @@ _BLOCK: Final = 65_536
 """Bytes read at once to find the last line."""
 
 
+NOWHERE: Final = Path(os.devnull)
+"""Where all ranks but the first write their logs."""
+
+
 class TelemetryLog:
     """The log of a job; lines are written at once, so that they survive its death."""
 
@@ -29,16 +33,6 @@ class TelemetryLog:
         line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
         with self._path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
-
-
-class SilentLog(TelemetryLog):
-    """The log of every rank except the first."""
-
-    def __init__(self) -> None:
-        """Open no file."""
-
-    def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Discard the event."""
 
 
 class Follower:

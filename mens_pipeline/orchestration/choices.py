@@ -205,18 +205,12 @@ class TrainConfig(dg.Config):
     preset: _Preset = Field(default=OF_RECIPE, description="Of config/presets.yaml; `auto` picks by memory.")
     domain: _Domain = Field(default=OF_RECIPE, description="Which rows; config/domains.yaml.")
     overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
-    devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
     more_minutes: list[float] | None = Field(
         default=None,
         description="Minutes by which the same run goes on after its end, each with a schedule of its own.",
     )
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
     native_train: bool | None = Field(default=None, description="There is one trainer; false is a refusal.")
-
-    def flags(self) -> dict[str, Any]:
-        """Return the fields of the recipe that the run gives."""
-        devices = {} if self.devices is None else {"devices": self.devices}
-        return {**fields_in(self.overrides), **devices}
 
     def preset_and_domain(self) -> dict[str, str]:
         """Return preset and domain if they differ from those of the recipe."""
@@ -225,11 +219,13 @@ class TrainConfig(dg.Config):
 
     def choice(self) -> dict[str, Any]:
         """Return what `resolve_choices` takes of it."""
-        return {"recipe": self.recipe, **self.preset_and_domain(), "overrides": self.flags()}
+        return {"recipe": self.recipe, **self.preset_and_domain(), "overrides": fields_in(self.overrides)}
 
     def label(self) -> str:
         """Name the recipe, with all changes by the run: `wide`, `default, preset tiny, lora_r 8`."""
-        details = [f"{name} {value}" for name, value in {**self.preset_and_domain(), **self.flags()}.items()]
+        details = [
+            f"{name} {value}" for name, value in {**self.preset_and_domain(), **fields_in(self.overrides)}.items()
+        ]
         details += [f"{minutes:g} min more" for minutes in self.more_minutes or ()]
         return ", ".join([self.recipe, *details])
 

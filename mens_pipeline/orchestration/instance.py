@@ -1,9 +1,8 @@
 """The Dagster instance of this machine: opening it, running jobs in it without a server, telling it of champions."""
 
-import fcntl
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from html import unescape
@@ -32,7 +31,7 @@ from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.resources import VoxWorkspace, champion_metadata, paths_in, reference
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.settings import PROJECT_ROOT, Settings
-from mens_pipeline.storage.documents import hold_lock
+from mens_pipeline.storage.documents import hold_lock, lock_abandoned
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 
@@ -160,12 +159,9 @@ def _fail_abandoned(home: Path, instance: dg.DagsterInstance) -> None:
 
 
 def _is_free(path: Path) -> bool:
-    with path.open("a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+    with suppress(BlockingIOError), lock_abandoned(path):
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

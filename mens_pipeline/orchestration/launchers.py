@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
@@ -59,29 +59,27 @@ class JobLauncher(dg.ConfigurableResource[None]):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in separate processes, those of the scratch lane always locally.
+    """Trains in separate processes by `MENS_LAUNCHER`, those of the scratch lane always locally.
 
-    `launcher` is `local`, `ray` or `kuberay`; empty means `MENS_LAUNCHER`. A cancelled training may take
-    `grace_seconds` to write its checkpoint; `report_seconds` lie between two lines of progress.
+    A cancelled training may take `grace_seconds` to write its checkpoint; `report_seconds` lie between two lines of
+    progress.
     """
 
-    launcher: Literal["", "local", "ray", "kuberay"] = ""
     grace_seconds: int = 120
     report_seconds: float = 5.0
 
     def run(self, context: dg.AssetExecutionContext, prepared: PreparedRun | PreparedScratch) -> int:
         """Train, report progress as observations of the asset, and return the exit code."""
         watch = watch_training(context, self.report_seconds)
-        launcher = self.launcher or load_settings().launcher
-        if not isinstance(prepared.job, TrainingJob):
-            return run_in_child(context, prepared.job_path, self.grace_seconds, watch)
-        if launcher == "local":
-            return run_in_child(context, prepared.job_path, self.grace_seconds, watch, prepared.job.recipe.devices)
+        launcher, job = load_settings().launcher, prepared.job
+        if launcher == "local" or not isinstance(job, TrainingJob):
+            devices = job.recipe.devices if isinstance(job, TrainingJob) else 1
+            return run_in_child(context, job.path, self.grace_seconds, watch, devices)
         ray_job = None
         if launcher == "kuberay":
-            image, is_cuda = context.run.tags.get(_IMAGE_TAG), prepared.job.device == "cuda"
-            ray_job = read_ray_job(KUBERAY, prepared.job.recipe.devices, image, is_cuda=is_cuda)
-        return run_on_ray(context, prepared.job_path, watch, ray_job)
+            image = context.run.tags.get(_IMAGE_TAG)
+            ray_job = read_ray_job(KUBERAY, job.recipe.devices, image, is_cuda=job.device == "cuda")
+        return run_on_ray(context, job.path, watch, ray_job)
 
 
 def watch_training(context: dg.AssetExecutionContext, seconds: float) -> Callable[[dict[str, Any]], None]:
@@ -185,15 +183,12 @@ def run_on_ray(
             # Dagster 1.13.27 warns about one of its own parameters in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             if ray_job is None:
-                from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra
-
-                client: Any = PipesRayJobClient(poll_interval=_POLL_SECONDS)
-                client.run(context=context, submit_job_params=submitted)
+                from dagster_ray.core.pipes import PipesRayJobClient as Client  # noqa: PLC0415 - of an extra
             else:
-                from dagster_ray.kuberay import PipesKubeRayJobClient  # noqa: PLC0415 - asks for a Kubernetes cluster
-
-                client = PipesKubeRayJobClient(poll_interval=_POLL_SECONDS)
-                client.run(context=context, submit_job_params=submitted, ray_job=dict(ray_job))
+                from dagster_ray.kuberay import PipesKubeRayJobClient as Client  # type: ignore[assignment]  # noqa: PLC0415
+            manifest = {} if ray_job is None else {"ray_job": dict(ray_job)}
+            client: Any = Client(poll_interval=_POLL_SECONDS)
+            client.run(context=context, submit_job_params=submitted, **manifest)
     except RuntimeError as error:  # dagster-ray says that the job failed; the files of the job say why
         (run_dir / LOG).write_text(f"{error}\n", encoding="utf-8")
     except BaseException:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,7 @@ class Batches(Sequence[tuple[int, ...]]):
         return padded
 
 
-class Share(Sequence[_Item]):
+class Share(Generic[_Item]):
     """Micro-batches of one process: every n-th of each optimizer step, if n processes train together.
 
     Every process gets the same number; if a step has none left for this one, it gets `empty`.
@@ -161,25 +161,14 @@ class Share(Sequence[_Item]):
 
     def __len__(self) -> int:
         steps, rest = divmod(len(self._batches), self._accumulated)
-        return steps * self._each + -(-rest // self._team.size)
+        return steps * -(-self._accumulated // self._team.size) + -(-rest // self._team.size)
 
-    @overload
-    def __getitem__(self, place: int) -> _Item: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[_Item]: ...
-
-    def __getitem__(self, place: int | slice) -> _Item | list[_Item]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
-        step, number = divmod(range(len(self))[place], self._each)
-        wanted = number * self._team.size + self._team.rank
-        found = step * self._accumulated + wanted
-        return self._batches[found] if wanted < self._accumulated and found < len(self._batches) else self._empty
-
-    @property
-    def _each(self) -> int:
-        return -(-self._accumulated // self._team.size)
+    def __iter__(self) -> Iterator[_Item]:
+        for start in range(0, len(self._batches), self._accumulated):
+            step = range(start, min(start + self._accumulated, len(self._batches)))
+            for first in range(0, len(step), self._team.size):
+                own = step[first : first + self._team.size][self._team.rank :]
+                yield self._batches[own[0]] if own else self._empty
 
 
 def compute_shares(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -94,11 +94,6 @@ class Prepared(Generic[SomeJob]):
     contract: dict[str, Any]
     is_done: bool
 
-    @property
-    def job_path(self) -> Path:
-        """The document that the process reads."""
-        return self.job.path
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun(Prepared[TrainingJob]):
@@ -147,8 +142,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     configuration = configuration_of(base.path)
     found_kernels = kernels_found(configuration, device.capability) if device.kind == "cuda" else {}
     layer = layer_bytes(configuration, has_kernels=has_linear_kernels(found_kernels))
-    resolved = _with_quantization(resolved, base, max(largest, recipe.tokens_at_once or 0), device, layer)
-    recipe = resolved.recipe
+    chosen = choose_quantization(recipe, base, max(largest, recipe.tokens_at_once or 0), device, layer)
+    if recipe.quantization is None:
+        resolved = resolved.change(f"device {device.kind}", quantization=chosen)
+        recipe = resolved.recipe
     own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
@@ -192,18 +189,6 @@ def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -
         shares = ", ".join(f"{kind} {share:g}" for kind, share in recipe.kind_shares.items())
         advice = "Give a share to a kind of rows that the train set has (token_shares, infill_share)."
         raise RefusedError(f"the shares of the kinds ({shares}) show no row. {advice}")
-
-
-def _with_quantization(
-    resolved: ResolvedRecipe, base: Base, tokens_at_once: int, device: Device, layer: int
-) -> ResolvedRecipe:
-    """Fill in how the base is held; refuse what the device cannot do."""
-    recipe = resolved.recipe
-    chosen = choose_quantization(recipe, base, tokens_at_once, device, layer)
-    if recipe.quantization is not None:
-        return resolved
-    origins = {**resolved.origins, "quantization": f"device {device.kind}"}
-    return replace(resolved, recipe=recipe.model_copy(update={"quantization": chosen}), origins=origins)
 
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +44,11 @@ class ResolvedRecipe:
     preset: str | None
     domain: str | None
     name: str | None = None
+
+    def change(self, origin: str, **values: Any) -> Self:
+        """Return it with other values of some fields, from an origin."""
+        recipe = self.recipe.model_copy(update=values)
+        return replace(self, recipe=recipe, origins=self.origins | dict.fromkeys(values, origin))
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields of manifest and preflight."""

@@ -5,7 +5,6 @@ A continued run has the same rows, and starts a new schedule from the final adap
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -35,7 +34,6 @@ from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued
 
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
-_ORIGIN: Final = "more"
 
 SomeRun = TypeVar("SomeRun", bound=Prepared[Any])
 
@@ -176,5 +174,4 @@ def continue_from(run: Path) -> Continued:
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
     """Return the recipe of a continued run: `minutes` limit it instead of steps."""
-    recipe = resolved.recipe.model_copy(update={"max_minutes": minutes, "max_steps": None})
-    return replace(resolved, recipe=recipe, origins={**resolved.origins, "max_minutes": _ORIGIN, "max_steps": _ORIGIN})
+    return resolved.change("more", max_minutes=minutes, max_steps=None)

@@ -252,11 +252,9 @@ def take_up(
     """Restore the step plan of a run at its newest checkpoint; refuse other decisions than the checkpoint's."""
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes
-    if checkpoint is None:
-        return StepPlan(run_dir / FILE, schedule, tokens, seconds, is_recorded=is_recorded)
-    state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-    plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state["global_step"], is_recorded=is_recorded)
-    if state["max_steps"] != plan.num_steps:
+    state = {} if checkpoint is None else json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+    plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state.get("global_step", 0), is_recorded=is_recorded)
+    if checkpoint is not None and state["max_steps"] != plan.num_steps:
         found = f"the run has {plan.num_steps} steps, {checkpoint.name} was written in one of {state['max_steps']}"
         raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin again with --force-restart.")
     return plan

@@ -33,7 +33,7 @@ from trl import SFTConfig
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ALONE, ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
+from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog
 from mens_pipeline.jobs.protocol import STOP, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
@@ -77,7 +77,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     tokens = step_tokens(target.batches, examples.columns.lengths, accumulated)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
-    log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
+    log = TelemetryLog(job.run_dir / TELEMETRY if team.is_first else NOWHERE)
     monitor = RunMonitor(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
     trainer = _trainer(job, tokenizer, examples.train, plan, monitor, team)
     before = checksums(trainer.model)

@@ -76,7 +76,7 @@ def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple
         rates = SpeedProbe(Path(folder) / "probe", device, run_job).measure(run)
         tokens = sum(kind["tokens_shown"] for kind in run.preflight["kinds"].values())
         training = Rows(run.preflight["num_steps"], tokens).seconds(rates, None)
-        took = _seconds(run.job, run.job_path)
+        took = _seconds(run.job, run.job.path)
         completing, wrote = _complete(options, run, rates, Path(folder) / "completions")
     return (training, completing), (took, wrote)
 

@@ -34,7 +34,7 @@ def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = 
     base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepare_fast(base, folder, number=8, **fields)
-    code = do_here(run.job_path)
+    code = do_here(run.job.path)
     finish_run(run, "0123abcd", code)
     return folder / "run"
 

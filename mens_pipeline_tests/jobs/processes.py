@@ -87,7 +87,7 @@ def run_signalled(
         for child in job_children():
             os.kill(child, number)
 
-    return run_job(run.job_path, poll, grace_seconds=60)
+    return run_job(run.job.path, poll, grace_seconds=60)
 
 
 def steps_told(run: PreparedRun | PreparedScratch) -> int:

@@ -61,22 +61,27 @@ def head() -> Iterator[RayHead]:
 
 
 @pytest.fixture
-def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> None:
+def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("MENS_LAUNCHER", "ray")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # bits depend on threads
     for name, value in head.variables.items():
         monkeypatch.setenv(name, value)
 
+    yield
+    import ray  # noqa: PLC0415 - not before: it reads its token once
+
+    ray.shutdown()
 
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What one process trains."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
-    assert do_alone(run.job_path) == ExitCode.DONE
+    assert do_alone(run.job.path) == ExitCode.DONE
     return weights_of(run)
 
 
 def _launch(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
-    return run_job(run.job_path, poll, grace_seconds=60, on_ray=True)
+    return run_job(run.job.path, poll, grace_seconds=60, on_ray=True)
 
 
 def _num_steps(run_dir: Path) -> int:
@@ -139,7 +144,7 @@ def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProc
     return dg.materialize(
         [dg.AssetSpec("mixed_train_set"), qlora_adapter],
         instance=instance,
-        resources=build_resources(folder / "store", trainer=Trainer(launcher="ray", report_seconds=0.0)),
+        resources=build_resources(folder / "store", trainer=Trainer(report_seconds=0.0)),
         run_config=dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides}}}),
         raise_on_error=False,
     )

@@ -61,7 +61,7 @@ def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int 
 
 
 def _launch(run: PreparedRun, poll: Any = lambda: None) -> int:
-    return run_job(run.job_path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
+    return run_job(run.job.path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
 
 
 def _of_rank(run: PreparedRun, rank: int) -> int:
@@ -76,7 +76,7 @@ def _of_rank(run: PreparedRun, rank: int) -> int:
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """What one process trains, in one thread."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
-    assert do_alone(run.job_path) == ExitCode.DONE
+    assert do_alone(run.job.path) == ExitCode.DONE
     return run
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 def test_a_card_trains_the_full_model(tmp_path: Path) -> None:
     """In bfloat16, with weights in float32; the loss falls."""
     run = prepare_fast(tmp_path, choice=DeviceChoice.CUDA, config="default", num_train_epochs=10, save_steps=1000)
-    code = run_job(run.job_path)
+    code = run_job(run.job.path)
     assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
     result = json.loads((run.job.run_dir / RESULT).read_text())
     losses = [step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)]

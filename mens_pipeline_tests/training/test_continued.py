@@ -141,7 +141,7 @@ def test_what_goes_on_can_be_interrupted_as_well(
             for child in sent:
                 os.kill(child, signal.SIGTERM)
 
-    codes = [run_job(run.job_path, poll, grace_seconds=60) for poll in (stop, lambda: None)]
+    codes = [run_job(run.job.path, poll, grace_seconds=60) for poll in (stop, lambda: None)]
 
     assert codes == [ExitCode.INTERRUPTED, ExitCode.DONE]
     assert list((run.job.run_dir / CHECKPOINTS).glob("checkpoint-*"))

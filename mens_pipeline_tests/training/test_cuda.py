@@ -38,7 +38,7 @@ def _train(run: PreparedRun, stop_at: int | None = None) -> int:
         if stop_at is not None and log.is_file() and any(step["step"] >= stop_at for step in steps_of(log)):
             raise _KilledError
 
-    return run_job(run.job_path, poll, grace_seconds=0, num_ranks=run.job.recipe.devices)
+    return run_job(run.job.path, poll, grace_seconds=0, num_ranks=run.job.recipe.devices)
 
 
 class _KilledError(Exception):

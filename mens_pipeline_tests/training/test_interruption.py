@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=3, lora_dropout=0.1)
-    assert do_here(run.job_path) == ExitCode.DONE
+    assert do_here(run.job.path) == ExitCode.DONE
     return weights_of(run)
 
 
@@ -78,7 +78,7 @@ def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, unint
 
     def launch(prepared: PreparedRun) -> int:
         prune_later()
-        code = run_job(prepared.job_path, lambda: prune_later() if steps_told(run) > len(pruned) else None)
+        code = run_job(prepared.job.path, lambda: prune_later() if steps_told(run) > len(pruned) else None)
         prune_later()
         return code
 
@@ -99,7 +99,7 @@ def test_a_process_holds_its_folder(tiny_base: Path, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(run.job_path, poll, grace_seconds=60)
+        run_job(run.job.path, poll, grace_seconds=60)
     with lock_abandoned(run.job.run_dir):
         pass
 
@@ -115,7 +115,7 @@ def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(run.job_path, poll, grace_seconds=60)
+        run_job(run.job.path, poll, grace_seconds=60)
     time.sleep(0.2)
 
     assert children

@@ -24,7 +24,7 @@ pytestmark = [
 
 def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
-    from mens_pipeline.jobs.progress import SilentLog  # noqa: PLC0415 - likewise
+    from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
@@ -34,7 +34,8 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, RunMonitor(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
+    monitor = RunMonitor(TelemetryLog(NOWHERE), StopRequest(), steps)
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, monitor)  # noqa: SLF001 - what is tested
     trainer.model.train()
     trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
     return trainer, next(iter(trainer.get_train_dataloader()))

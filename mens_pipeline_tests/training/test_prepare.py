@@ -28,7 +28,7 @@ def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
     run_dir = run.job.run_dir
     contract = json.loads((run_dir / CONTRACT).read_text())
 
-    assert TrainingJob.model_validate_json(run.job_path.read_text()) == run.job
+    assert TrainingJob.model_validate_json(run.job.path.read_text()) == run.job
     assert contract == {"digest": run.job.contract_digest, **run.contract}
     assert json.loads((run_dir / PREFLIGHT).read_text()) == run.preflight
     assert run.preflight["data"]["num_train"] == 6
@@ -58,11 +58,11 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
 @pytest.mark.seed_row(38)
 def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
     run = prepare_fast(base, tmp_path)
-    before = run.job_path.read_text()
+    before = run.job.path.read_text()
 
     with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin again"):
         prepare_fast(base, tmp_path, seed=1)
-    assert run.job_path.read_text() == before
+    assert run.job.path.read_text() == before
 
 
 @pytest.mark.parametrize("is_trial", [False, True])
