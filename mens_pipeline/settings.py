@@ -2,14 +2,16 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from platformdirs import user_data_path
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, Field, Json, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mens_pipeline.errors import ConfigurationError, how_to_install
+from mens_pipeline.errors import ConfigurationError, RefusedError, how_to_install
+from mens_pipeline.jobs.device import UNCOUNTED, Device, DeviceChoice, resolve_device
 from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.models.base import look_in
 from mens_pipeline.storage.validation import errors_in
@@ -62,6 +64,8 @@ class Settings(BaseSettings):
     """Launcher of trainings: local processes, a Ray cluster or, from Dagster, KubeRay."""
     ray_address: str | None = Field(default=None, validation_alias="RAY_ADDRESS")
     """The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs."""
+    worker_device: Json[Device] | None = Field(default=None, validation_alias="MENS_WORKER_DEVICE")
+    """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16."""
     store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")
     """Address of a web server for the store, where the UI then links the pages of verdicts."""
     commit: str = Field(default="", pattern="^([0-9a-f]{40})?$", validation_alias="MENS_COMMIT")
@@ -192,6 +196,29 @@ def read_secret(variable: str) -> SecretStr:
         advice = "Set it to a secret, such as `openssl rand -hex 32` prints."
         raise ConfigurationError(f"{variable}: {found}, a token needs {_SHORTEST_SECRET}. {advice}")
     return SecretStr(value)
+
+
+def find_device(choice: DeviceChoice, settings: Settings, *, trains: bool = False) -> Device:
+    """Return a device of this machine or, for a training, that of the workers that the launcher starts.
+
+    `RefusedError` if it is missing or forbidden; `ConfigurationError` if nothing says what the workers have.
+    """
+    launcher, named, force_cpu = settings.launcher, settings.worker_device, settings.backend == "cpu"
+    is_alone = launcher == "ray" and not settings.ray_address and "RAY_API_SERVER_ADDRESS" not in os.environ
+    if not trains or launcher == "local" or (is_alone and named is None):
+        return resolve_device(choice, force_cpu=force_cpu)
+    if named is not None:
+        wanted = DeviceChoice.CPU if force_cpu else choice
+        if wanted not in {DeviceChoice.BEST, named.kind}:
+            raise RefusedError(f"device {wanted}: MENS_WORKER_DEVICE says {named.kind}. Correct or unset one of them.")
+        return replace(named, number=UNCOUNTED)
+    if launcher == "ray" and settings.ray_address:
+        from mens_pipeline.jobs.cluster import ask_cluster  # noqa: PLC0415 - of an extra
+
+        return ask_cluster(settings.ray_address, choice, force_cpu=force_cpu)
+    example = """'{"kind": "cuda", "name": "H100", "memory_gb": 80, "has_bfloat16": true}'"""
+    problem = "this machine does not know the device of the workers"
+    raise ConfigurationError(f"MENS_LAUNCHER={launcher}: {problem}. Set MENS_WORKER_DEVICE={example}.")
 
 
 def open_store(settings: Settings, root: str = "") -> "ArtifactStore":

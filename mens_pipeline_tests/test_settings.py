@@ -1,18 +1,22 @@
 """The environment."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.jobs.device import Device, DeviceChoice, refuse_missing_devices
 from mens_pipeline.jobs.environment import go_offline, training_environment
 from mens_pipeline.settings import (
     PROJECT_ROOT,
     artifact_commit,
+    find_device,
     load_settings,
     open_store,
     policy_label,
@@ -215,3 +219,80 @@ def test_a_store_that_machines_share_is_asked_for_by_its_url(
     monkeypatch.setenv("MENS_STORE_URL", "/srv/store")
     with pytest.raises(ConfigurationError, match="MENS_STORE_URL: String should match pattern"):
         load_settings()
+
+
+_CARD = Device("cuda", "a GPU", 80.0, has_bfloat16=True)
+_NAMED = json.dumps({"kind": "cuda", "name": "a GPU", "memory_gb": 80, "has_bfloat16": True})
+_OF_RAY = ("MENS_LAUNCHER", "MENS_WORKER_DEVICE", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "VOX_BACKEND")
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A machine with one GPU, and a Ray cluster with two."""
+    for name in _OF_RAY:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("mens_pipeline.settings.resolve_device", lambda *_, **__: _CARD)
+    monkeypatch.setattr("mens_pipeline.jobs.cluster.ask_cluster", lambda *_, **__: replace(_CARD, number=2))
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        ({"MENS_WORKER_DEVICE": _NAMED}, 1),
+        ({"MENS_LAUNCHER": "ray"}, 1),
+        ({"MENS_LAUNCHER": "ray", "RAY_ADDRESS": "head:6379"}, 2),
+        ({"MENS_LAUNCHER": "ray", "RAY_API_SERVER_ADDRESS": "http://head:8265", "MENS_WORKER_DEVICE": _NAMED}, 64),
+        ({"MENS_LAUNCHER": "kuberay", "MENS_WORKER_DEVICE": _NAMED}, 64),
+    ],
+    ids=["local", "Ray on this machine", "a Ray cluster", "a Ray cluster elsewhere", "KubeRay"],
+)
+def test_devices_are_counted_where_they_train(
+    played: pytest.MonkeyPatch, variables: dict[str, str], number: int
+) -> None:
+    """Evaluation stays on this machine; a launcher that makes a worker for each device counts them itself."""
+    for name, value in variables.items():
+        played.setenv(name, value)
+    device = find_device(DeviceChoice.BEST, load_settings(), trains=True)
+    refuse_missing_devices(device, number)
+
+    assert replace(device, number=1) == find_device(DeviceChoice.BEST, load_settings()) == _CARD
+    if number < 64:
+        with pytest.raises(RefusedError, match=f"^devices {number + 1}: there are {number} of cuda"):
+            refuse_missing_devices(device, number + 1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "choice", "problem"),
+    [
+        (
+            {"MENS_LAUNCHER": "kuberay"},
+            "best",
+            r"^MENS_LAUNCHER=kuberay: .* workers\. Set MENS_WORKER_DEVICE='{\"kind\"",
+        ),
+        ({"MENS_LAUNCHER": "ray", "RAY_API_SERVER_ADDRESS": "x"}, "best", "^MENS_LAUNCHER=ray: .* does not know"),
+        (
+            {"MENS_LAUNCHER": "kuberay", "MENS_WORKER_DEVICE": _NAMED},
+            "cpu",
+            "^device cpu: MENS_WORKER_DEVICE says cuda",
+        ),
+        (
+            {"MENS_LAUNCHER": "ray", "MENS_WORKER_DEVICE": _NAMED, "VOX_BACKEND": "cpu"},
+            "best",
+            "^device cpu: MENS_WORKER",
+        ),
+        (
+            {"MENS_WORKER_DEVICE": '{"kind": "gpu"}'},
+            "best",
+            r"^environment: MENS_WORKER_DEVICE\.kind: .*'cuda'.* or 'cpu'",
+        ),
+        ({"MENS_WORKER_DEVICE": "H100"}, "best", "^environment: MENS_WORKER_DEVICE: Invalid JSON"),
+    ],
+)
+def test_workers_without_a_known_device_are_refused(
+    played: pytest.MonkeyPatch, variables: dict[str, str], choice: str, problem: str
+) -> None:
+    for name, value in variables.items():
+        played.setenv(name, value)
+    with pytest.raises((ConfigurationError, RefusedError), match=problem):
+        find_device(DeviceChoice(choice), load_settings(), trains=True)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import typer
 
-from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.device import Device, DeviceChoice
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import Follower
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.settings import Settings
+from mens_pipeline.settings import Settings, find_device
 from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.training.telemetry_log import format_plan, step_of
 
@@ -73,8 +73,8 @@ def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 _EVERY_SECONDS: Final = 5.0
 
 
-def choose_device(choice: DeviceChoice, settings: Settings) -> Device:
-    device = resolve_device(choice, force_cpu=settings.backend == "cpu")
+def choose_device(choice: DeviceChoice, settings: Settings, *, trains: bool = False) -> Device:
+    device = find_device(choice, settings, trains=trains)
     log_line(f"device {device.kind}: {device.name}")
     return device
 

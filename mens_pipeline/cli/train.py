@@ -126,6 +126,9 @@ def train(options: _TrainOptions) -> None:
     """
     _refuse_old_spellings(options)
     settings = load_settings()
+    if settings.launcher == "kuberay":
+        message = "MENS_LAUNCHER kuberay: KubeRay starts clusters only for runs of Dagster."
+        raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     run = _prepare(options)
     is_evaluated = settings.asks_to_evaluate
     if is_evaluated:
@@ -165,7 +168,7 @@ def _prepare(options: _TrainOptions) -> "PreparedRun":
 
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
-    device = choose_device(options.device, settings)
+    device = choose_device(options.device, settings, trains=True)
     flags = options.recipe_flags
     resolved = resolve_recipe(
         presets,
@@ -260,9 +263,6 @@ def _train(run: "PreparedRun") -> TrainingManifest:
     from mens_pipeline.training.qlora_adapter import finish_run
 
     settings = load_settings()
-    if settings.launcher == "kuberay":
-        message = "MENS_LAUNCHER kuberay: KubeRay starts clusters only for runs of Dagster."
-        raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     commit = artifact_commit(settings)
     if run.is_done:
         log_line("this run is complete; nothing is trained again")

@@ -11,19 +11,20 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.jobs.environment import ray_environment
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.environment import worker_environment
 from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerProcess, WorkerStoppedError
 
 _RESTARTS: Final = 3
 """Nodes that may be lost under one actor or task."""
 _PATIENCE_SECONDS: Final = 10.0
-_PASSED: Final = ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSAFEPATH")
 
 
 class CorpusPools(NamedTuple):
@@ -54,13 +55,30 @@ def join_cluster(address: str) -> CorpusPools:
     return CorpusPools(Pool(num_processes, ClusterExecutor), observers)
 
 
+@cache
+def ask_cluster(address: str, choice: DeviceChoice, *, force_cpu: bool) -> Device:
+    """Return the device of a worker of a Ray cluster, and how many the cluster has; wait for a free GPU, if any.
+
+    `RefusedError` as `resolve_device` raises it there, `ConfigurationError` as `join_cluster`.
+    """
+    join_cluster(address)
+    import ray
+
+    number = int(ray.cluster_resources().get("GPU", 0))
+    is_gpu = number > 0 and choice is not DeviceChoice.CPU and not force_cpu
+    try:
+        device: Device = ray.get(ray.remote(num_gpus=int(is_gpu))(resolve_device).remote(choice, force_cpu=force_cpu))
+    except ray.exceptions.RayTaskError as error:
+        raise RefusedError(f"Ray cluster {address}: {error.cause}") from error
+    return replace(device, name=f"{device.name}, of the Ray cluster {address}", number=number)
+
+
 def _join(address: str) -> None:
     """Connect to a cluster, and restore the handler of SIGTERM that Ray replaces."""
     import ray
 
-    variables = {name: value for name, value in ray_environment().items() if name in _PASSED}
     handler = signal.getsignal(signal.SIGTERM)
-    ray.init(address, runtime_env={"env_vars": variables}, log_to_driver=False, configure_logging=False)
+    ray.init(address, runtime_env={"env_vars": worker_environment()}, log_to_driver=False, configure_logging=False)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
 

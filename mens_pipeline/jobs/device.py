@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import own_environment
+
+UNCOUNTED: Final = sys.maxsize
+"""Number of devices where somebody else counts them."""
 
 _DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
 _POLL_SECONDS: Final = 0.5
@@ -46,7 +49,7 @@ class Device:
     this kind; 1 for a CPU with any number of cores. `capability` is the compute capability of a GPU, 0.0 for others.
     """
 
-    kind: str
+    kind: Literal["cuda", "mps", "cpu"]
     name: str
     memory_gb: float | None
     has_bfloat16: bool
@@ -148,8 +151,8 @@ def leave_out_kernels(device: str | int) -> None:
 def refuse_missing_devices(device: Device, asked: int) -> None:
     """Refuse (`RefusedError`) fewer devices than a recipe needs; a CPU can run any number of processes."""
     if device.kind != "cpu" and asked > device.number:
-        advice = f"Ask for --devices {device.number}."
-        raise RefusedError(f"devices {asked}: {device.number} {device.kind} device(s) can be seen here. {advice}")
+        found = f"there are {device.number} of {device.kind} ({device.name})"
+        raise RefusedError(f"devices {asked}: {found}. Ask for --devices {device.number}.")
 
 
 def _cuda() -> Device | None:

@@ -14,6 +14,11 @@ _SECRETS: Final = (
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 """Keep freed memory of tensors up to 32 MB, which the system would have to clear page by page (glibc only)."""
 
+_PASSED: Final = (
+    *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+    *("PYTHONPATH", "PYTHONSAFEPATH", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_VERBOSITY"),
+)
+
 
 def num_processors() -> int:
     """Return the number of CPUs that this process may use."""
@@ -55,6 +60,11 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         # One arithmetic on one machine, whatever a library prefers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the variables that workers of a Ray cluster get besides Ray's."""
+    return {name: value for name, value in ray_environment().items() if name in _PASSED}
 
 
 def ray_environment() -> dict[str, str]:

@@ -14,7 +14,7 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.jobs.agent import ON_RAY
-from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.environment import worker_environment
 from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, fail, find_exit_code
 from mens_pipeline.jobs.run import load_function, read_job
 
@@ -22,11 +22,6 @@ _RAY: Final = "ray"
 """Ray's files, in the folder of a run."""
 
 _MOST_FAILURES: Final = 3
-_PASSED: Final = (
-    *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
-    *("PYTHONPATH", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_VERBOSITY"),
-)
-"""Variables of this process that workers get besides Ray's."""
 
 
 def run_workers(job: Any, job_path: Path) -> ExitCode:
@@ -45,8 +40,6 @@ def _fit(job: Any, job_path: Path) -> None:
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.train.v2.api.exceptions import TrainingFailedError
 
-    own = own_environment()
-    variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
     # Without a cluster it starts one. Its dashboard would answer any page in a browser.
     ray.init(include_dashboard=False)
     # After Ray's own. Workers look for the file at each step, since no signal reaches their training thread.
@@ -62,7 +55,7 @@ def _fit(job: Any, job_path: Path) -> None:
             name=_RAY,
             storage_path=str(job.run_dir),
             failure_config=FailureConfig(max_failures=_MOST_FAILURES),
-            worker_runtime_env={"env_vars": variables},
+            worker_runtime_env={"env_vars": worker_environment() | {ON_RAY: "1"}},
         ),
     )
     try:

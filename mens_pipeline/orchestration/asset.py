@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.orchestration.metadata import describe_columns
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, recipe_variables
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 
@@ -126,22 +126,27 @@ OWNERS: Final = ("team:mens",)
 GPU_TAGS: Final = {"mens/device": "gpu"}
 """Tags of steps that want a GPU, for launchers that choose a machine by tags."""
 
-_GPU_POD: Final = {"container_config": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}
-"""Pod resources of a GPU step, for `dagster_k8s:k8s_job_executor`; other steps get no GPU."""
+GPU: Final = "nvidia.com/gpu"
+"""A GPU as a resource of Kubernetes."""
 
 
 def declare_asset(
-    group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, on_gpu: bool = False, **more: Any
+    group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, gpus: str = "", **more: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Declare the result of a function as an asset, wrapped in `plainly`.
 
     `version` is that of its code and of the configuration it depends on; `rows` is the model whose columns the UI
-    shows. With `on_gpu` it takes a slot of the GPU pool and asks for a machine with a GPU. `more` goes to `dg.asset`.
+    shows. With `gpus` it takes a slot of the GPU pool and asks for a machine with GPUs: `one`, or with a local launcher
+    as many `devices` as train. `workers` of another launcher have theirs elsewhere. `more` goes to `dg.asset`.
     """
     if rows is not None:
         more["metadata"] = describe_columns(rows)
-    if on_gpu:
-        pod = {} if load_settings().backend == "cpu" else {"dagster-k8s/config": _GPU_POD}
+    # Tags are fixed when the code location is loaded, so the `devices` of a run cannot count.
+    devices, is_local = recipe_variables().get("devices", "1"), load_settings().launcher == "local"
+    numbers = {"": "", "one": "1", "devices": devices if is_local else "1", "workers": devices if is_local else ""}
+    if number := numbers[gpus]:
+        limits = {} if load_settings().backend == "cpu" else {GPU: number}
+        pod = {"dagster-k8s/config": {"container_config": {"resources": {"limits": limits}}}}
         more |= {"pool": "gpu", "op_tags": {**GPU_TAGS, **pod}, "tags": GPU_TAGS}
 
     def declare(make: Callable[..., Any]) -> dg.AssetsDefinition:

@@ -6,7 +6,7 @@ made with it.
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -25,7 +25,7 @@ from mens_pipeline.evaluation.suite import divide_into_rounds
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.inference.probe import AT_ONCE, Rates, SpeedProbe
-from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.device import UNCOUNTED, Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, is_base_here
 from mens_pipeline.orchestration.choices import resolve_choices
@@ -385,11 +385,12 @@ class Planner:
         return turn_dial(self.minutes, spent, rates, counts.rows, resolved.recipe, counts.suite)
 
     def _prepare(self, resolved: ResolvedRecipe) -> tuple[PreparedRun, Counts]:
+        is_local = self.settings.launcher == "local"
         run = prepare_run(
             resolved,
             self._train_set.file(TRAIN),
             self._store.root / _PROBE,
-            self.device,
+            self.device if is_local else replace(self.device, number=UNCOUNTED),
             cache=self.settings.cache_root,
             min_rows=load_gate_policy(GATE_POLICY).min_pairs,
             log_line=self.log_line,

@@ -20,7 +20,7 @@ from mens_pipeline.jobs.progress import Follower, poll_in_thread
 from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, find_exit_code
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.asset import stop_if_canceled
+from mens_pipeline.orchestration.asset import GPU, stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import KUBERAY, load_settings
 from mens_pipeline.storage.yaml_file import load_yaml
@@ -34,7 +34,6 @@ HEADLESS: Final = "headless"
 
 _STATUS_SECONDS: Final = 2.0  # between two checks whether the run was canceled
 _IMAGE_TAG: Final = "dagster/image"
-_GPU: Final = "nvidia.com/gpu"
 _POLL_SECONDS: Final = 0.5  # between two polls of a Ray job
 
 
@@ -222,7 +221,7 @@ def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bo
     for container in (head, worker):
         container["image"] = container.get("image") or image
     workers.update(dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), num_workers))
-    limits.pop(_GPU, None)
+    limits.pop(GPU, None)
     if is_cuda:
-        limits[_GPU] = "1"
+        limits[GPU] = "1"
     return ray_job

@@ -22,7 +22,7 @@ from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, figures_of_infill, read_results
 from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
-from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.device import Device, DeviceChoice
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.models.card import mark_card
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
@@ -30,7 +30,7 @@ from mens_pipeline.promotion.bill import format_refused_files
 from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.settings import PIPELINE_CONFIG, load_settings, open_store
+from mens_pipeline.settings import PIPELINE_CONFIG, find_device, load_settings, open_store
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -221,9 +221,9 @@ class Compute(dg.ConfigurableResource[None]):
 
     device: Literal["cuda", "cpu", "mps", "best"] = "best"
 
-    def resolve(self) -> Device:
-        """Return the device; `RefusedError` if it is missing, or VOX_BACKEND forbids it."""
-        return resolve_device(DeviceChoice(self.device), force_cpu=load_settings().backend == "cpu")
+    def resolve(self, *, trains: bool = False) -> Device:
+        """Return the device as `find_device` does, of this machine or, with `trains`, of the workers."""
+        return find_device(DeviceChoice(self.device), load_settings(), trains=trains)
 
 
 class SourceWatch(dg.ConfigurableResource[None]):

@@ -133,7 +133,7 @@ def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path:
     ]  # fmt: skip
     assert details(cards, None, several) == (2, 2)
     assert details(cpu, None, several) == (min(4, num_processors()), None)
-    with pytest.raises(RefusedError, match=r"devices 3: 2 cuda device\(s\) can be seen here"):
+    with pytest.raises(RefusedError, match=r"devices 3: there are 2 of cuda \(a GPU\)"):
         details(cards, 3)
 
 

@@ -57,8 +57,11 @@ def _start() -> list[tuple[int, bytes]]:
     return sorted(found)
 
 
-def ray_head(num_others: int = 0) -> Iterator[RayHead]:
-    """Start a head with two CPUs, and other nodes with as many, on this machine; they are gone in the end."""
+def ray_head(num_others: int = 0, num_gpus: int = 0) -> Iterator[RayHead]:
+    """Start a head with two CPUs, and other nodes with as many, on this machine; they are gone in the end.
+
+    `num_gpus` are those that each node says it has.
+    """
     if find_spec("ray") is None:  # imported, it would look for its token too early
         pytest.skip("Ray is not installed; it comes with the extra `cluster`")
     with ExitStack() as stack:
@@ -74,7 +77,13 @@ def ray_head(num_others: int = 0) -> Iterator[RayHead]:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{own_environment().get('PATH', '')}",
         }
-        start = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=2"]
+        start = [
+            str(Path(sys.executable).with_name("ray")),
+            "start",
+            "--block",
+            "--num-cpus=2",
+            f"--num-gpus={num_gpus}",
+        ]
         start += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
         command = [*start, "--head", f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
         # What takes jobs listens as well: on one port by default, which a head beside this one may have.

@@ -15,7 +15,8 @@ from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspac
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs import cluster as jobs_cluster
-from mens_pipeline.jobs.cluster import ClusterWorker, CorpusPools, join_cluster
+from mens_pipeline.jobs.cluster import ClusterWorker, CorpusPools, ask_cluster, join_cluster
+from mens_pipeline.jobs.device import Device, DeviceChoice
 from mens_pipeline.language.interpreter import WorkerProcess
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
@@ -28,8 +29,8 @@ _JOB = ObservationJob(_RIGHT, "twice", "", "1")
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[RayHead]:
-    """Two nodes of two CPUs each."""
-    yield from ray_head(num_others=1)
+    """Two nodes of two CPUs each, with a GPU that is played."""
+    yield from ray_head(num_others=1, num_gpus=1)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,30 @@ def test_batches_are_worked_on_by_all_nodes(cluster: CorpusPools) -> None:
     assert len({node for _, node in found}) == 2
     with pytest.raises(ValueError, match="cannot work on"):
         list(in_batches(items, _refuse, cluster.batches, 10))
+
+
+def _played(_choice: DeviceChoice, *, force_cpu: bool) -> Device:
+    import ray  # noqa: PLC0415 - likewise
+
+    assert not force_cpu
+    return Device("cuda", f"GPU {ray.get_gpu_ids()}", 80.0, has_bfloat16=True)
+
+
+@pytest.mark.nightly
+def test_a_cluster_says_what_its_workers_have(
+    head: RayHead, cluster: CorpusPools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker with a GPU is asked, and those of all nodes are counted; what it refuses is refused here."""
+    assert cluster.batches.size == 4
+    address = head.variables["RAY_ADDRESS"]
+    assert ask_cluster(address, DeviceChoice.CPU, force_cpu=False).kind == "cpu"
+    with pytest.raises(RefusedError, match=rf"^Ray cluster {address}: device cuda: this machine has none that torch"):
+        ask_cluster(address, DeviceChoice.CUDA, force_cpu=False)
+    monkeypatch.setattr(jobs_cluster, "resolve_device", _played)
+    device = ask_cluster(address, DeviceChoice.BEST, force_cpu=False)
+
+    name = f"GPU [0], of the Ray cluster {address}"
+    assert device == Device("cuda", name, 80.0, has_bfloat16=True, number=2)
 
 
 @pytest.mark.nightly

@@ -15,6 +15,7 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.jobs import ray as jobs_ray
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import (
@@ -56,8 +57,8 @@ _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[RayHead]:
-    """A cluster for all tests of this module."""
-    yield from ray_head()
+    """Two nodes for all tests of this module, each with a GPU that is played."""
+    yield from ray_head(num_others=1, num_gpus=1)
 
 
 @pytest.fixture
@@ -66,11 +67,11 @@ def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # bits depend on threads
     for name, value in head.variables.items():
         monkeypatch.setenv(name, value)
-
     yield
     import ray  # noqa: PLC0415 - not before: it reads its token once
 
     ray.shutdown()
+
 
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
@@ -123,6 +124,32 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
 
     assert newest_checkpoint(run.job.run_dir) is not None
     assert find_exit_code(run.job.run_dir) == ExitCode.INTERRUPTED
+
+
+def _place(config: dict[str, str]) -> None:
+    """Write the node and the GPU of a worker, which trains nothing: there is none."""
+    import ray.train  # noqa: PLC0415 - of an extra
+
+    rank, node = ray.train.get_context().get_world_rank(), ray.get_runtime_context().get_node_id()
+    Path(config["job"]).with_name(f"worker-{rank}").write_text(f"{node} {ray.get_gpu_ids()}")
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("_on_ray", "own_signals")
+def test_workers_have_a_gpu_each_on_whatever_node(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray.train.torch  # noqa: PLC0415 - of an extra
+
+    config = ray.train.torch.TorchConfig
+    monkeypatch.setattr(ray.train.torch, "TorchConfig", lambda backend: config(backend=backend.replace("nccl", "gloo")))
+    monkeypatch.setattr(jobs_ray, "_work", _place)
+    job = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE).job.model_copy(update={"device": "cuda"})
+    jobs_ray._fit(job, job.path)  # noqa: SLF001 - what is tested
+    found = [path.read_text().split(" ", 1) for path in job.run_dir.glob("worker-*")]
+
+    assert len({node for node, _ in found}) == 2
+    assert [gpus for _, gpus in found] == ["[0]", "[0]"]
 
 
 @pytest.mark.nightly

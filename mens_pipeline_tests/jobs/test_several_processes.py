@@ -211,7 +211,7 @@ def test_devices_that_are_not_there_are_refused() -> None:
     refuse_missing_devices(card, 2)
     refuse_missing_devices(Device("cpu", "cores", None, has_bfloat16=False), 8)
 
-    with pytest.raises(RefusedError, match=r"devices 4: 2 cuda device\(s\) can be seen here\. Ask for --devices 2\."):
+    with pytest.raises(RefusedError, match=r"devices 4: there are 2 of cuda \(a GPU\)\. Ask for --devices 2\."):
         refuse_missing_devices(card, 4)
 
 

@@ -1,5 +1,6 @@
 """What a person reads of a step that failed, and of one that goes on; and that none outlives its run."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
-from mens_pipeline.orchestration.asset import blocking_check, plainly, read_reasons, read_refusals
+from mens_pipeline.orchestration.asset import blocking_check, declare_asset, plainly, read_reasons, read_refusals
 from mens_pipeline.orchestration.launchers import watch_training
 from mens_pipeline_tests.jobs.processes import waiting_job
 
@@ -75,6 +76,32 @@ def test_every_asset_refuses_plainly() -> None:
     bare = [name for name, asset in made.items() if not hasattr(asset.op.compute_fn.decorated_fn, "__wrapped__")]
 
     assert bare == ["promoted_adapter"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "limits"),
+    [("local", ["1", "4", "4"]), ("ray", ["1", "1", None]), ("kuberay", ["1", "1", None])],
+)
+def test_a_step_asks_for_the_gpus_that_it_uses(
+    monkeypatch: pytest.MonkeyPatch, launcher: str, limits: list[str | None]
+) -> None:
+    """A merge for one; evaluation and training for those of the recipe; a training by workers elsewhere for none."""
+    monkeypatch.delenv("VOX_BACKEND", raising=False)
+    monkeypatch.setenv("MENS_LAUNCHER", launcher)
+    monkeypatch.setenv("MENS_TRAIN_DEVICES", "4")
+    found: list[str | None] = []
+    for gpus in ("one", "devices", "workers"):
+
+        @declare_asset("group", version="1", gpus=gpus)
+        def made() -> dg.MaterializeResult[None]:
+            return dg.MaterializeResult()
+
+        tags, wants = made.op.tags, made.op.pool == "gpu"
+        assert (tags.get("mens/device") == "gpu") is wants is ("mens/device" in made.specs_by_key[made.key].tags)
+        pod = json.loads(tags["dagster-k8s/config"])["container_config"]["resources"] if wants else {"limits": {}}
+        found.append(pod["limits"].get("nvidia.com/gpu"))
+
+    assert found == limits
 
 
 def test_training_that_goes_on_says_from_where() -> None:

@@ -61,7 +61,7 @@ class HandoffConfig(dg.Config):
     revision: str = Field(default=MAIN, description="Branch on the Hub.")
 
 
-@declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], on_gpu=True)
+@declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], gpus="one")
 def merged_model(
     context: dg.AssetExecutionContext,
     config: MergeConfig,

@@ -59,7 +59,7 @@ class EvalConfig(dg.Config):
     "huggingface",
     "json",
     version=version_with_config(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
-    on_gpu=True,
+    gpus="devices",
     deps=[heldout_split],
 )
 def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects

@@ -68,7 +68,7 @@ def workspace_snapshot(
     its choices here, so that a mistake shows before anything is made. Warns if a disk is nearly full.
     """
     if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
-        choices_of(context, compute.resolve())
+        choices_of(context, compute.resolve(trains=True))
     if problem := find_little_room(store.open().root, Path(context.instance.root_directory)):
         context.log.warning(problem)
     query = telemetry.query()

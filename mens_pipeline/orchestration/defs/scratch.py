@@ -45,7 +45,7 @@ class ScratchTrainConfig(dg.Config):
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
 
 
-@declare_asset("scratch", "pytorch", "huggingface", version=STAGE.code_version, on_gpu=True)
+@declare_asset("scratch", "pytorch", "huggingface", version=STAGE.code_version, gpus="one")
 def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,

@@ -46,9 +46,9 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
 
     The recipe or preset of `qlora_adapter` in the same run may name it. A new train set does not make it stale.
     """
-    settings = load_settings()
-    recipe = choices_of(context, compute.resolve()).resolved.recipe
-    default = DEFAULT_CUDA_MODEL if compute.resolve().kind == "cuda" else DEFAULT_CPU_MODEL
+    settings, device = load_settings(), compute.resolve(trains=True)
+    recipe = choices_of(context, device).resolved.recipe
+    default = DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL
     name = recipe.model_name_or_path or default
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
@@ -73,7 +73,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     "pytorch",
     "huggingface",
     version=version_with_config(STAGE, RECIPES, PRESETS, DOMAINS),
-    on_gpu=True,
+    gpus="workers",
     deps=[base_model],
 )
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
@@ -89,7 +89,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run resumes.
     """
     config, settings = training_of(context), load_settings()
-    device, opened = compute.resolve(), store.open()
+    device, opened = compute.resolve(trains=True), store.open()
     choices, train_path = choices_of(context, device), store.artifact(mixed_train_set).file(TRAIN)
 
     def prepare(resolved: ResolvedRecipe, before: Continued | None = None) -> PreparedRun:
