@@ -20,10 +20,6 @@ FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
 """Kinds of completions that users accepted."""
 CODE: Final = "vox_codegen"
 """The kind of programs of a workspace."""
-_SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
-"""Variables of accelerate that shard a model -> the library that does it."""
-
-_SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
 _ROUNDING: Final = 1e-9
 _ACCUMULATED: Final = 4
 """Default number of micro-batches of a step."""
@@ -149,16 +145,6 @@ class Recipe(BaseModel):
             return {name.strip(): share.strip() for name, _, share in (part.partition("=") for part in _parts(value))}
         return value
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_sharding(cls, values: object) -> object:
-        if not isinstance(values, dict):
-            return values
-        for field, name in _SHARDED.items():
-            if field in values:
-                raise ValueError(f"{field}: {_why_not_sharded(name)} Write devices=N instead")
-        return values
-
     @property
     def accumulation(self) -> int:
         """Micro-batches of a step over all devices, at least one for each."""
@@ -217,17 +203,11 @@ def _parts(text: str) -> list[str]:
 
 def refuse_sharding(environment: Mapping[str, str]) -> None:
     """Raise RefusedError for variables of accelerate that shard the base over several devices."""
-    for variable, name in _SHARDED_BY.items():
+    for name in ("FSDP", "DeepSpeed"):
+        variable = f"ACCELERATE_USE_{name.upper()}"
         if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
-            raise RefusedError(f"{variable}: {_why_not_sharded(name)} Unset it, and use --devices N.")
-
-
-def _why_not_sharded(name: str) -> str:
-    return (
-        f"{name} cannot train a base in four bits: packed weights are left whole on every device, so no memory is "
-        "saved, and where they are stored as bfloat16, copying them may change their bits. Each device has to hold the "
-        "whole base."
-    )
+            found = f"{name} would divide the base, and each device has to hold all of it, in four bits or bfloat16"
+            raise RefusedError(f"{variable}: {found}. Unset it, and use --devices N.")
 
 
 class Continued(Strict):
