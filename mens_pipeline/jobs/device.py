@@ -24,6 +24,9 @@ UNCOUNTED: Final = sys.maxsize
 """Number of devices where somebody else counts them."""
 
 _DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
+_OF_WINDOWS: Final = Path("/dev/dxg")
+"""GPUs in WSL2; torch can use those of NVIDIA."""
+
 _POLL_SECONDS: Final = 0.5
 _HOPPER: Final = 9
 _LONGEST: Final = 500
@@ -98,7 +101,9 @@ def explain_unusable(system: Path = Path("/")) -> str | None:
     import torch
 
     built = f"torch {torch.__version__}"
-    if any(system.glob("dev/nvidia[0-9]*")) and own_environment().get("CUDA_VISIBLE_DEVICES") != "":
+    # WSL2 has no such device, but the library of a driver in Windows.
+    is_nvidia = any(system.glob("dev/nvidia[0-9]*")) or any(system.glob("usr/lib/wsl/lib/libcuda.so*"))
+    if is_nvidia and own_environment().get("CUDA_VISIBLE_DEVICES") != "":
         version = system / "proc/driver/nvidia/version"
         driver = _DRIVER.search(version.read_text(encoding="utf-8") if version.is_file() else "")
         name = f"an NVIDIA GPU, driver {driver[1] if driver else 'unknown'}"
@@ -186,7 +191,8 @@ def _cpu() -> Device:
 
     can = torch.cpu.get_capabilities()
     has_bfloat16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
-    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads", None, has_bfloat16)
+    unused = ", not the GPU of Windows" if _OF_WINDOWS.exists() else ""
+    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads{unused}", None, has_bfloat16)
 
 
 @contextmanager

@@ -88,8 +88,17 @@ def _machine(folder: Path, *files: str) -> Path:
         ),
         (("dev/kfd",), {"hip": None}, r"an AMD GPU, and torch \S+ is built without ROCm\. Install torch for ROCm"),
         (("dev/kfd",), {"hip": "7.1"}, None),
+        (
+            ("dev/dxg", "usr/lib/wsl/lib/libcuda.so.1"),
+            {"cuda": None},
+            r"an NVIDIA GPU, driver unknown, and torch \S+ is built without CUDA\. Install torch for CUDA",
+        ),
+        (("dev/dxg",), {"cuda": None}, None),
     ],
-    ids=["no GPU", "a driver without a GPU", "an old driver", "torch for the CPU", "an AMD GPU", "torch for ROCm"],
+    ids=[
+        *("no GPU", "a driver without a GPU", "an old driver", "torch for the CPU", "an AMD GPU", "torch for ROCm"),
+        *("WSL2", "WSL2 with another GPU"),
+    ],
 )
 def test_a_gpu_that_torch_cannot_use_is_named(
     files: tuple[str, ...],
@@ -110,6 +119,12 @@ def test_a_gpu_that_is_hidden_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     assert explain_unusable(_machine(tmp_path, "dev/nvidia0")) is None
+
+
+def test_a_cpu_says_that_it_leaves_a_gpu_of_windows_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_OF_WINDOWS", tmp_path)
+
+    assert resolve_device(DeviceChoice.CPU).name.endswith(" threads, not the GPU of Windows")
 
 
 @pytest.mark.skipif(any(_HAS.values()), reason="torch can use the GPU of this machine")
