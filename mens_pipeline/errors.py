@@ -48,6 +48,7 @@ _OF_MACHINE: Final = {
     "No locks available": f"Use folders on another file system, {_AGAIN}",
     "Cannot allocate memory": SMALLER,
     "out of memory": SMALLER,
+    "CUBLAS_STATUS_ALLOC_FAILED": SMALLER,
 }
 """Words of the system, which libraries quote -> advice."""
 _SHOWN: Final = 300
@@ -61,7 +62,7 @@ def describe_machine_problem(error: BaseException) -> str | None:
     if type(getattr(error, "orig", error)).__module__.startswith("psycopg"):
         return f"PostgreSQL, the database of Dagster: {said}. See that it runs, {_AGAIN}"
     advice = next((advice for words, advice in _OF_MACHINE.items() if words in str(error)), None)
-    return advice and f"{said}. {advice}"
+    return advice and f"{said.removesuffix('.')}. {advice}"
 
 
 _SHORTEST_BEGINNING: Final = 3

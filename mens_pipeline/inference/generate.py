@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from transformers import AutoTokenizer
 
+from mens_pipeline.errors import RefusedError, describe_machine_problem
 from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Engine, Slot
@@ -175,13 +176,17 @@ def complete_slots(
         num_slots = max(1, batch_tokens // (num_positions + state))
         # A CPU reads a shared beginning of two prompts once; a GPU waits for the launches of a short prompt.
         num_read = 1 if model.device.type == "cpu" else max(1, num_slots // _READ_SHARE)
-        engine = Engine[Slot](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
-        waiting = deque(band)
-        while waiting or engine.slots:
-            while waiting and engine.has_room:
-                engine.admit(waiting.popleft())
-            for slot in engine.step():
-                done(slot)
+        try:
+            engine = Engine[Slot](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
+            waiting = deque(band)
+            while waiting or engine.slots:
+                while waiting and engine.has_room:
+                    engine.admit(waiting.popleft())
+                for slot in engine.step():
+                    done(slot)
+        except torch.OutOfMemoryError as error:
+            found = f"{num_slots} completions of {num_positions} positions at once: {describe_machine_problem(error)}"
+            raise RefusedError(f"{found} The CPU always has room (--device cpu, VOX_BACKEND=cpu).") from error
 
 
 def _bands(slots: Sequence[Slot]) -> Iterator[list[Slot]]:

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ON_RAY
 from mens_pipeline.jobs.environment import worker_environment
 from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, fail, find_exit_code
-from mens_pipeline.jobs.run import load_function, read_job
+from mens_pipeline.jobs.run import find_reason, load_function, read_job
 
 _RAY: Final = "ray"
 """Ray's files, in the folder of a run."""
@@ -76,8 +76,9 @@ def _work(config: dict[str, str]) -> None:
         for path in (job.base_path, job.train_path, job.rows_path):
             _refuse_missing(path)
         load_function(job)(job)
-    except MensError as error:
-        fail(job, str(error))
+    except Exception as error:
+        if reason := find_reason(job, error):
+            fail(job, reason)
         raise
 
 

@@ -119,18 +119,24 @@ def _do(job: Job) -> ExitCode:
     with _holding(job) if is_alone else nullcontext():
         try:
             return ExitCode.INTERRUPTED if load_function(job)(job) is False else ExitCode.DONE
-        except MensError:
-            raise
         except Exception as error:
-            if not found_no_room(error):
-                if problem := describe_machine_problem(error):
-                    return fail(job, f"{job.run_dir}: {problem}")
+            if (reason := find_reason(job, error)) is None:
                 raise
-            advice = "Make room, and run the same again: it goes on from its newest checkpoint."
-            for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
-                if not (checkpoint / COMPLETE).exists():
-                    shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last free space
-            return fail(job, f"{job.run_dir}: no space left on its disk ({error}). {advice}")
+            return fail(job, reason)
+
+
+def find_reason(job: Job, error: Exception) -> str | None:
+    """Return the reason of a refusal, or what the machine lacks; None for a defect. It frees a full disk."""
+    if isinstance(error, MensError):
+        return str(error)
+    if not found_no_room(error):
+        problem = describe_machine_problem(error)
+        return problem and f"{job.run_dir}: {problem}"
+    advice = "Make room, and run the same again: it goes on from its newest checkpoint."
+    for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
+        if not (checkpoint / COMPLETE).exists():
+            shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last free space
+    return f"{job.run_dir}: no space left on its disk ({error}). {advice}"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, describe_machine_problem
 from mens_pipeline.jobs.agent import Team
 from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
@@ -125,10 +125,15 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             self.num_parts = self._fitting_parts(model)
         parts = _split_batch(inputs, self.num_parts)
         total: Any = 0.0
-        for number, part in enumerate(parts, start=1):
-            # Processes sum their gradients once, after the last part, however many rows each of them has.
-            with self.accelerator.no_sync(model) if number < len(parts) else nullcontext():
-                total = total + super().training_step(model, part, num_items_in_batch)
+        try:
+            for number, part in enumerate(parts, start=1):
+                # Processes sum their gradients once, after the last part, however many rows each of them has.
+                with self.accelerator.no_sync(model) if number < len(parts) else nullcontext():
+                    total = total + super().training_step(model, part, num_items_in_batch)
+        except torch.OutOfMemoryError as error:
+            rows, length = inputs["input_ids"].shape
+            found = f"step {self.state.global_step + 1}: {rows} rows of {length} tokens in {len(parts)} part(s)"
+            raise RefusedError(f"{found}: {describe_machine_problem(error)} It goes on from a checkpoint.") from error
         return total
 
     def _fitting_parts(self, model: Any) -> int:
@@ -183,7 +188,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             mask = labels != IGNORED
             total = (self._label_losses(model, inputs, mask, labels) * each[mask]).sum()
         else:
-            # Zero without a label; selecting the labelled positions would wait for the device.
+            # Zero without a label. Where Triton scores, TRL selects the labelled positions, and waits twice for them.
             scored = model(input_ids=inputs["input_ids"], labels=inputs["labels"], use_cache=False, fused_lm_head=True)
             total = -(scored.log_probs * each).sum()
         loss = total / (num_supervised if num_items_in_batch is None else num_items_in_batch)

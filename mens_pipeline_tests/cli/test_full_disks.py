@@ -127,6 +127,7 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
         (MemoryError(), "out of memory. Use a smaller batch"),
         (RuntimeError("alloc_cpu: Error code 12 (Cannot allocate memory)"), "(Cannot allocate memory). Use a smaller"),
         (RuntimeError("CUDA out of memory. Tried"), "out of memory. Tried. Use a smaller batch"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when"), "ALLOC_FAILED when. Use a smaller batch"),
         (ValueError(_SAFETENSORS), "(os error 30). Let it be written"),
         (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
     ],

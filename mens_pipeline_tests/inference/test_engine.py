@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference import engine as engine_module
 from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
@@ -51,6 +53,19 @@ def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
     alone = _completions(model, **settings, batch_tokens=256)
 
     assert together == alone
+
+
+def test_memory_that_runs_out_ends_a_generation(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def forward(*_arguments: Any, **_named: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(model, "forward", forward)
+    with pytest.raises(
+        RefusedError, match=r"^\d+ completions of \d+ positions at once: .* 2\.00 GiB\. Use .*--device cpu"
+    ):
+        _completions(model)
 
 
 def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:

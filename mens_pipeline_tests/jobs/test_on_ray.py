@@ -152,6 +152,21 @@ def test_workers_have_a_gpu_each_on_whatever_node(
     assert [gpus for _, gpus in found] == ["[0]", "[0]"]
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried")])
+def test_a_worker_says_what_its_machine_lacks(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_job: object) -> None:
+        raise error
+
+    job = prepare_fast(tiny_base, tmp_path, **_RECIPE).job
+    monkeypatch.setattr(jobs_ray, "load_function", lambda _job: fail)
+    with pytest.raises(type(error)):
+        jobs_ray._work({"job": str(job.path)})  # noqa: SLF001 - what is tested
+
+    assert "out of memory" in (job.run_dir / FAILURE).read_text()
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def limited(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **named: Any) -> Any:
         loss = computed(self, model, inputs, *arguments, **named)
         if model.training and len(inputs["input_ids"]) > most[0]:
-            raise torch.OutOfMemoryError
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         return loss
 
     monkeypatch.setattr(PlannedTrainer, "__init__", tried)
@@ -53,3 +53,19 @@ def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, sma
 
     with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into the memory of the GPU. Lower"):
         train_here(prepare_fast(tiny_base, tmp_path, number=8, max_steps=2))
+
+
+def test_memory_that_runs_out_later_ends_the_run(
+    tiny_base: Path, tmp_path: Path, small_memory: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the step, its rows and what was missing; the same command goes on."""
+    run = prepare_fast(tiny_base, tmp_path, number=8, max_steps=2)
+    small_memory[0] = 1
+    with monkeypatch.context() as patch:
+        patch.setattr("mens_pipeline.training.sft.PlannedTrainer._fits", lambda *_: True)
+        with pytest.raises(
+            RefusedError, match=r"^step 1: 4 rows of \d+ tokens in 1 part.*allocate 2\.00 GiB\. Use .* goes on"
+        ):
+            train_here(run)
+
+    assert train_here(run)["num_steps"] == 2
