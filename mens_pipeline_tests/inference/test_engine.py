@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference import engine as engine_module
 from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
