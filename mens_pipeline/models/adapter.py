@@ -90,6 +90,7 @@ class TrainingResult(Recorded):
     seconds: float
     train_loss: float
     validation_loss: float | None
+    kept_step: Count | None = None
     num_trained_parameters: Count
     num_adapter_matrices: Count
     num_changed_matrices: Count

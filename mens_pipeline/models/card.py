@@ -81,6 +81,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
     sees = base.architecture.endswith("ForConditionalGeneration")
+    loss, kept = result.validation_loss, result.kept_step or result.num_steps
     rows = (
         ("base model", f"{plain(base_name(base))}, {plain(base.architecture)}, SHA-256 `{base.sha256[:12]}`"),
         ("revision of the base", plain(base.revision or _UNKNOWN)),
@@ -93,7 +94,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         ("shown", plain(format_kinds(result.kinds))),
         ("learning rate", f"{recipe.learning_rate:g}, {plain(recipe.lr_scheduler_type)}"),
         ("loss", f"{result.train_loss:.4f} on average while training"),
-        ("loss on other files", "not measured" if result.validation_loss is None else f"{result.validation_loss:.4f}"),
+        ("loss on other files", "not measured" if loss is None else f"{loss:.4f}, after step {kept}"),
         ("train set", f"SHA-256 `{manifest.train_sha256[:12]}`"),
         ("contract", f"`{manifest.contract_digest[:12]}`"),
     )

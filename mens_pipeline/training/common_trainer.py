@@ -24,6 +24,7 @@ from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, mark_complete, write_document
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import Encoded
+from mens_pipeline.training.plan import EVALUATIONS
 from mens_pipeline.training.qlora import begin_evaluation, keep_adapter_in_float32, take_over
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.step_plan import StepPlan
@@ -87,8 +88,9 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
         self._counts = (0, 0)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Set the number of steps that earlier processes of this run decided."""
+        """Set the number of steps that earlier processes of this run decided, and how often to measure its loss."""
         state.max_steps = self.steps.num_steps
+        state.eval_steps = math.ceil(self.steps.schedule.target_steps / EVALUATIONS)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock; the time between two steps, such as that of writing a checkpoint, does not count."""
@@ -104,8 +106,8 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
         if event is not None:
             state.max_steps = self.steps.num_steps
             self.log.write("plan", event)
+        control.should_save |= control.should_evaluate or self.is_stopped
         if self.is_stopped:
-            control.should_save = True
             control.should_training_stop = True
         # A resumed run never logs steps before its checkpoint.
         if control.should_save or control.should_training_stop or state.global_step >= state.max_steps:

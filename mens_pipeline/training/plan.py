@@ -31,6 +31,9 @@ MOST_PASSES: Final = 4
 """Passes of an epoch over one kind; up to four, repeated data is nearly as good as new (Muennighoff et al. 2023,
 arXiv:2305.16264)."""
 
+EVALUATIONS: Final = 4
+"""Times that a run measures the loss on rows that do not train, however often it writes a checkpoint."""
+
 _LEAST_REST: Final = 1e-6
 """A smaller rest of the shares is a rounding error."""
 

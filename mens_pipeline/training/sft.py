@@ -14,7 +14,7 @@ from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError, describe_machine_problem
 from mens_pipeline.jobs.agent import Team
-from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
+from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, mean_loss, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example, ShownRows
 from mens_pipeline.training.plan import Batches, Share
@@ -22,6 +22,8 @@ from mens_pipeline.training.qlora import begin_evaluation
 
 _FEW: Final = 2
 """Rows to compute the first loss on: two of different lengths take a base of 0.5B seconds."""
+
+_VALIDATED_AT_ONCE: Final = 4
 
 _MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2}
 """Precision -> allowed difference in nats from another order of operations."""
@@ -72,6 +74,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self._accumulated = accumulated
         self._team = team
         self._examples = examples
+        self.validation: Sequence[Example] = ()
         self.lora_plus_ratio = 1.0
         self.computed_by = "the libraries"
         self.first_loss = 0.0
@@ -109,6 +112,21 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return prepare_data_loader(
             loader, self.accelerator.device, num_processes=1, process_index=0, put_on_device=True
         )
+
+    @property
+    def best_loss(self) -> float | None:
+        """The lowest loss of `evaluate`; None without rows that measure it."""
+        return self.state.best_metric if self.state.best_global_step else None
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Compute the mean loss of a token on rows that do not train, by all processes; nan without such rows."""
+        size, each = self._team.size * _VALIDATED_AT_ONCE, self._team.rank * _VALIDATED_AT_ONCE
+        parts = (self.validation[at : at + _VALIDATED_AT_ONCE] for at in range(each, len(self.validation), size))
+        batches = (collate(rows, self.processing_class.pad_token_id) for rows in parts)
+        plain = (({**batch, "weights": torch.ones_like(batch["weights"])}, batch["counts"][1]) for batch in batches)
+        loss = mean_loss(self, plain, self._team)
+        self.monitor.log.write("validation", {"step": self.state.global_step, "loss": loss})
+        return {"eval_loss": math.nan if loss is None else loss}
 
     def few_rows(self) -> dict[str, Any]:
         """Return the shortest row of each of the first micro-batches as one batch on the device, with weights of 1."""

@@ -14,13 +14,14 @@ Before the first step, `train` finds the rows that the recipe shows (`examples`)
 6. all processes share counts, seconds and requests to stop. `common_trainer.RunMonitor` replans the rest of the run if
    its pace requires it, writes telemetry, and marks a checkpoint when one is due.
 
-After the last step, `train` checks that the base has not changed, measures the loss on rows of other files, and saves
-the adapter with tokenizer, template and system prompt.
+At some checkpoints the trainer measures the loss on rows of other files (`PlannedTrainer.evaluate`). After the last
+step it loads the checkpoint with the lowest one; without such rows the adapter is that of the last step. Then `train`
+checks that the base has not changed, and saves the adapter with tokenizer, template and system prompt.
 """
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,9 +38,9 @@ from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog
 from mens_pipeline.jobs.protocol import STOP, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
-from mens_pipeline.training.common_trainer import RunMonitor, StopRequest, common_arguments, mean_loss
+from mens_pipeline.training.common_trainer import RunMonitor, StopRequest, common_arguments
 from mens_pipeline.training.cpu_kernels import replace_slow_parts
-from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
+from mens_pipeline.training.examples import ShownRows, open_examples, plan_examples
 from mens_pipeline.training.plan import BatchPlan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
@@ -49,8 +50,6 @@ from mens_pipeline.training.telemetry_log import seconds_trained
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """File of an adapter with its system prompt."""
-
-_VALIDATED_AT_ONCE: Final = 4
 
 
 def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> bool:
@@ -80,17 +79,18 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     log = TelemetryLog(job.run_dir / TELEMETRY if team.is_first else NOWHERE)
     monitor = RunMonitor(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
     trainer = _trainer(job, tokenizer, examples.train, plan, monitor, team)
+    trainer.validation = examples.validation
     before = checksums(trainer.model)
     about = {**examples.account(), **_describe(job, target, trainer)}
     if not trainer.run(about, checkpoint):
         return False
-    validation = validation_loss(trainer, examples.validation, team)
     if not team.is_first:
         return True
     after = checksums(trainer.model)
     _save(job, trainer, tokenizer)
     shown = target.first(trainer.state.global_step, accumulated)
-    counts = {"kinds": examples.kinds(shown.batches), "num_batches": len(shown.batches), "validation_loss": validation}
+    kept = {"validation_loss": trainer.best_loss, "kept_step": trainer.state.best_global_step}
+    counts = {"kinds": examples.kinds(shown.batches), "num_batches": len(shown.batches), **kept}
     trainer.write_result(job.run_dir, {**about, **counts, **_changes(before, after)})
     return True
 
@@ -101,19 +101,6 @@ def load_tokenizer(path: Path) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = format_for(tokenizer).end
     return tokenizer
-
-
-def validation_loss(
-    trainer: PlannedTrainer,
-    examples: Sequence[Example],
-    team: Team = ALONE,
-) -> float | None:
-    """Compute the mean loss of a token on rows that did not train, shared by all processes; None without such rows."""
-    starts = range(team.rank * _VALIDATED_AT_ONCE, len(examples), team.size * _VALIDATED_AT_ONCE)
-    parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in starts)
-    batches = (collate(rows, trainer.processing_class.pad_token_id) for rows in parts)
-    plain = (({**batch, "weights": torch.ones_like(batch["weights"])}, batch["counts"][1]) for batch in batches)
-    return mean_loss(trainer, plain, team)
 
 
 def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
@@ -129,11 +116,13 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     # accelerate requires a base in four bits on the GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
-    rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer requires a row; the plan decides the rows to show
+    # SFTTrainer requires rows; the plan decides those to show, and `evaluate` reads its own.
+    rows = Dataset.from_list([{"input_ids": [0], "labels": [0]}])
     trainer = PlannedTrainer(
         model=model,
         args=SFTConfig(**build_arguments(job, plan, team)),
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=rows,
+        eval_dataset=rows,
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
         data_collator=partial(collate, pad_token_id=tokenizer.pad_token_id),
@@ -167,6 +156,9 @@ def build_arguments(job: TrainingJob, plan: BatchPlan, team: Team) -> dict[str, 
         "activation_checkpointing": every_n > 0,
         "activation_checkpointing_kwargs": {"use_reentrant": False, "every_n_layers": every_n} if every_n else None,
         "save_total_limit": 2,
+        "load_best_model_at_end": recipe.validation_split_ratio > 0,
+        "eval_strategy": "steps" if recipe.validation_split_ratio > 0 else "no",
+        "eval_steps": recipe.save_steps,
         "logging_steps": recipe.logging_steps,
         # Every step uses every matrix of the adapter; searching for others would cost a pass over all of it.
         "ddp_find_unused_parameters": False,

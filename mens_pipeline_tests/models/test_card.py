@@ -137,12 +137,12 @@ def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> Non
 
 def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:
     """Where there was one."""
-    manifest = _manifest(run, validation_loss=0.25)
+    manifest = _manifest(run, validation_loss=0.25, kept_step=40)
     once = {"bnb_4bit_use_double_quant": False, "target_modules": ["q_proj", "v_proj"]}
     recipe = manifest.recipe.model_copy(update=once)
     rows = _rows(model_card(manifest.model_copy(update={"recipe": recipe})))
 
-    assert rows["loss on other files"] == "0.2500"
+    assert rows["loss on other files"] == "0.2500, after step 40"
     assert rows["method"] == "QLoRA: NF4"
     assert rows["adapter"].endswith("on q_proj, v_proj")
 

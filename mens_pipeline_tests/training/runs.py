@@ -4,11 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.corpus.curate.heldout_split import group_of
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import read_result
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe
 
@@ -40,6 +42,18 @@ def pairs(number: int) -> list[TrainingPair]:
     ]
 
 
+CONTRARY = 0.2
+"""Share of the rows of `contrary_pairs` that measure the loss."""
+
+
+def contrary_pairs(number: int) -> list[TrainingPair]:
+    """Rows of which those that measure the loss have other signs: the longer a run, the higher it is."""
+    return [
+        pair.model_copy(update={"response": "~" * 40} if is_validation_group(group_of(pair), CONTRARY, 42) else {})
+        for pair in pairs(number)
+    ]
+
+
 def resolve_fast(base: Path, **fields: Any) -> ResolvedRecipe:
     flags = {**FAST, "model_name_or_path": str(base), **fields}
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
@@ -54,10 +68,11 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
     is_new: bool = False,
     is_trial: bool = False,
     into: Callable[[str], Path] | None = None,
+    rows: list[TrainingPair] | None = None,
     **fields: Any,
 ) -> PreparedRun:
     train_path = folder / "train.jsonl"
-    write_jsonl(train_path, pairs(number))
+    write_jsonl(train_path, rows or pairs(number))
     recipe = resolve_fast(base, **fields)
     device = resolve_device(choice)
     return prepare_run(

@@ -5,6 +5,7 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -19,7 +20,15 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, work_folder
 from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter
 from mens_pipeline_tests.jobs.processes import do_here, job_children, run_signalled, steps_told
-from mens_pipeline_tests.training.runs import prepare_fast, weights_of
+from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, weights_of
+
+_FIELDS: Final[dict[str, Any]] = {
+    "rows": contrary_pairs(20),
+    "validation_split_ratio": CONTRARY,
+    "num_train_epochs": 3,
+    "lora_dropout": 0.1,
+}
+"""The first of four measured losses is the lowest, so its checkpoint has to survive."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 
@@ -27,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
-    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=3, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), **_FIELDS)
     assert do_here(run.job.path) == ExitCode.DONE
     return weights_of(run)
 
@@ -37,7 +46,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     tiny_base: Path, tmp_path: Path, uninterrupted: bytes, num_kills: int
 ) -> None:
     """SIGKILL in the middle of a step or a checkpoint, again and again, with dropout: the same adapter, bit for bit."""
-    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path, **_FIELDS)
     for _ in range(num_kills):
         assert run_signalled(run, signal_at=steps_told(run) + 2) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
@@ -47,7 +56,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 
 def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
     """SIGTERM: exit code 143, a whole checkpoint though none was due, and then the same adapter."""
-    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1, save_steps=1000)
+    run = prepare_fast(tiny_base, tmp_path, **{**_FIELDS, "save_steps": 1000})
     assert run_signalled(run, signal_at=2, number=signal.SIGTERM) == ExitCode.INTERRUPTED
     assert newest_checkpoint(run.job.run_dir) is not None
     assert run_signalled(run) == ExitCode.DONE
@@ -66,7 +75,7 @@ def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, unint
     """Whatever the clock says, before its process, while that trains, and after it: the same adapter, bit for bit."""
     store, pruned = ArtifactStore(tmp_path / "store"), list[int]()
     into = partial(work_folder, store, Kind.QLORA_ADAPTER)
-    run = prepare_fast(tiny_base, tmp_path, into=into, num_train_epochs=3, lora_dropout=0.1)
+    run = prepare_fast(tiny_base, tmp_path, into=into, **_FIELDS)
 
     def prune_later() -> None:
         now = time.time() + 400 * 86_400

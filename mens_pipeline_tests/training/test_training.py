@@ -15,7 +15,7 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import prepare_fast, train_here
+from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, train_here
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
 pytestmark = [
@@ -232,6 +232,25 @@ def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -
     assert result["num_train"] + result["num_validation"] == 40
     assert 0 < result["num_validation"] < 20
     assert result["validation_loss"] > 0
+
+
+def test_the_checkpoint_with_the_lowest_loss_becomes_the_adapter(tiny_base: Path, tmp_path: Path) -> None:
+    """Of four and the last one, by rows that do not train: here of other signs, which a longer training unlearns."""
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    fields: dict[str, Any] = {"validation_split_ratio": CONTRARY, "max_steps": 11, "save_steps": 4}
+    run = prepare_fast(tiny_base, tmp_path, rows=contrary_pairs(48), **fields)
+    result = train_here(run)
+    lines = [json.loads(line) for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
+    losses = {line["payload"]["step"]: line["payload"]["loss"] for line in lines if line["event"] == "validation"}
+    best = min(losses, key=losses.__getitem__)
+    folders = [run.job.run_dir / "checkpoints" / f"checkpoint-{step}" for step in (best, 11)]
+    kept, last = (load_file(folder / "adapter_model.safetensors") for folder in folders)
+
+    assert ([*losses], best < 11) == ([3, 6, 9, 11], True)
+    assert (result["kept_step"], result["validation_loss"], result["num_steps"]) == (best, losses[best], 11)
+    assert all(matrix.equal(kept[name]) for name, matrix in _adapter(run).items())
+    assert not any(matrix.equal(last[name]) for name, matrix in kept.items())
 
 
 def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> None:
