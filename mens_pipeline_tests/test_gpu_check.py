@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from importlib.util import find_spec
@@ -32,6 +33,19 @@ def test_all_that_is_taken_along_is_pinned() -> None:
     assert len(names) == len(set(names)) > 30
     assert {"einops", "fla-core", "flash-linear-attention"} <= set(names)
     assert not {"torch", "triton", "accelerate", "numpy"} & set(names)
+
+
+@pytest.mark.skipif(not (PROJECT_ROOT / ".git").exists(), reason="no checkout")
+def test_the_demo_stays_at_home(tmp_path: Path) -> None:
+    """It takes 7 of 64 MiB; all else of the commit is packed."""
+    bundle.archive_commit(tmp_path / "commit.tar")
+    with tarfile.open(tmp_path / "commit.tar") as tar:
+        names = [Path(name) for name in tar.getnames()]
+    folders = {name.parts[1] for name in names if name.parts[0] == "data" and len(name.parts) > 1}
+
+    assert "demo" not in folders
+    assert "golden" in folders
+    assert Path("mens_pipeline_tests", "gpu", "check.py") in names
 
 
 def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:

@@ -93,13 +93,15 @@ def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:
     smaller.replace(wheel)
 
 
-def _pack(target: Path) -> str:
-    """Pack the commit with the bundle, and describe the file.
-
-    What is not committed stays at home: the report names a commit.
-    """
-    archive = ["git", "archive", "--format=tar", f"--output={target}", "HEAD"]
+def archive_commit(target: Path) -> None:
+    """Write the commit as a tar file, without the demo; the report names it, so what is not committed stays at home."""
+    archive = ["git", "archive", "--format=tar", f"--output={target}", "HEAD", "--", ".", ":(exclude)data/demo"]
     subprocess.run(archive, cwd=PROJECT_ROOT, check=True)
+
+
+def _pack(target: Path) -> str:
+    """Pack the commit with the bundle, and describe the file."""
+    archive_commit(target)
     with tarfile.open(target, "a") as tar:
         tar.add(BUNDLE, BUNDLE.relative_to(PROJECT_ROOT))
     size = target.stat().st_size
