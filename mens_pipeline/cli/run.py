@@ -405,15 +405,20 @@ def plan(
     from mens_pipeline.models.find_base import base_by_name
     from mens_pipeline.orchestration.forecast import Planner, estimate_presets
     from mens_pipeline.orchestration.resources import Compute
+    from mens_pipeline.training.preflight import LINEAR, has_linear_kernels, kernels_found
     from mens_pipeline.training.presets import load_named
 
     settings = _settings_with(source_root)
     named = {"recipe": recipe, "preset": preset}
     choice = {name: value for name, value in named.items() if value is not None}
-    planner = Planner(settings, Compute().resolve(), run_job, log_line, choice, {}, minutes, perf_counter())
+    device = Compute().resolve()
+    planner = Planner(settings, device, run_job, log_line, choice, {}, minutes, perf_counter())
     found, counts = planner.plan(is_kept=False)
     presets = {preset: all_of[preset]} if (all_of := load_named(PRESETS)) and preset in all_of else all_of
-    estimates = list(estimate_presets(presets, base_by_name(_BASE_OF_GPUS), counts.tokens, counts.suite))
+    # Those of this machine; without a GPU, what is installed for one.
+    is_fast = device.kind != "cuda" or has_linear_kernels(kernels_found({"layer_types": [LINEAR]}, device.capability))
+    base = base_by_name(_BASE_OF_GPUS)
+    estimates = list(estimate_presets(presets, base, counts.tokens, counts.suite, has_kernels=is_fast))
     document: dict[str, Any] = {
         **found.model_dump(mode="json", include={"stages", "note", "dial"}),
         "presets": {
@@ -431,7 +436,8 @@ def plan(
     def lines() -> Iterator[str]:
         yield from _plan_lines(found)
         yield ""
-        yield f"presets with {_BASE_OF_GPUS}, each on the GPU that `auto` picks it for: estimated from data sheets"
+        how = f"estimated from data sheets, {'with' if is_fast else 'without'} kernels of linear attention"
+        yield f"presets with {_BASE_OF_GPUS}, each on the GPU that `auto` picks it for: {how}"
         yield from _preset_lines(estimates)
 
     show(document, lines(), as_json=as_json)

@@ -36,8 +36,8 @@ from mens_pipeline.storage.kinds import Kind, PlanFile
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.plan import MOST_PASSES
-from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
+from mens_pipeline.training.plan import EVALUATIONS, MOST_PASSES
+from mens_pipeline.training.preflight import LINEAR, choose_quantization, estimate_memory, layer_bytes
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import Preset, ResolvedRecipe
 from mens_pipeline.training.recipe import Recipe
@@ -53,7 +53,20 @@ _ROOM: Final = 1.25
 _LEAST_STEPS: Final = 3
 _ROW_LENGTH: Final = 160  # tokens of a row of the seed data, prompt included
 _GPU_SHARE: Final = 0.3
-"""Share of peak FLOP/s and of peak bandwidth that a GPU reaches, by published figures; not measured here."""
+"""Share of peak FLOP/s and of peak bandwidth that generation reaches on a GPU, by published figures."""
+
+_PRODUCTS_SHARE, _TRAFFIC_SHARE = 0.6, 0.8
+"""The same of products and of all other operations of training, which read and write memory; not measured."""
+
+_TRAFFIC: Final = {True: 2_000, False: 4_400}
+"""Bytes that training moves for a token, a layer and a unit of width, with and without kernels of linear attention.
+
+Operations of Qwen3.5-4B on rows of 512 tokens, counted on a CPU: 164 and 359 MB a token.
+"""
+
+_HEADS: Final = {"linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_key_head_dim": 128}
+_LAYER: Final = {"intermediate_size": 9216, "layer_types": [LINEAR], **_HEADS}
+"""The largest layer of Qwen3.5-4B, for which presets are estimated."""
 
 _START: Final = 20.0  # seconds to load libraries and a small base; loading 8 GB takes as long again
 
@@ -186,13 +199,14 @@ class Gpu(NamedTuple):
     tflops: float
     bandwidth: float
 
-    def estimate_rates(self, base: Base) -> Rates:
+    def estimate_rates(self, base: Base, *, has_kernels: bool) -> Rates:
         """Estimate the speeds of training, with recomputed activations, and of generation."""
+        moved = base.num_layers * base.hidden_size * _TRAFFIC[has_kernels] / (1e9 * self.bandwidth * _TRAFFIC_SHARE)
         frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
         products, start = 1e12 * self.tflops * _GPU_SHARE, _START + 2 * base.num_parameters / 8e9 * _START
         read, weights = 2 * base.num_parameters / products, 2 * base.num_parameters / (1e9 * self.bandwidth)
         return Rates(
-            train_token=6 * frozen / products,
+            train_token=6 * frozen / (1e12 * self.tflops * _PRODUCTS_SHARE) + moved,
             train_start=start,
             generate_start=start,
             read_token=read,
@@ -227,10 +241,14 @@ class PresetEstimate(NamedTuple):
 
 
 def estimate_presets(
-    presets: Mapping[str, Preset], base: Base, tokens: float, suite: SuiteCounts
+    presets: Mapping[str, Preset], base: Base, tokens: float, suite: SuiteCounts, *, has_kernels: bool
 ) -> Iterator[PresetEstimate]:
-    """Estimate each preset on the smallest GPU that `auto` picks it for; `tokens` are those of an epoch."""
-    layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
+    """Estimate each preset on the smallest GPU that `auto` picks it for; `tokens` are those of an epoch.
+
+    `has_kernels`: layers of linear attention are computed by flash-linear-attention.
+    """
+    sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
+    layer = layer_bytes({**_LAYER, **sizes}, has_kernels=has_kernels)
     for name, preset in presets.items():
         recipe = Recipe.model_validate(preset.values)
         at_once = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length
@@ -243,7 +261,8 @@ def estimate_presets(
             yield PresetEstimate(name, recipe, rows)
             continue
         gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
-        rates, device = gpu.estimate_rates(base), Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
+        rates = gpu.estimate_rates(base, has_kernels=has_kernels)
+        device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
         held = recipe.model_copy(update={"quantization": choose_quantization(recipe, base, at_once, device, layer)})
         yield PresetEstimate(
             name,
@@ -400,7 +419,7 @@ class Planner:
         mean = data["num_tokens"] / max(1, data["num_train"])
         shown = sum(kind["tokens_shown"] for kind in kinds)
         tokens = sum(kind["tokens"] + kind["tokens_too_long"] for kind in kinds)
-        rows = Rows(run.preflight["num_steps"], shown, data["num_validation"] * mean)
+        rows = Rows(run.preflight["num_steps"], shown, EVALUATIONS * data["num_validation"] * mean)
         return run, Counts(rows, tokens, _count_suite(run.base, self._train_set, self._store, self.settings))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.jobs.device import Device
 from mens_pipeline.orchestration.forecast import (
     Counts,
     Dial,
@@ -17,6 +18,8 @@ from mens_pipeline.orchestration.forecast import (
     SuiteCounts,
     SuiteSize,
 )
+from mens_pipeline.orchestration.resources import Compute
+from mens_pipeline.training import preflight
 from mens_pipeline_tests.cli.invoking import run_main
 
 
@@ -86,3 +89,20 @@ def test_a_plan_is_shown_with_the_presets(
     assert [stage["name"] for stage in found["stages"]] == ["training", "evaluation"]
     assert {name: (one["gpu"], one["steps"]) for name, one in found["presets"].items()} == {"h100": ("H100", 311)}
     assert found["dial"]["max_steps"] == 1_234_567
+
+
+def test_presets_are_estimated_with_the_kernels_of_the_gpu_here(
+    tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = Counts(Rows(400, 360_000), 850_000, SuiteCounts((100, 149), 86, 0.43, EvaluationConfig()))
+    card, seconds = Device("cuda", "a GPU", 80.0, has_bfloat16=True, capability=(8, 0)), {}
+    monkeypatch.setattr(Planner, "plan", lambda _planner, *, is_kept: (_PLAN, counts) if not is_kept else None)
+    monkeypatch.setattr(Compute, "resolve", lambda _compute: card)
+    for is_there in (True, False):
+        monkeypatch.setattr(preflight, "_can_import", lambda _module, found=is_there: found)
+        said = run_main("plan", folder=tmp_path, variables=places).stdout
+        found = json.loads(run_main("plan", "--preset", "h100", "--json", folder=tmp_path, variables=places).stdout)
+        seconds[is_there] = found["presets"]["h100"]["seconds"]
+        assert f"{'with' if is_there else 'without'} kernels of linear attention" in said
+
+    assert seconds[False] > 1.2 * seconds[True]

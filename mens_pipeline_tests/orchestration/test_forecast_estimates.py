@@ -96,7 +96,13 @@ def test_a_budget_bounds_the_steps_that_are_announced() -> None:
 
 def test_every_preset_for_a_gpu_is_estimated() -> None:
     base = base_by_name("Qwen/Qwen3.5-4B")
-    found = {one.preset: one for one in estimate_presets(load_named(PRESETS), base, 850_000, _SUITE)}
+    found, slow = (
+        {
+            one.preset: one
+            for one in estimate_presets(load_named(PRESETS), base, 850_000, _SUITE, has_kernels=has_kernels)
+        }
+        for has_kernels in (True, False)
+    )
     seconds = {name: one.training + one.evaluation for name, one in found.items()}
     memory = {gpu.name: 1024 * gpu.memory_gb for gpu in GPUS}
 
@@ -107,3 +113,6 @@ def test_every_preset_for_a_gpu_is_estimated() -> None:
     for one in found.values():
         assert (one.gpu is None) == (seconds[one.preset] == 0)
         assert one.gpu is None or one.memory_mb < memory[one.gpu]
+    for name in ("qwen_4080_16g", "h200"):
+        assert 1.4 < slow[name].training / found[name].training < 2
+        assert found[name].memory_mb < slow[name].memory_mb < memory[slow[name].gpu or ""]
