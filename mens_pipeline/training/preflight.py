@@ -118,8 +118,7 @@ def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
         normed = 4 * (queries + keys) if family.startswith("qwen3") else 0  # in float32
         gate = 4 * queries if family.startswith(("qwen3_5", "qwen3_next")) else 0
         sizes.append(6 * queries + 4 * keys + normed + gate)
-    # Adapters keep copies of the inputs of attention and MLP.
-    return 8 * inner + 18 * width + max(sizes)
+    return 8 * inner + 12 * width + max(sizes)
 
 
 def estimate_memory(

@@ -90,6 +90,15 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
             parameter.data = parameter.data.to(torch.float32)
 
 
+def keep_input_precision(model: "PeftModel") -> None:
+    """Let autocast alone choose the precision of adapters: PEFT casts their inputs to float32, which it casts back."""
+    from peft.tuners.lora import LoraLayer
+
+    for module in model.modules():
+        if isinstance(module, LoraLayer):
+            module.cast_input_dtype_enabled = False
+
+
 def begin_evaluation(model: "torch.nn.Module") -> None:
     """Set a model to evaluation mode, except four-bit layers, whose weights bitsandbytes would pack for a CPU."""
     for module in _four_bit_layers(model.eval()):

@@ -280,11 +280,11 @@ def refuse_other_loss(trainer: PlannedTrainer, expected: float, base: str, dtype
 
 @contextmanager
 def _without_chance(trainer: PlannedTrainer) -> Iterator[None]:
-    """Turn dropout and gradients off for the block."""
+    """Turn dropout and gradients off for the block, in the precision of training."""
     modes = {module: module.training for module in trainer.model.modules()}
     begin_evaluation(trainer.model)
     try:
-        with torch.no_grad(), trainer.compute_loss_context_manager():
+        with torch.no_grad(), trainer.accelerator.autocast():
             yield
     finally:
         for module, is_training in modes.items():

@@ -42,7 +42,7 @@ from mens_pipeline.training.common_trainer import RunMonitor, StopRequest, commo
 from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import ShownRows, open_examples, plan_examples
 from mens_pipeline.training.plan import BatchPlan, step_tokens
-from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
+from mens_pipeline.training.qlora import Checksums, checksums, keep_input_precision, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
 from mens_pipeline.training.sft import PlannedTrainer, collate, plain_loss, refuse_other_loss
 from mens_pipeline.training.step_plan import Schedule, take_up
@@ -137,6 +137,8 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
         trainer.computed_by = replace_slow_parts(trainer.model, dtype)
+    else:
+        keep_input_precision(trainer.model)
     refuse_other_loss(trainer, trainer.first_loss, job.base_name, job.compute_dtype)
     return trainer
 

@@ -97,6 +97,32 @@ def test_rows_padded_on_the_right_need_no_mask_on_a_card(card: Any, tmp_path: Pa
         assert float((found[matrix] - expected).norm()) <= 1e-6 * float(expected.norm()) > 0, matrix
 
 
+@pytest.mark.slow
+@every("name", ARCHITECTURES)
+def test_inputs_of_adapters_are_not_cast_to_and_fro(card: Any, tmp_path: Path, name: str) -> None:
+    """The gradients are the same bit for bit, with two operations fewer in each adapted layer, or more."""
+    import torch
+    from trl.trainer.utils import add_fused_lm_head
+
+    from mens_pipeline.training.qlora import keep_input_precision  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline_tests.training.test_cpu_path import adapted  # noqa: PLC0415 - likewise
+
+    model = adapted(write_architecture(tmp_path / name, name), torch.bfloat16, quantization="bf16")
+    add_fused_lm_head(model.get_base_model())
+    num_layers = sum("lora_A" in name for name, _ in model.named_parameters())
+
+    def measure() -> tuple[dict[str, Any], int]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return _step(card, model), count_operations(lambda: _step(card, model))
+
+    cast, num_before = measure()
+    keep_input_precision(model)
+    found, num_after = measure()
+
+    assert all(torch.equal(found[matrix], expected) for matrix, expected in cast.items())
+    assert num_before - num_after >= 2 * num_layers > 0
+
+
 @pytest.mark.parametrize(("kind", "most"), [("llama", 950), ("hybrid", 3_000)])
 def test_a_step_of_training_launches_no_more_than_it_did(tiny_base: Path, tmp_path: Path, kind: str, most: int) -> None:
     """One micro-batch, forward twice and backward; two layers of Llama, or four of Qwen3.5 without its kernels."""

@@ -146,7 +146,7 @@ def test_memory_is_estimated_of_both() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("own_signals")
 def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, activations computed again: bfloat16 below, float32 in what trains, nothing of the base changed.
+    """As on a GPU, where autocast alone casts: bfloat16 below, float32 in what trains, nothing of the base changed.
 
     With its optimizer, and without bitsandbytes, which four bits alone need.
     The manifest says how it was held; it is judged on the base's own values, and where these do not fit, not at all.
@@ -154,6 +154,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
     import torch
 
     from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.qlora import keep_input_precision  # noqa: PLC0415 - likewise
 
     made, trainers = train.build_arguments, []
     begun = train._trainer  # noqa: SLF001 - to look at what it makes
@@ -165,18 +166,22 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
 
     def keep(*given: Any) -> Any:
         trainers.append(begun(*given))
+        trainers[-1].scores_labels_alone = False
         return trainers[-1]
 
     monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
+    monkeypatch.setattr(train, "replace_slow_parts", lambda model, _dtype: keep_input_precision(model))
     monkeypatch.setattr(train, "_trainer", keep)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    run = prepare_fast(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
+    fields: dict[str, Any] = {"max_steps": 3, "quantization": "bf16", "validation_split_ratio": 0.2}
+    run = prepare_fast(tiny_base, tmp_path, bnb_4bit_compute_dtype="auto", **fields)
     result = train_here(run)
     manifest = finish_run(run, None, ExitCode.DONE)
     (trainer,) = trainers
     adapter, no_room = Adapter.open(run.job.run_dir), _card(1.0)
 
     assert run.job.compute_dtype == result["compute_dtype"] == "bfloat16"
+    assert result["validation_loss"] > 0
     assert result["num_changed_matrices"] == result["num_adapter_matrices"] == 14 * LAYERS
     assert {p.dtype for p in trainer.model.parameters() if p.requires_grad} == {torch.float32}
     assert {p.dtype for p in trainer.model.parameters() if not p.requires_grad} == {torch.bfloat16}
