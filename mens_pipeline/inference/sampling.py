@@ -148,17 +148,12 @@ def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torc
 
 
 def log_probabilities(scores: "torch.Tensor", tokens: Sequence[int]) -> list[float]:
-    """Return `log_probability` of a token for each row of scores, fetched at once."""
+    """Return the natural logarithm of the probability of a token for each row of scores at a temperature of 1."""
     import torch
 
     chosen = scores.gather(-1, torch.tensor(tokens, device=scores.device)[:, None])[:, 0]
     values: list[float] = (chosen - scores.logsumexp(-1)).tolist()
     return values
-
-
-def log_probability(scores: "torch.Tensor", token: int) -> float:
-    """Return the natural logarithm of the probability of a token at a temperature of 1."""
-    return float(scores[token] - scores.logsumexp(-1))
 
 
 def likeliest(scores: "torch.Tensor", num: int) -> list[tuple[int, float]]:

@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.judge import errors_beside
 from mens_pipeline.inference.constraint import CONTROL, BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
-from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
+from mens_pipeline.inference.sampling import Sampler, likeliest, log_probabilities
 from mens_pipeline.language import Mode, analyze, complete, name_of, tokenize
 from mens_pipeline.language.ast import Import
 from mens_pipeline.models.infill import split_word
@@ -115,7 +115,8 @@ class ServedSlot(Slot):
         if num is not None and not self.stream.num_left_out:
             others = likeliest(scores, num) if num else ()
             texts = tuple((self.decode([other]), value) for other, value in others)
-            self.unsent.append(ScoredToken(self.decode([token]), log_probability(scores, token), texts))
+            (own,) = log_probabilities(scores[None], [token])
+            self.unsent.append(ScoredToken(self.decode([token]), own, texts))
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.engine import take_tokens
 from mens_pipeline.inference.generate import new_slot
 from mens_pipeline.inference.generation import Decoding, Syntax
-from mens_pipeline.inference.sampling import Sampler, log_probabilities, log_probability
+from mens_pipeline.inference.sampling import Sampler, log_probabilities
 from mens_pipeline.language import Mode
 
 
@@ -29,7 +29,9 @@ def test_a_tiny_figure_draws_the_most_likely_token(temperature: float, top_p: fl
 def test_how_likely_a_token_is_does_not_depend_on_how_it_was_drawn() -> None:
     scores = torch.tensor([1.0, 2.0, 5.0]).log() + 7
 
-    assert [round(math.exp(log_probability(scores, token)), 4) for token in range(3)] == [0.125, 0.25, 0.625]
+    found = log_probabilities(scores.expand(3, -1), range(3))
+
+    assert [round(math.exp(value), 4) for value in found] == [0.125, 0.25, 0.625]
 
 
 def _by_hand(scores: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
@@ -106,7 +108,9 @@ def test_how_likely_tokens_are_is_the_same_for_all_rows_as_for_each() -> None:
     scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(4))
     tokens = [0, 7, 2_999, 5, 5]
 
-    assert log_probabilities(scores, tokens) == [*map(log_probability, scores, tokens)]
+    one_by_one = [log_probabilities(row[None], [token])[0] for row, token in zip(scores, tokens, strict=True)]
+
+    assert log_probabilities(scores, tokens) == one_by_one
 
 
 def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: pytest.MonkeyPatch) -> None:
