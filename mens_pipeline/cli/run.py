@@ -374,11 +374,13 @@ def _plan_lines(plan: "RunPlan") -> Iterator[str]:
 
 
 def _preset_lines(estimates: "list[PresetEstimate]") -> Iterator[str]:
-    rows = [["preset", "GPU", "steps", "tokens a step", "learning rate", "training", "evaluation", "memory"]]
+    head = ["preset", "GPU", "steps", "tokens a step", "learning rate", "training", "evaluation", "memory"]
+    rows = [[*head, "base", "layers recomputed"]]
     for one in estimates:
         row = [f"{one.rows.num_steps:,}", f"{one.rows.step:,.0f}", f"{one.recipe.learning_rate:g}"]
         times = [f"{seconds / 60:.0f} min" for seconds in (one.training, one.evaluation)]
-        sizes = [*times, f"{one.memory_mb / _GIGABYTE:.1f} GB"] if one.gpu is not None else ["-"] * 3
+        chosen = [one.recipe.quantization or "-", one.recipe.recomputed]
+        sizes = [*times, f"{one.memory_mb / _GIGABYTE:.1f} GB", *chosen] if one.gpu is not None else ["-"] * 5
         rows.append([one.preset, one.gpu or "-", *row, *sizes])
     yield from align_columns(rows)
 
@@ -407,6 +409,7 @@ def plan(
     from mens_pipeline.orchestration.resources import Compute
     from mens_pipeline.training.preflight import LINEAR, has_linear_kernels, kernels_found
     from mens_pipeline.training.presets import load_named
+    from mens_pipeline.training.recipe import BY_MEMORY
 
     settings = _settings_with(source_root)
     named = {"recipe": recipe, "preset": preset}
@@ -427,6 +430,7 @@ def plan(
                 "steps": one.rows.num_steps,
                 "tokens_per_step": one.rows.step,
                 "learning_rate": one.recipe.learning_rate,
+                **one.recipe.model_dump(include={*BY_MEMORY}),
                 "seconds": one.training + one.evaluation if one.gpu else None,
             }
             for one in estimates

@@ -37,7 +37,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.plan import EVALUATIONS, MOST_PASSES
-from mens_pipeline.training.preflight import LINEAR, choose_quantization, estimate_memory, layer_bytes
+from mens_pipeline.training.preflight import LINEAR, estimate_memory, fit_memory, layer_bytes
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import Preset, ResolvedRecipe
 from mens_pipeline.training.recipe import Recipe
@@ -263,10 +263,10 @@ def estimate_presets(
         gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
         rates = gpu.estimate_rates(base, has_kernels=has_kernels)
         device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
-        held = recipe.model_copy(update={"quantization": choose_quantization(recipe, base, at_once, device, layer)})
+        held = fit_memory(recipe, base, at_once, device, layer)
         yield PresetEstimate(
             name,
-            recipe,
+            held,
             rows,
             gpu.name,
             rows.seconds(rates, recipe.max_minutes),

@@ -20,7 +20,7 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import replacing, write_digest
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.training.plan import Batches, BatchPlan, Columns, Names, Rows, is_validation_group, plan_run
-from mens_pipeline.training.recipe import Continued, Recipe, TrainingJob
+from mens_pipeline.training.recipe import BY_MEMORY, Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, why_not_whole
 
 _HIGHEST: Final = 8.0
@@ -225,7 +225,7 @@ def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Contin
     asked = {
         "columns": columns.hexdigest(),
         "words": [rows.kinds.words, rows.categories.words],
-        "recipe": recipe.model_dump(mode="json", exclude={"quantization"}),
+        "recipe": recipe.model_dump(mode="json", exclude={*BY_MEMORY}),
         "continues": continues and continues.model_dump(mode="json"),
         "code": code_version("mens_pipeline.training.plan:plan_run"),
     }

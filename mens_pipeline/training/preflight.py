@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.jobs.device import Device, is_triton_raising
@@ -157,24 +157,36 @@ def estimate_memory(
     )
 
 
-def choose_quantization(
-    recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int
-) -> Literal["nf4", "bf16"]:
-    """Return how to hold a base: as the recipe says, else in bf16 if a GPU has room to train and generate with it.
+def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int) -> Recipe:
+    """Fill in what a recipe leaves to the memory of its device: the quantization, and the layers to recompute.
 
-    `RefusedError` if the recipe says bf16, and the GPU does not compute in it.
+    A GPU holds the base in bf16 if it has room to train and generate with it, else in nf4. Then it recomputes no layer,
+    every second one, or all: the first that fits. A CPU recomputes none. `RefusedError` if the recipe says bf16, and
+    the GPU does not compute in it.
     """
     if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
         raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")
-    if recipe.quantization is not None:
-        return recipe.quantization
-    is_asked = recipe.bnb_4bit_compute_dtype == "float32"
-    if device.kind != "cuda" or device.memory_gb is None or not device.has_bfloat16 or is_asked:
-        return "nf4"
-    whole = recipe.model_copy(update={"quantization": "bf16"})
-    needed = estimate_memory(base, whole, tokens_at_once, (device.kind, "bfloat16"), layer).total
-    is_fitting = needed <= _MOST_OF_MEMORY * 1024 * device.memory_gb
-    return "bf16" if is_fitting and fits_dense(device, base.num_parameters, "bfloat16") else "nf4"
+
+    def fits(found: Recipe) -> bool:
+        needed = estimate_memory(base, found, tokens_at_once, (device.kind, compute_dtype(found, device)), layer).total
+        is_known = device.kind == "cuda" and device.memory_gb is not None
+        return is_known and needed <= _MOST_OF_MEMORY * 1024 * (device.memory_gb or 0)
+
+    if recipe.quantization is None:
+        whole = recipe.model_copy(update={"quantization": "bf16"})
+        is_possible = device.has_bfloat16 and recipe.bnb_4bit_compute_dtype != "float32" and fits(whole)
+        held = "bf16" if is_possible and fits_dense(device, base.num_parameters, "bfloat16") else "nf4"
+        recipe = recipe.model_copy(update={"quantization": held})
+    if recipe.checkpoint_every_n_layers is not None:
+        return recipe
+    ways = [recipe.model_copy(update={"checkpoint_every_n_layers": every_n}) for every_n in (0, 2, 1)]
+    return ways[0] if device.kind == "cpu" else next(filter(fits, ways), ways[-1])
+
+
+def compute_dtype(recipe: Recipe, device: Device) -> str:
+    """Return what a recipe computes in on a device: `float32` or `bfloat16`."""
+    own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
+    return own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
 
 
 def fits_dense(device: Device, num_parameters: int, dtype: str) -> bool:

@@ -28,8 +28,9 @@ from mens_pipeline.training.preflight import (
     check_examples,
     check_logits,
     check_tokenizer,
-    choose_quantization,
+    compute_dtype,
     estimate_memory,
+    fit_memory,
     has_linear_kernels,
     kernel_notes,
     kernels_found,
@@ -37,13 +38,15 @@ from mens_pipeline.training.preflight import (
     preflight_document,
 )
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, CommonJob, Continued, Recipe, TrainingJob
+from mens_pipeline.training.recipe import BY_MEMORY, CONTRACT, PREFLIGHT, CommonJob, Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, encode_train_set
 
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
 """Libraries whose versions decide the result of a run."""
 
-_NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
+_NOT_OF_THE_RUN: Final = frozenset(
+    ("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps", "checkpoint_every_n_layers")
+)
 """Fields that do not change the adapter, or that the hash of the base replaces."""
 
 _OF_THE_BEGINNING: Final = ("adapter_sha256", "num_batches")
@@ -142,12 +145,11 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     configuration = configuration_of(base.path)
     found_kernels = kernels_found(configuration, device.capability) if device.kind == "cuda" else {}
     layer = layer_bytes(configuration, has_kernels=has_linear_kernels(found_kernels))
-    chosen = choose_quantization(recipe, base, max(largest, recipe.tokens_at_once or 0), device, layer)
-    if recipe.quantization is None:
-        resolved = resolved.change(f"device {device.kind}", quantization=chosen)
-        recipe = resolved.recipe
-    own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
-    dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
+    fitted = fit_memory(recipe, base, max(largest, recipe.tokens_at_once or 0), device, layer)
+    chosen = {field: getattr(fitted, field) for field in BY_MEMORY if getattr(recipe, field) is None}
+    resolved = resolved.change(f"device {device.kind}", **chosen)
+    recipe = resolved.recipe
+    dtype = compute_dtype(recipe, device)
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = build_contract(recipe, train_sha256, base, (device.kind, dtype), SYSTEM_PROMPT, continues)
     digest = key_of(contract)

@@ -14,6 +14,8 @@ from mens_pipeline.storage.kinds import AdapterFile
 from mens_pipeline.storage.validation import Share, Strict
 
 MAX_DIFFICULTY: Final = 10
+BY_MEMORY: Final = ("quantization", "checkpoint_every_n_layers")
+"""Fields that the device decides if nobody else does."""
 CONTRACT: Final = AdapterFile.CONTRACT
 PREFLIGHT: Final = AdapterFile.PREFLIGHT
 FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
@@ -122,7 +124,7 @@ class Recipe(BaseModel):
     """Share of source files whose rows measure the loss and do not train."""
 
     checkpoint_every_n_layers: int | None = Field(default=None, ge=0, le=1024)
-    """Recompute the activations of one layer in this many to save memory; 0: none; unset: all on a GPU."""
+    """Recompute the activations of one layer in this many to save memory; 0: none; unset: as few as fit a GPU."""
     save_steps: int = Field(default=50, ge=1)
     """Steps between checkpoints."""
     logging_steps: int = Field(default=1, ge=1)
@@ -169,6 +171,12 @@ class Recipe(BaseModel):
             return -(-tokens // (most or tokens)), tokens
         number = number or _ACCUMULATED
         return number, None if most is None else number * most
+
+    @property
+    def recomputed(self) -> str:
+        """Which layers compute their activations again, for people."""
+        every_n = self.checkpoint_every_n_layers or 0
+        return {0: "none", 1: "all"}.get(every_n, f"1 in {every_n}")
 
     @property
     def kind_shares(self) -> dict[str, float]:

@@ -139,6 +139,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
         trainer.computed_by = replace_slow_parts(trainer.model, dtype)
     else:
         keep_input_precision(trainer.model)
+        trainer.computed_by += f", base in {recipe.quantization}, layers recomputed: {recipe.recomputed}"
     refuse_other_loss(trainer, trainer.first_loss, job.base_name, job.compute_dtype)
     return trainer
 
@@ -146,9 +147,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
 def build_arguments(job: TrainingJob, plan: BatchPlan, team: Team) -> dict[str, Any]:
     """Return the arguments of TRL's trainer."""
     recipe = job.recipe
-    every_n = recipe.checkpoint_every_n_layers
-    if every_n is None:
-        every_n = 0 if job.device == "cpu" else 1
+    every_n = recipe.checkpoint_every_n_layers or 0
     return {
         **common_arguments(job, plan.num_steps),
         "max_length": None,

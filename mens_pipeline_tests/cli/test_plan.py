@@ -88,6 +88,7 @@ def test_a_plan_is_shown_with_the_presets(
     assert re.search(r"^smol +- +400 +1,024 +0\.0008 +- ", said, re.MULTILINE)
     assert [stage["name"] for stage in found["stages"]] == ["training", "evaluation"]
     assert {name: (one["gpu"], one["steps"]) for name, one in found["presets"].items()} == {"h100": ("H100", 311)}
+    assert found["presets"]["h100"].items() >= {"quantization": "bf16", "checkpoint_every_n_layers": 0}.items()
     assert found["dial"]["max_steps"] == 1_234_567
 
 

@@ -52,7 +52,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path,
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
-    fields = {**_RECIPE, "quantization": held, "bnb_4bit_compute_dtype": "auto"}
+    fields = {**_RECIPE, "quantization": held, "bnb_4bit_compute_dtype": "auto", "checkpoint_every_n_layers": 1}
     run = prepare_fast(wide_base, tmp_path, choice=DeviceChoice.CUDA, **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
     result = left_by(run)
@@ -62,6 +62,7 @@ def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path,
     adapter = load_file(run.job.run_dir / ADAPTER / "adapter_model.safetensors")
 
     assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
+    assert result["computed_by"].endswith(f"base in {held}, layers recomputed: all")
     assert result["num_changed_matrices"] == result["num_adapter_matrices"] > 0
     assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
     assert {state["exp_avg_sq"].dtype for state in moments} == {torch.float32}

@@ -180,7 +180,6 @@ def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> Non
 
 
 _OTHER_VALUES: dict[str, Any] = {
-    "checkpoint_every_n_layers": 2,
     "devices": 2,
     "lora_r": 8,
     "lora_alpha": 8,
@@ -222,6 +221,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "seed": 1,
 }
 _NOT_OF_THE_RUN: dict[str, Any] = {
+    "checkpoint_every_n_layers": 2,
     "model_name_or_path": "/elsewhere",
     "model_revision": "main",
     "save_steps": 1,
@@ -252,7 +252,7 @@ def test_another_value_is_another_run(field: str) -> None:
 
 @pytest.mark.parametrize("field", sorted(_NOT_OF_THE_RUN))
 def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
-    """Where the base lies, how often a checkpoint is written: a run goes on in spite of them."""
+    """Where the base is, how often a checkpoint is written, what fits a GPU: a run goes on in spite of them."""
     recipe = Recipe.model_validate({field: _NOT_OF_THE_RUN[field]})
 
     assert recipe != Recipe()

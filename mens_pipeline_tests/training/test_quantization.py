@@ -14,7 +14,7 @@ from mens_pipeline.models.adapter import ADAPTER, Adapter
 from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.settings import DOMAINS, PRESETS
-from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
+from mens_pipeline.training.preflight import estimate_memory, fit_memory, layer_bytes
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
 from mens_pipeline.training.recipe import Recipe, TrainingJob
@@ -28,12 +28,14 @@ _BASE = base_by_name("Qwen/Qwen3.5-4B")
 _LAYER: Final = 350_000
 """Bytes that a layer of this base keeps for a token, about, without the kernels of linear attention."""
 
+_WITH_KERNELS: Final = 224_256
+
 _CPU = Device("cpu", "cores", None, has_bfloat16=True)
 _MEGA = 2**20
 
 
 def _card(gigabytes: float | None, *, has_bfloat16: bool = True, kind: str = "cuda") -> Device:
-    return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)
+    return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)  # type: ignore[arg-type]
 
 
 def _choose(device: Device, **fields: Any) -> str:
@@ -41,7 +43,9 @@ def _choose(device: Device, **fields: Any) -> str:
     choice: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
     recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **choice, vram_gb=device.preset_gb).recipe
     assert recipe.tokens_at_once is not None
-    return choose_quantization(recipe, _BASE, recipe.tokens_at_once, device, _LAYER)
+    held = fit_memory(recipe, _BASE, recipe.tokens_at_once, device, _LAYER).quantization
+    assert held is not None
+    return held
 
 
 @pytest.mark.parametrize(
@@ -93,12 +97,12 @@ def test_other_bases_fit_the_gpus_that_their_presets_name(case: tuple[str, float
     recipe = Recipe.model_validate(load_named(PRESETS)[name].values)
     layer = layer_bytes({"hidden_size": base.hidden_size, **sizes}, has_kernels=False)
     tokens = recipe.tokens_at_once or 0
-    held = choose_quantization(recipe, base, tokens, _card(gigabytes), layer)
-    chosen = recipe.model_copy(update={"quantization": held})
-    needed = estimate_memory(base, chosen, tokens, ("cuda", "bfloat16"), layer).total
-    head = 2 * base.vocab_size * base.hidden_size / _MEGA if held == "nf4" else 0.0  # of 7B, neither tied nor quantised
+    held = fit_memory(recipe, base, tokens, _card(gigabytes), layer)
+    needed = estimate_memory(base, held, tokens, ("cuda", "bfloat16"), layer).total
+    is_packed = held.quantization == "nf4"
+    head = 2 * base.vocab_size * base.hidden_size / _MEGA if is_packed else 0.0  # of 7B, neither tied nor quantised
 
-    assert held == _HELD[case]
+    assert held.quantization == _HELD[case]
     assert needed + head < 0.85 * 1024 * gigabytes
 
 
@@ -111,12 +115,40 @@ def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None
     asked = resolve_recipe(presets, domains, flags={"quantization": "bf16"}, **choice)
     device, tokens = _card(15.7), found.recipe.tokens_at_once or 0
 
-    assert choose_quantization(found.recipe, _BASE, tokens, device, _LAYER) == "nf4"
+    assert fit_memory(found.recipe, _BASE, tokens, device, _LAYER).quantization == "nf4"
     assert found.recipe.bnb_4bit_use_double_quant
     assert found.origins["quantization"] == found.origins["bnb_4bit_use_double_quant"] == "preset qwen_4080_16g"
-    assert choose_quantization(asked.recipe, _BASE, tokens, device, _LAYER) == "bf16"
+    assert fit_memory(asked.recipe, _BASE, tokens, device, _LAYER).quantization == "bf16"
     unsaid = found.recipe.model_copy(update={"quantization": None})
-    assert choose_quantization(unsaid, _BASE, tokens, device, _LAYER) == "bf16", "there is room: the preset decides"
+    found_room = fit_memory(unsaid, _BASE, tokens, device, _LAYER).quantization
+    assert found_room == "bf16", "there is room: the preset decides"
+
+
+@pytest.mark.parametrize(
+    ("device", "fields", "expected"),
+    [
+        (_card(139.8), {}, "none"),
+        (_card(79.1), {}, "none"),
+        (_card(79.1, has_bfloat16=False), {}, "1 in 2"),
+        (_card(47.5), {}, "1 in 2"),
+        (_card(39.4), {}, "all"),
+        (_card(5.8), {}, "all"),
+        (_card(5.8), {"max_tokens_per_batch": 2048, "max_length": 128, "tokens_per_step": 128}, "none"),
+        (_card(139.8), {"checkpoint_every_n_layers": 4}, "1 in 4"),
+        (_card(None), {}, "all"),
+        (_card(64.0, kind="mps"), {}, "all"),
+        (_CPU, {}, "none"),
+    ],
+)
+def test_layers_are_recomputed_only_as_far_as_memory_needs_it(
+    device: Device, fields: dict[str, Any], expected: str
+) -> None:
+    """Qwen3.5-4B with its kernels. With less memory for each token, in smaller steps, a small GPU keeps all too."""
+    preset = "auto" if device.preset_gb is not None else "h200"
+    asked: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
+    recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **asked, vram_gb=device.preset_gb).recipe
+
+    assert fit_memory(recipe, _BASE, recipe.tokens_at_once or 0, device, _WITH_KERNELS).recomputed == expected
 
 
 def test_what_a_person_says_is_done() -> None:
