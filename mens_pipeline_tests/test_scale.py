@@ -13,6 +13,7 @@ _SIZES = {
     "eval_suite": 40,
     "champions": 50,
     "rows": 400,
+    "mix": 400,
     "duplicates": 400,
 }
 _QUICK = {"store", "log"}

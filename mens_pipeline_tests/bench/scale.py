@@ -1,4 +1,4 @@
-"""How store, telemetry, eval suite, champions, train rows and near duplicates grow: at a tenth of a size, and at all.
+"""How store, telemetry, eval suite, champions, rows, mixing and near duplicates grow: at a tenth of a size, and at all.
 
 `python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
 work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
@@ -17,7 +17,8 @@ from random import Random
 from typing import Any, Final
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.curate.mix import load_mix_config, mix_sources
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, add_infill_rows, read_sources, write_mix
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
 from mens_pipeline.corpus.telemetry.table import (
@@ -37,6 +38,7 @@ from mens_pipeline.promotion.history import HistoryEvent, find_champion, lock_ch
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.promotion.report.page import build_curve
+from mens_pipeline.settings import MIX_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
@@ -44,7 +46,7 @@ from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
 from mens_pipeline_tests.bench.duplicates import duplicates_of
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.sizes import Measured, apart, measure_time
-from mens_pipeline_tests.bench.train_rows import rows_of
+from mens_pipeline_tests.bench.train_rows import build_line, rows_of
 from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -177,6 +179,25 @@ def log_of(folder: Path, size: int) -> Measured:
     return found
 
 
+def mix_of(folder: Path, size: int) -> Measured:
+    """A mix of so many rows as `config/mix.yaml` says: half of a workspace, half synthetic, and infill rows of both."""
+    found: Measured = {}
+    random, config = Random(0), load_mix_config(MIX_CONFIG)  # noqa: S311 - reproducible rows, no secret
+    for place, kind in enumerate((SourceKind.VOX_FILE, SourceKind.SYNTHETIC)):
+        with (folder / config.sources[place].path).open("wb") as target:
+            target.writelines(build_line(number, random, kind) for number in range(place, size, 2))
+    with measure_time(found, "read the sources"):
+        sources = read_sources(config, folder)
+    with measure_time(found, "cut infill rows"):
+        infill = add_infill_rows(sources, (), config)
+    with measure_time(found, "mix"):
+        mix = mix_sources(config, sources)
+    with measure_time(found, "write JSON lines and Parquet"):
+        write_mix(mix, folder / TRAIN, {"infill": infill})
+    found["train set, MB"] = (folder / TRAIN).stat().st_size / 1e6
+    return found
+
+
 def eval_suite_of(folder: Path, size: int) -> Measured:
     """An eval suite of so many functions with hidden tests; the adapter solves two of three, the base none."""
     found: Measured = {}
@@ -281,6 +302,7 @@ PARTS: Final[dict[str, tuple[Callable[[Path, int], Measured], int]]] = {
     "eval_suite": (eval_suite_of, 10_000),
     "champions": (champions_of, 1_000),
     "rows": (rows_of, 1_000_000),
+    "mix": (mix_of, 100_000),
     "duplicates": (duplicates_of, 100_000),
 }
 """Name -> how it is measured, and its full size."""

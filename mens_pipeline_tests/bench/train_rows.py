@@ -79,7 +79,7 @@ def rows_of(folder: Path, size: int) -> Measured:
 def _block() -> Iterator[bytes]:
     random, left = Random(0), SHARD_BYTES  # noqa: S311 - reproducible rows, no secret
     for number in range(SHARD_BYTES):
-        line = _line(number, random)
+        line = build_line(number, random)
         if left < 3 * len(line):
             yield line.replace(
                 b"Write", b"Write" + b" it" * ((left - len(line)) // 3) + b"!" * ((left - len(line)) % 3)
@@ -89,9 +89,10 @@ def _block() -> Iterator[bytes]:
         yield line
 
 
-def _line(number: int, random: Random) -> bytes:
+def build_line(number: int, random: Random, kind: SourceKind = SourceKind.VOX_FILE) -> bytes:
+    """A row of about 500 bytes, of a program of three to eleven lines; every number gives another one."""
     body = "".join(f"    let v{n} = n * {random.randrange(99)}\n" for n in range(random.randrange(1, 9)))
-    place = Source(path=f"src/{number // 5}.vox", blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
+    place = Source(path=f"src/{number // 5}.vox", blob="0", span=(0, 1), lines=(1, 1), kind=kind)
     pair = TrainingPair(
         prompt=f"Write a function f{number} that returns the {random.choice(('first', 'last'))} of some numbers.",
         response=f"fn f{number}(n: int) to int {{\n{body}    return n\n}}\n",
