@@ -47,20 +47,17 @@ Category = TypeVar("Category", str, int)
 _Item = TypeVar("_Item")
 
 
-class Planned(Protocol):
-    """A row as the plan needs it; its length is in tokens."""
+class _Row(Protocol):
+    """Its kind is its origin (`task`, `template`), its category a construct or task, its length in tokens."""
 
     @property
-    def kind(self) -> str:
-        """Its origin: `task`, `vox_codegen`, `template`."""
+    def kind(self) -> str: ...
 
     @property
-    def category(self) -> str:
-        """Its construct or task."""
+    def category(self) -> str: ...
 
     @property
-    def difficulty(self) -> int:
-        """1 to 10."""
+    def difficulty(self) -> int: ...
 
     def __len__(self) -> int: ...
 
@@ -85,7 +82,7 @@ class Columns:
         return len(self.lengths)
 
 
-def build_columns(rows: Iterable[Planned]) -> Columns:
+def build_columns(rows: Iterable[_Row]) -> Columns:
     """Build the columns of rows that are in memory."""
     lengths, difficulties, kinds, categories = array("I"), array("B"), array("H"), array("H")
     words: tuple[dict[str, int], dict[str, int]] = {}, {}
