@@ -19,7 +19,7 @@ TIMED = $(PYTEST) $(if $(DURATIONS),--durations-table $(DURATIONS))
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py \
 	storage/test_signing.py)
-GPU_PARTS := tests training generation serving bench
+GPU_PARTS := smoke training bench serving tests generation
 # A machine that reaches nothing has its own Python beside what the bundle brings.
 GPU_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
@@ -102,8 +102,8 @@ $(if $(filter-out $(GPU_PARTS),$(PART)),$(error PART=$(PART): choose of $(GPU_PA
 $(if $(filter-out cuda cpu,$(DEVICE)),$(error DEVICE=$(DEVICE): choose of cuda cpu))
 endif
 
-gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Ask a GPU everything, on one page; PART=tests, training, generation, serving or bench.
-	$(GPU_PYTHON) -m mens_pipeline_tests.gpu.check $(PART) $(if $(DEVICE),--device $(DEVICE))
+gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Ask a GPU everything in eight minutes, on one page; PART="smoke training"; GPU_OPTIONS="--layers 32 --seconds 1800".
+	$(GPU_PYTHON) -m mens_pipeline_tests.gpu.check $(PART) $(if $(DEVICE),--device $(DEVICE)) $(GPU_OPTIONS)
 
 soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)

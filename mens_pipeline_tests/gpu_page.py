@@ -1,6 +1,6 @@
 """A plugin of pytest: `pytest -m gpu` writes what came out into the page about the GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu-page", type=Path, default=PAGE, help="where `pytest -m gpu` writes its page")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Write the page after each test: whoever runs them may be killed."""
+    done = yield
+    _write(item.config)
+    return done
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write the page, if the tests of a GPU were asked for."""
-    if config.getoption("markexpr") != _MARK:
-        return
-    page: Path = config.getoption("gpu_page")
-    write_part(page, TESTS, outcome_table(_outcomes(terminalreporter.stats)))
-    terminalreporter.write_line(f"written to {page}; attach it to an issue")
+    """Say where the page is, if the tests of a GPU were asked for."""
+    if _write(config):
+        terminalreporter.write_line(f"written to {config.getoption('gpu_page')}; attach it to an issue")
+
+
+def _write(config: pytest.Config) -> bool:
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    is_asked = config.getoption("markexpr") == _MARK and reporter is not None
+    if is_asked:
+        write_part(config.getoption("gpu_page"), TESTS, outcome_table(_outcomes(reporter.stats)))
+    return is_asked
 
 
 def _outcomes(stats: dict[str, list[Any]]) -> Iterator[tuple[str, str, float, str]]:

@@ -11,10 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline_tests.gpu import bundle, check, serving, training
+from mens_pipeline_tests.gpu import bundle, check, serving, smoke, training
 from mens_pipeline_tests.serving.talkative import write_run, write_talkative, write_taught_run
 from mens_pipeline_tests.training.runs import pairs
 
@@ -35,17 +37,23 @@ def test_all_that_is_taken_along_is_pinned() -> None:
     assert not {"torch", "triton", "accelerate", "numpy"} & set(names)
 
 
-@pytest.mark.skipif(not (PROJECT_ROOT / ".git").exists(), reason="no checkout")
-def test_the_demo_stays_at_home(tmp_path: Path) -> None:
-    """It takes 7 of 64 MiB; all else of the commit is packed."""
-    bundle.archive_commit(tmp_path / "commit.tar")
-    with tarfile.open(tmp_path / "commit.tar") as tar:
-        names = [Path(name) for name in tar.getnames()]
-    folders = {name.parts[1] for name in names if name.parts[0] == "data" and len(name.parts) > 1}
+def _find_needs(name: str) -> set[str]:
+    """Names of the packages that an installed one requires; none of one that is not installed."""
+    try:
+        requirements = map(Requirement, importlib.metadata.requires(name) or ())
+    except importlib.metadata.PackageNotFoundError:
+        return set()
+    return {canonicalize_name(one.name) for one in requirements if not one.marker or one.marker.evaluate({"extra": ""})}
 
-    assert "demo" not in folders
-    assert "golden" in folders
-    assert Path("mens_pipeline_tests", "gpu", "check.py") in names
+
+def test_all_that_is_taken_along_finds_what_it_needs() -> None:
+    """In the bundle, or among what comes with the packages that the machine brings itself."""
+    known: set[str] = {canonicalize_name(name.replace("yaml", "pyyaml")) for name in check.OWN}
+    while more := {need for name in known for need in _find_needs(name)} - known:
+        known |= more
+    taken: set[str] = {canonicalize_name(pin.split("==")[0]) for pin in bundle.pins()}
+
+    assert {(name, need) for name in taken for need in _find_needs(name) - known - taken} == set()
 
 
 def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
@@ -81,16 +89,97 @@ def test_a_machine_without_packages_is_told_where_to_get_them(tmp_path: Path) ->
         check.unpack(tmp_path / "wheels", tmp_path / "site-packages", (0, 0))
 
 
+def test_the_demonstration_stays_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU is sent 64 MiB at most; the rest of the commit comes along."""
+    monkeypatch.setattr(bundle, "BUNDLE", PROJECT_ROOT / "mens_pipeline_tests" / "gpu")
+    monkeypatch.setattr(bundle, "WHEELS", ".")
+    bundle.pack(tmp_path / "bundle.tar")
+    with tarfile.open(tmp_path / "bundle.tar") as tar:
+        names = tar.getnames()
+
+    assert {"Makefile", "mens_pipeline/cli/demo.py", "config/presets.yaml"} <= set(names)
+    assert not [name for name in names if name.startswith("data/demo/")]
+
+
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_every_part_runs_modules_that_there_are(device: str) -> None:
-    found = [list(check.commands(part, device)) for part in ("tests", "training", "generation", "serving", "bench")]
+    options = check.parse(["--device", device])
+    found = {part: list(check.commands(part, options)) for part in check.PARTS}
     modules = [
-        word for part in found for command in part for word in command if word.startswith("mens_pipeline_tests.")
+        word
+        for part in found.values()
+        for command in part
+        for word in command
+        if word.startswith("mens_pipeline_tests.")
     ]
 
     assert all(find_spec(module) for module in modules)
-    assert {module.rsplit(".", 1)[-1] for module in modules} >= {"page", "training", "generation", "serving"}
-    assert len([word for word in found[0][0] if word.endswith("test_cuda.py")]) == 4
+    assert {module.rsplit(".", 1)[-1] for module in modules} >= {"page", *check.PARTS} - {"tests", "bench"}
+    assert len([word for word in found["tests"][0] if word.endswith("test_cuda.py")]) == 4
+    assert options.parts == ("smoke", "training", "bench", "serving", "tests")
+
+
+def test_the_caller_chooses_presets_variants_layers_and_tests() -> None:
+    given = ["--presets", "auto,tiny", "--variants", "ours,kept", "--layers", "32", "--tests", "llama"]
+    options = check.parse(given)
+    words = {part: [word for command in check.commands(part, options) for word in command] for part in check.PARTS}
+
+    assert words["training"][-3:] == ["--presets", "auto", "tiny"]
+    assert words["bench"][-3:] == ["--variants", "ours", "kept"]
+    assert {word for word in words["training"] if "base-cuda" in word} == {str(PROJECT_ROOT / "build/gpu/base-cuda-32")}
+    assert words["serving"][-3].endswith("/tiny")
+    assert "llama" in words["tests"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code_of_smoke", "ran"),
+    [
+        ([], 0, ["smoke", "training", "bench", "serving", "tests"]),
+        ([], 1, ["smoke"]),
+        (["training", "bench"], 1, ["training", "bench"]),
+    ],
+)
+def test_a_smoke_ends_the_rest_and_all_parts_share_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: list[str],
+    code_of_smoke: int,
+    ran: list[str],
+) -> None:
+    """One that hangs takes half of what is left, so that the next ones have a turn."""
+    ends: list[float] = []
+
+    def run(command: list[str], _variables: dict[str, str], end: float) -> int:
+        ends.append(end)
+        return code_of_smoke if command[-3:] == ["mens_pipeline_tests.gpu.smoke", "--device", "cuda"] else 0
+
+    monkeypatch.setattr(check, "run", run)
+    monkeypatch.setattr(sys, "argv", ["check", *asked, "--seconds", "1000"])
+    begin = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        check.main()
+    out = capsys.readouterr().out
+
+    assert [line.split()[1].rstrip(",") for line in out.splitlines() if line.startswith("== ")] == ran
+    assert ended.value.code == (code_of_smoke if ran == ["smoke"] else 0)
+    assert ("not well: smoke, so the rest is left out" in out) == (ran == ["smoke"])
+    assert ends[0] - begin == pytest.approx(500, abs=5)
+    if len(ran) > 1:
+        assert ends[-1] - begin == pytest.approx(1000, abs=5)
+
+
+@pytest.mark.slow
+def test_a_smoke_takes_a_step_in_both_forms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["smoke", "--device", "cpu"])
+    with pytest.raises(SystemExit) as ended:
+        smoke.main()
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
+
+    assert ended.value.code == 0
+    assert lines[0].startswith("missing: ")
+    assert [line.split(",")[0] for line in lines if "a step" in line] == ["bf16: a step", "nf4: a step"]
 
 
 @pytest.mark.nightly
@@ -153,7 +242,7 @@ def test_a_server_is_asked_at_a_cursor(
 def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
     command = ["make", "--no-print-directory", "-n", "gpu-check", wrong]
     done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
-    choices = "tests training generation serving bench" if wrong.startswith("PART") else "cuda cpu"
+    choices = "smoke training bench serving tests generation" if wrong.startswith("PART") else "cuda cpu"
     right = subprocess.run([*command[:-1], "PART=tests bench"], cwd=PROJECT_ROOT, capture_output=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.bench.page import TESTS, outcome_table, write_part
+from mens_pipeline_tests.bench.page import TESTS, keep, outcome_table, write_part
 
 
 def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
@@ -31,12 +32,40 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
     assert str(Path.home()) not in text
 
 
+def test_a_module_that_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
+    """Whoever keeps the page may be killed as well: each line is on it at once, and the reason of a failure."""
+    page, go = tmp_path / "page.md", tmp_path / "go"
+    write_part(page, "Other", "kept")
+    script = (
+        "import pathlib, sys, time\n"
+        f"print('at {PROJECT_ROOT}', flush=True)\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\n"
+        "sys.exit('the reason')\n"
+    )
+    codes: list[int] = []
+    keeper = Thread(target=lambda: codes.append(keep(page, "Part", [sys.executable, "-c", script])))
+    keeper.start()
+    during = ""
+    while "at ." not in during:
+        assert keeper.is_alive()
+        during = page.read_text()
+    go.touch()
+    keeper.join()
+
+    assert "```text\nat .\nnot ended\n```" in during
+    assert "```text\nat .\nthe reason\nended with exit code 1\n```" in page.read_text()
+    assert codes == [1]
+    assert "## Other\n\nkept" in page.read_text()
+
+
 @pytest.mark.slow
 def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n\n@pytest.mark.gpu\ndef test_figure(record_property):\n    record_property('peak_mb', 12)\n"
-    )
     page = tmp_path / "page.md"
+    (tmp_path / "test_it.py").write_text(
+        "import pathlib, pytest\n\n@pytest.mark.gpu\ndef test_figure(record_property):\n"
+        "    record_property('peak_mb', 12)\n\n@pytest.mark.gpu\ndef test_killed_here():\n"
+        f"    assert 'test_figure` | passed' in pathlib.Path({str(page)!r}).read_text()\n"
+    )
     command = [
         sys.executable,
         "-m",

@@ -5,7 +5,7 @@ says; the share of the time that the constraint takes should be at most 5 %.
 
 Run it as `python -m mens_pipeline_tests.bench.generation HELDOUT.jsonl [--run RUN] [--device cuda] [--batch 32]`;
 HELDOUT holds held-out pairs, RUN is a folder of `mens train`. Without a run the base answers alone. `--steering` leaves
-the plain way out, which takes longest.
+the plain way out, which takes longest; `--free` leaves the parser out, which random weights do not follow.
 """
 
 import argparse
@@ -105,6 +105,8 @@ def _measure(options: Any, name: str) -> None:
         )
         note("generation, beside plain four-bit generate", ours.rate / plain.rate)
         print(f"the same answer, token by token: {same}/{len(few)}")
+    if options.free:
+        return
     steered = _ours(*shared, batch=options.batch, is_constrained=True)
     note("generation, constrained beside free", steered.rate / ours.rate)
     print("\n".join(steering_lines(ours, steered, options.batch)))
@@ -132,6 +134,7 @@ def _options() -> Any:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--steering", action="store_true")
+    parser.add_argument("--free", action="store_true")
     return parser.parse_args()
 
 

@@ -1,16 +1,18 @@
 """One page about a GPU that somebody has and the project has not: what the tests and benches said there.
 
 Each part of `make gpu-check` writes its own into `build/gpu-report.md`, to be attached to an issue.
-`python -m mens_pipeline_tests.bench.page TITLE MODULE ...` runs a module and keeps what it prints, to the end or until
-it is interrupted.
+`python -m mens_pipeline_tests.bench.page` begins it anew with what the machine is; with `TITLE MODULE ...` it runs a
+module and keeps each line that it prints at once, so that a run that is killed leaves what it has.
 """
 
 import re
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from typing import IO, Final
 
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.training.preflight import LINEAR, kernels_found
@@ -19,34 +21,69 @@ from mens_pipeline_tests.bench.machine import machine_name
 
 PAGE: Final = PROJECT_ROOT / "build" / "gpu-report.md"
 TESTS: Final = "pytest -m gpu"
+MACHINE: Final = "The machine"
+_LAST_WORDS: Final = 8
+"""Lines of errors on the page."""
 _PART: Final = re.compile(r"^## ", re.MULTILINE)
 
 
 def main() -> None:
-    title, *command = sys.argv[1:]
-    done = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
+    title, *command = sys.argv[1:] or [MACHINE]
+    if title == MACHINE:
+        write_part(PAGE, MACHINE, machine())
+    else:
+        sys.exit(keep(PAGE, title, [sys.executable, "-m", *command]))
+
+
+def keep(page: Path, title: str, command: list[str]) -> int:
+    """Run a command and keep what it prints, with its last errors if it fails; return its exit code."""
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace")
+    assert child.stdout
     lines: list[str] = []
+    errors: deque[str] = deque(maxlen=_LAST_WORDS)
+    listener = Thread(target=_listen, args=(child.stderr, errors), daemon=True)
+    listener.start()
     try:
-        for line in done.stdout or ():
-            print(line, end="", flush=True)
-            lines.append(line.replace(str(PROJECT_ROOT), "."))  # what is attached to an issue names no folder
+        write_part(page, title, _as_text(["not ended\n"]))
+        with child.stdout:
+            for line in child.stdout:
+                print(line, end="", flush=True)
+                lines.append(line)
+                write_part(page, title, _as_text([*lines, "not ended\n"]))
     except KeyboardInterrupt:
-        done.terminate()
-    code = done.wait()
-    ending = f"\nended with exit code {code}\n" if code else ""
-    write_part(PAGE, title, f"```text\n{''.join(lines)}{ending}```\n")
-    print(f"kept in {PAGE}", file=sys.stderr)
-    sys.exit(code)
+        child.terminate()
+    code = child.wait()
+    listener.join(1)  # a process that is left may hold the other end
+    write_part(page, title, _as_text([*lines, *errors, f"ended with exit code {code}\n"] if code else lines))
+    return code
+
+
+def _listen(stream: IO[str], errors: deque[str]) -> None:
+    with stream:
+        for line in stream:
+            sys.stderr.write(line)
+            errors.append(line)
+
+
+def _as_text(lines: list[str]) -> str:
+    # What is attached to an issue names no folder.
+    text = "".join(lines).replace(str(PROJECT_ROOT), ".").replace(str(Path.home()), "~")
+    return f"```text\n{text}```\n"
 
 
 def write_part(page: Path, title: str, text: str) -> None:
-    """Write a part of a page, made where need be, again, behind what the machine is; other parts stay."""
-    found = _PART.split(page.read_text(encoding="utf-8"))[1:] if page.is_file() else []
-    parts = dict(part.partition("\n")[::2] for part in found)
-    parts |= {"The machine": f"\n{_machine()}\n", title: f"\n{text}\n"}
+    """Write a part of a page again, made where need be; other parts stay, but the machine begins it anew."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    whole = "".join(f"## {name}\n{part.rstrip()}\n\n" for name, part in parts.items())
-    page.write_text(f"# What a GPU said\n\n{whole}", encoding="utf-8")
+    whole = page.resolve()  # it may be a link to where files are kept
+    found = _PART.split(whole.read_text(encoding="utf-8"))[1:] if whole.is_file() and title != MACHINE else []
+    parts = dict(part.partition("\n")[::2] for part in found) | {title: f"\n{text}\n"}
+    if MACHINE not in parts:
+        parts = {MACHINE: f"\n{machine()}\n", **parts}
+    content = "".join(f"## {name}\n{part.rstrip()}\n\n" for name, part in parts.items())
+    draft = whole.with_suffix(".part")
+    draft.write_text(f"# What a GPU said\n\n{content}", encoding="utf-8")
+    draft.replace(whole)
 
 
 def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
@@ -56,7 +93,8 @@ def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
     return "\n".join((*head, *rows)) if rows else "No test of a GPU was found."
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Describe card, driver, versions and kernels, a line each."""
     import torch
 
     lines = [machine_name()]

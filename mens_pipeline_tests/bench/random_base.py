@@ -2,7 +2,7 @@
 
 `python -m mens_pipeline_tests.bench.random_base qwen3-4b FOLDER`, then name the folder with `--base` to the benches of
 training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one costs.
-The tokenizer is that of the CPU default, or of a third argument, a folder.
+The tokenizer is that of the CPU default, or of a third argument, a folder; a fourth says how many layers to take.
 """
 
 import shutil
@@ -73,8 +73,8 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
 _OF_A_TOKENIZER: Final = ("tokenizer*.json", "special_tokens_map.json", "*.jinja")
 
 
-def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
-    """Write the model into a new folder with a tokenizer, that of the CPU default where none is named."""
+def main(shape: str, folder: Path, tokenizer: Path | None = None, layers: int | None = None) -> None:
+    """Write the model, or its first layers, into a new folder with a tokenizer, by default that of the CPU default."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -85,13 +85,16 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
     for file in tokenizer_files(tokenizer):
         shutil.copy2(file, folder / file.name)
     known = AutoTokenizer.from_pretrained(folder)
-    ends = {"eos_token_id": known.eos_token_id, "pad_token_id": known.pad_token_id}
+    fields = SHAPES[shape] | {"eos_token_id": known.eos_token_id, "pad_token_id": known.pad_token_id}
+    whole = AutoConfig.for_model(**fields).num_hidden_layers
+    config = AutoConfig.for_model(**fields | {"num_hidden_layers": layers or whole})
     torch.manual_seed(0)
     # On a GPU, where there is one: billions of random values take minutes on a CPU.
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**SHAPES[shape], **ends), dtype=torch.bfloat16)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
-    print(f"{sum(p.numel() for p in model.parameters()):,} values in {folder}")
+    num_values = sum(p.numel() for p in model.parameters())
+    print(f"{num_values:,} values in {folder}, {config.num_hidden_layers} of {whole} layers")
 
 
 def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
@@ -103,4 +106,5 @@ def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(Path, sys.argv[2:]))
+    _, shape, folder, *more = sys.argv
+    main(shape, Path(folder), Path(more[0]) if more else None, int(more[1]) if more[1:] else None)

@@ -72,7 +72,8 @@ def main() -> None:
     columns = f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'of peak':>9}{'padding':>9}{'peak MB':>9}"
     print(f"{columns}  loss of each step")
     plain: float | None = None
-    for variant in (name for name in _VARIANTS if name != "kept") if options.device == "cpu" else _OF_A_CARD:
+    usual = [name for name in _VARIANTS if name != "kept"] if options.device == "cpu" else _OF_A_CARD
+    for variant in options.variants or usual:
         name = _VARIANTS[variant]
         try:
             figures = _in_child(variant)
@@ -83,16 +84,17 @@ def main() -> None:
             print(f"{name:<44}  refused: {str(error.code).strip().splitlines()[-1]}", flush=True)
             continue
         rate = figures["tokens"] / figures["seconds"]
-        plain = plain or rate
+        plain = rate if variant == "plain" else plain
+        beside = f"{rate / plain:.1f}x" if plain else "-"
         share = figures["gflop"] / figures["seconds"] / max(peak.values())
-        if variant == "ours":
+        if variant == "ours" and plain:
             note("training, beside a plain TRL script", rate / plain)
             note("training, of the peak of matrix products", share)
         padding = 1 - figures["tokens"] / figures["positions"]
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
         memory = f"{padding:>9.1%}{figures['peak_mb']:>9.0f}"
-        print(f"{name:<44}{rate:>10.1f}{rate / plain:>9.1f}x{share:>9.1%}{memory}  {losses}", flush=True)
-    if options.device == "cpu":
+        print(f"{name:<44}{rate:>10.1f}{beside:>10}{share:>9.1%}{memory}  {losses}", flush=True)
+    if options.device == "cpu" and not options.variants:
         _print_profile(_in_child("profile"))
 
 
@@ -103,6 +105,7 @@ def _options() -> Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--beside", nargs="+", help="other bases, or shapes of random_base.py, to measure as well")
+    parser.add_argument("--variants", nargs="+", choices=_VARIANTS, help="what to measure, in this order")
     parser.add_argument("--variant", choices=["peak", "profile", *_VARIANTS])
     return parser.parse_args()
 

@@ -32,6 +32,8 @@ _PACKAGES: Final = (
     *("pytest", "einops", *KERNELS),
 )
 """Names of constraints.txt, which says the versions. What depends on torch stays at home."""
+_NEEDED: Final = ("xxhash", "iniconfig", "pluggy")
+"""By those, where nothing but the packages above is installed."""
 _PLATFORMS: Final = ("manylinux_2_28_{0}", "manylinux_2_24_{0}", "manylinux_2_17_{0}", "manylinux2014_{0}", "any")
 
 
@@ -54,7 +56,7 @@ def main() -> None:
     _download(options.python, options.architecture)
     for wheel in (BUNDLE / WHEELS).glob("bitsandbytes-*.whl"):
         keep_libraries(wheel, (f"_cuda{options.cuda}.so", "_cpu.so"))
-    print(_pack(BUNDLE.with_suffix(".tar")))
+    print(pack(BUNDLE.with_suffix(".tar")))
 
 
 def _newest(kind: str, name: str) -> Path:
@@ -70,7 +72,7 @@ def pins() -> list[str]:
     """Return what is taken along as requirements, in the versions of constraints.txt."""
     lines = (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     known = dict(line.split("==") for line in lines if "==" in line)
-    return [f"{name}=={known[name]}" for name in _PACKAGES]
+    return [f"{name}=={known[name]}" for name in (*_PACKAGES, *_NEEDED)]
 
 
 def _download(python: str, architecture: str) -> None:
@@ -93,15 +95,13 @@ def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:
     smaller.replace(wheel)
 
 
-def archive_commit(target: Path) -> None:
-    """Write the commit as a tar file, without the demo; the report names it, so what is not committed stays at home."""
-    archive = ["git", "archive", "--format=tar", f"--output={target}", "HEAD", "--", ".", ":(exclude)data/demo"]
+def pack(target: Path) -> str:
+    """Pack the commit with the bundle, and describe the file.
+
+    What is not committed stays at home, as the report names a commit, and so does the adapter of the demonstration.
+    """
+    archive = ["git", "archive", "--format=tar", f"--output={target}", "HEAD", ".", ":(exclude)data/demo"]
     subprocess.run(archive, cwd=PROJECT_ROOT, check=True)
-
-
-def _pack(target: Path) -> str:
-    """Pack the commit with the bundle, and describe the file."""
-    archive_commit(target)
     with tarfile.open(target, "a") as tar:
         tar.add(BUNDLE, BUNDLE.relative_to(PROJECT_ROOT))
     size = target.stat().st_size
