@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -268,9 +267,7 @@ def _put_into(run_dir: Path, evaluation: Artifact) -> None:
     for name in (RECEIPT, FAILED, INSERTS):
         (run_dir / name).unlink(missing_ok=True)
     forget(run_dir, Kind.BENCHMARK_GATE)
-    for output in evaluation.outputs:
-        shutil.copy2(evaluation.path / output, run_dir / output)
-    remember(run_dir, evaluation)
+    remember(run_dir, evaluation, evaluation.outputs)
 
 
 def _config(options: EvalOptions) -> EvaluationConfig:

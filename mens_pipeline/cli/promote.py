@@ -1,6 +1,5 @@
 """`mens promote` and `mens override`: which adapter is in use."""
 
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ from mens_pipeline.settings import (
     read_terms,
     read_thresholds,
 )
+from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
@@ -82,10 +82,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
     )
     evaluated, _ = build_benchmark_gate(params, store)
     (run_dir / FAILED).unlink(missing_ok=True)
-    for name in (RECEIPT, FAILED, PAGE):
-        if (evaluated.path / name).is_file():
-            shutil.copy2(evaluated.path / name, run_dir / name)
-    remember(run_dir, evaluated)
+    remember(run_dir, evaluated, (RECEIPT, FAILED, PAGE))
     return receipt_in(evaluated.path)
 
 
@@ -192,7 +189,7 @@ def override(
     except ValidationError as error:
         raise ConfigurationError(f"options: {errors_in(error)}. Say who answers for it, and why.") from error
     path = run_dir / OVERRIDE
-    path.write_text(sign_override(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_text(path, sign_override(record, _key(settings)).model_dump_json(indent=2) + "\n")
     print_line(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 

@@ -1,6 +1,7 @@
 """The artifacts that belong to the folder of a run, which `artifacts.json` names, and its held-out pairs."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.files import read_regular
-from mens_pipeline.storage.jsonl import write_text
+from mens_pipeline.storage.jsonl import replacing, write_text
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 FILE: Final = "artifacts.json"
@@ -18,8 +19,11 @@ _MOST_BYTES: Final = 65_536
 _KEYS: Final = TypeAdapter(dict[str, str])
 
 
-def remember(run_dir: Path, artifact: Artifact) -> None:
-    """Note that an artifact, one of each kind, belongs to a run."""
+def remember(run_dir: Path, artifact: Artifact, names: Iterable[str] = ()) -> None:
+    """Note that an artifact, one of each kind, belongs to a run; copy its documents of these names, each whole."""
+    for name in filter(artifact.outputs.get, names):
+        with replacing(run_dir / name) as copy:
+            copy.write((artifact.path / name).read_bytes())
     _write(run_dir, {**_keys(run_dir), artifact.kind: artifact.key})
 
 

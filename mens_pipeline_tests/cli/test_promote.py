@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -44,8 +43,7 @@ class _Run:
         self.lay(evaluation, RESULTS)
 
     def lay(self, artifact: Artifact, document: str) -> None:
-        shutil.copy(artifact.path / document, self.folder / document)
-        remember(self.folder, artifact)
+        remember(self.folder, artifact, [document])
 
 
 @pytest.fixture

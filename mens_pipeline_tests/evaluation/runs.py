@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,8 +178,7 @@ def evaluated_run(folder: Path, name: str, weights: str) -> Path:
     }
     (run / MANIFEST).write_text(json.dumps(manifest))
     evaluation = evaluated(run, store)
-    shutil.copy(evaluation.path / RESULTS, run / RESULTS)
-    remember(run, evaluation)
+    remember(run, evaluation, [RESULTS])
     return run
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -332,8 +331,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     run.mkdir()
     fill_trained(run, "by hand")
     evaluation = evaluated(run, store, 10)
-    shutil.copy(evaluation.path / RESULTS, run / RESULTS)
-    remember(run, evaluation)
+    remember(run, evaluation, [RESULTS])
     events = instance.event_log_storage.get_maximum_record_id()
     scored = invoke("gate", "--run-dir", run)
     after = instance.event_log_storage.get_maximum_record_id()
