@@ -204,9 +204,10 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
 
 
 def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with temporary.open("xb") as target:
+            hold_draft(target.fileno(), path.parent)
             target.write(content)
             target.flush()
             os.fsync(target.fileno())

@@ -4,6 +4,8 @@ import errno
 import fcntl
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -333,6 +335,18 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
 
     assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], link]
     assert tmp_path.is_dir()
+
+
+def test_what_a_killed_change_of_a_document_leaves_is_removed(tmp_path: Path) -> None:
+    change = "Documents(pathlib.Path(sys.argv[1])).amend('corpus', 'latest', bytes)"
+    die = "import os, pathlib, sys; os.fsync = lambda _file: os._exit(0)"
+    code = f"{die}; from mens_pipeline.storage.documents import Documents; {change}"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    (left,) = (tmp_path / "corpus").iterdir()
+    os.utime(left, (0, 0))
+    documents.Documents(tmp_path).amend("corpus", "latest", bytes)
+
+    assert [path.name for path in (tmp_path / "corpus").iterdir()] == ["latest"]
 
 
 def test_who_waits_for_a_lock_says_so(
