@@ -163,8 +163,8 @@ def _machine_problem(error: BaseException | None) -> str | None:
     that was being handled counts as a cause: in others it may be unrelated.
     """
     while error is not None:
-        if isinstance(error, OSError) and (is_full(error) or error.errno == errno.EROFS):
-            return str(disk_error(error, "a disk", "Make room or let it be written, and run the same again."))
+        if isinstance(error, OSError) and (is_full(error) or error.errno in {errno.EROFS, errno.EIO}):
+            return str(disk_error(error, "a disk", "See that it has room and can be written, and run the same again."))
         if isinstance(getattr(error, "orig", error), sqlite3.OperationalError):
             found = next((pair for pair in _SQLITE_DISK.items() if pair[0] in str(error)), None)
             if found is not None:

@@ -284,7 +284,7 @@ def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
             if item.path.exists():
                 _remove(item.path) if item.is_artifact else _remove_abandoned(item)
         except OSError as error:
-            message = f"{error.filename}: {error.strerror}. Let this user write to the store, and run the same again."
+            message = f"{item.path}: {error.strerror}. Let this user write to the store, and run the same again."
             raise ConfigurationError(message) from error
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.files import disk_error
+from mens_pipeline.storage.files import disk_error, named_errors
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote
@@ -58,7 +58,8 @@ def draft_folder(target: Path) -> Iterator[Path]:
     handle = os.open(path, os.O_RDONLY)
     try:
         hold_draft(handle, target.parent)
-        yield path
+        with named_errors(path):
+            yield path
     finally:
         os.close(handle)
         shutil.rmtree(path, ignore_errors=True)
@@ -104,10 +105,11 @@ def hold_lock(path: Path) -> Iterator[None]:
         notice = Timer(_QUIET_SECONDS, _LOG.warning, ("%s: locked; waiting for the process that holds it.", path))
         notice.daemon = True
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            notice.start()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                notice.start()
+                fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
             problem = f"its file system refuses locks ({error.strerror}). Use a folder on another one."
             raise ConfigurationError(f"{path}: {problem}") from error

@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -105,6 +106,16 @@ def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = F
     kind = DiskError if is_full(error) or error.errno == errno.EROFS else ConfigurationError
     found = place if is_named else error.filename2 or error.filename or place
     return kind(f"{found}: {error.strerror}. {advice}")
+
+
+@contextmanager
+def named_errors(place: Path) -> Iterator[None]:
+    """Let each `OSError` of the block name a file: those of writes, locks, times and `fsync` name none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename2 = error.filename2 or (None if error.filename else str(place))
+        raise
 
 
 def copy_folder(source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.storage.documents import hold_draft
-from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, disk_error, is_full, placed_lines
+from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, disk_error, is_full, named_errors, placed_lines
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.storage.validation import Versioned, errors_in, problem_in
 
@@ -76,7 +76,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     held = os.dup(target.fileno())  # the block may close its file before it is renamed
     try:
         hold_draft(held, path.parent)
-        with target:
+        with named_errors(path), target:
             yield target
     except OSError as error:
         if not is_full(error):  # from something that the block reads

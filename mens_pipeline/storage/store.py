@@ -208,7 +208,7 @@ class ArtifactStore:
                 draft = Draft(path)
                 yield draft
         except OSError as error:
-            if draft is None or is_full(error) or draft.holds(error.filename):
+            if draft is None or is_full(error) or draft.holds(error.filename, error.filename2):
                 raise unwritable(error, self.root) from error
             raise  # about something else that the block reads or writes
 
@@ -303,9 +303,9 @@ class Draft:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
-    def holds(self, name: object) -> bool:
-        """Return whether the `filename` of an `OSError` is in this folder."""
-        return isinstance(name, str) and Path(name).is_relative_to(self.path)
+    def holds(self, *names: object) -> bool:
+        """Return whether one of the file names of an `OSError` is in this folder."""
+        return any(isinstance(name, str) and Path(name).is_relative_to(self.path) for name in names)
 
 
 def _read(kind: str, key: str, path: Path) -> Artifact | None:

@@ -129,6 +129,7 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
         (RuntimeError("CUDA out of memory. Tried"), "out of memory. Tried. Use a smaller batch"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when"), "ALLOC_FAILED when. Use a smaller batch"),
         (ValueError(_SAFETENSORS), "(os error 30). Let it be written"),
+        (OSError(errno.EIO, "Input/output error", "a.vox"), "a.vox: Input/output error. See that it has room and can"),
         (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
     ],
 )

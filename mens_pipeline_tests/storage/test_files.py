@@ -13,6 +13,7 @@ from mens_pipeline.storage.files import (
     find_little_room,
     is_full,
     is_out_of_place,
+    named_errors,
     open_regular,
     read_regular,
 )
@@ -62,6 +63,13 @@ def test_nothing_else_is_opened(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r".") as refusal:
             open_regular(path, below=below)
         assert (refusal.value.errno, bool(refusal.value.strerror)) == (code, True)
+
+
+def test_an_error_without_a_file_gets_one(tmp_path: Path) -> None:
+    for fail, named in ((os.utime, str(tmp_path)), (os.unlink, None)):
+        with pytest.raises(FileNotFoundError) as failure, named_errors(tmp_path):
+            fail(tmp_path / "none")
+        assert failure.value.filename2 == named
 
 
 def test_what_is_gone_is_not_out_of_place(tmp_path: Path) -> None:

@@ -364,17 +364,18 @@ def test_who_waits_for_a_lock_says_so(
 
 
 def test_a_file_system_without_locks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of some network drives, which no test can mount."""
+    """As of some network drives, which no test can mount; at once, or after a wait."""
+    for codes in ([errno.ENOLCK], [errno.EAGAIN, errno.ENOLCK]):
+        answers = iter(codes)
 
-    def refuse(*_asked: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        def refuse(*_asked: object, answers: Iterator[int] = answers) -> None:
+            code = next(answers)
+            raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with (
-        pytest.raises(ConfigurationError, match=r"lock: its file system refuses locks \(No locks available\)\. Use"),
-        documents.hold_lock(tmp_path / "lock"),
-    ):
-        pass
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        said = r"lock: its file system refuses locks \(No locks available\)\. Use"
+        with pytest.raises(ConfigurationError, match=said), documents.hold_lock(tmp_path / "lock"):
+            pass
 
 
 def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
