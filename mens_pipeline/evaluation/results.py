@@ -95,10 +95,16 @@ class ChampionComparison(ModelComparison):
 
 
 class EarlierComparison(ChampionComparison):
-    """The best of the champions before, over the prompts that it was asked as well; what it wrote is scored again."""
+    """The older half of the champions before, over the prompts that they were asked as well.
 
-    promoted_unix: int = Field(ge=0, description="When it was last promoted, in seconds since 1970.")
+    What they wrote is scored again. The differences count a prompt once for each of them.
+    """
+
+    promoted_unix: int = Field(ge=0, description="When the oldest was last promoted, in seconds since 1970.")
     num_champions: int = Field(ge=1, description="Earlier champions that have prompts in common with the adapter.")
+    num_compared: int = Field(
+        default=1, ge=1, description="Of these, the oldest ones, which the differences are about."
+    )
 
 
 class FewShotComparison(ModelComparison):

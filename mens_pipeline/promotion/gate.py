@@ -311,9 +311,10 @@ def _decline(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{'down' if worst.difference < 0 else 'up'} {abs(100 * worst.difference):.1f} points since the champion of "
-        f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), the best of "
-        f"{earlier.num_champions} before the one in use, on {worst.num_tasks} tasks that both were asked "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_format_power(worst, required)}"
+        f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), against "
+        f"the oldest {earlier.num_compared} of {earlier.num_champions} before the one in use, on "
+        f"{worst.num_tasks // earlier.num_compared} tasks that they were asked as well ({p_text(worst.p_value)}), "
+        f"a drop counts below p = {required}; {_format_power(worst, required, earlier.num_compared)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
 
@@ -324,9 +325,9 @@ def _find_worst(champion: ChampionComparison) -> Paired:
     return min(differences, key=lambda found: found.p_value if found.difference < 0 else 1.0)
 
 
-def _format_power(difference: Paired, p_value: float) -> str:
+def _format_power(difference: Paired, p_value: float, num_models: int = 1) -> str:
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
-    drop = smallest_drop(difference.num_tasks, by_chance, p_value)
+    drop = smallest_drop(difference.num_tasks // num_models, by_chance, p_value)
     if drop is None:
         return "no drop can be seen on so few"
     return f"one of {100 * drop:.1f} points is seen in 80 % of cases where tasks are independent"

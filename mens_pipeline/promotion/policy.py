@@ -96,9 +96,9 @@ class Thresholds(Strict):
     max_regression_p: float = Field(gt=0, lt=0.5)
     """A drop against the champion, or a gain over the base, counts when chance gives it less often."""
     max_decline_p: float = Field(default=0.02, gt=0, lt=0.5)
-    """A drop against the best of the champions before counts when chance gives it less often."""
+    """A drop against the oldest of the champions before counts when chance gives it less often."""
     decline_promotions: int = Field(default=10, ge=0)
-    """Champions before the one in use that an adapter is compared with; 0: none."""
+    """Champions before the one in use; an adapter is compared with the older half of them. 0: with none."""
     warn_only: tuple[GateName, ...]
     """Gates that warn and do not block."""
 
