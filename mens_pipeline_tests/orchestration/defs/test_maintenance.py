@@ -1,6 +1,7 @@
 """The job that keeps the store from growing for ever."""
 
 import os
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -116,23 +117,38 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
     return {repeated, wiped, former, failed}, {once, looked, scored, last} | recipes
 
 
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], set[str]]:
+    """A home, and which of its runs go and stay once they are old; tests copy it."""
+    home = tmp_path_factory.mktemp("history") / "home"
+    with open_instance(home) as instance:
+        return home, *_history(instance)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("days_later", "apply", "jumped"), [(89, True, False), (91, False, False), (91, True, False), (91, True, True)]
 )
-def test_old_runs_go_and_the_last_word_on_anything_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_later: int, *, apply: bool, jumped: bool
+def test_old_runs_go_and_the_last_word_on_anything_stays(  # noqa: PLR0913 - fixtures and columns
+    history: tuple[Path, set[str], set[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    days_later: int,
+    *,
+    apply: bool,
+    jumped: bool,
 ) -> None:
     """After 90 days, with their events and their files, and never the run that looks; a dry run only tells.
 
     A clock that jumped ahead makes all runs old, and lets none go.
     """
-    home, then = tmp_path / "home", time.time() + days_later * 86_400
+    original, goes, remain = history
+    home, then = shutil.copytree(original, tmp_path / "home", symlinks=True), time.time() + days_later * 86_400
+    stays = {*remain}
     (tmp_path / "store").mkdir()
     job = defs().resolve_job_def("maintenance")
     monkeypatch.setattr("mens_pipeline.orchestration.defs.maintenance.time", SimpleNamespace(time=lambda: then))
     with open_instance(home) as instance:
-        goes, stays = _history(instance)
         old = goes | stays
         if not jumped:
             stays.add(young := dg.materialize([_failing], instance=instance, raise_on_error=False).run_id)

@@ -1,6 +1,5 @@
 """The gate as Dagster sees it: what a check stops, and what the code stops when no check is asked."""
 
-import json
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +18,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, paths_in
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import HISTORY, champion_key, read_history
-from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+from mens_pipeline.promotion.receipt import FAILED
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
@@ -52,15 +51,13 @@ def _build_store(root: Path, num_good: int, weights: str = "weights") -> Artifac
     return store
 
 
-def _run(
-    root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition, checks: bool = True
-) -> dg.ExecuteInProcessResult:
+def _run(root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
     _hand_over(root, instance)
     assets: list[Any] = [
         dg.AssetSpec("eval_results"),
         benchmark_gate,
         promoted_adapter,
-        *([gate_checks] if checks else []),
+        gate_checks,
     ]
     chosen = selection or (benchmark_gate, promoted_adapter)
     return dg.materialize(
@@ -152,13 +149,6 @@ def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: 
     assert _has_promoted(_run(store.root, instance, promoted_adapter))
 
 
-def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    store = _build_store(tmp_path / "store", 20)
-
-    assert not _has_promoted(_run(store.root, instance, checks=False))
-    assert champion_key(store) is None
-
-
 def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,23 +199,11 @@ def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.Dagste
     assert latest_in(store, Kind.QLORA_ADAPTER).key != scored.key
 
 
-def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    store = _build_store(tmp_path / "store", 20)
-    _run(store.root, instance, benchmark_gate)
-    path = latest_in(store, Kind.BENCHMARK_GATE).path / RECEIPT
-    path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
-    result = _run(store.root, instance, promoted_adapter)
-
-    assert "since it was written: gate_receipt.json" in read_failure(result, "promoted_adapter")
-    assert champion_key(store) is None
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("strict", [False, True])
 def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
-    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    monkeypatch.setenv("VOX_EVAL_STRICT", "1")
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = _build_store(tmp_path / "store", 20)
     assert not _has_promoted(_run(store.root, instance))
