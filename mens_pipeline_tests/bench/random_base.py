@@ -1,8 +1,8 @@
 """A base model of random weights in the shape of a real one, to measure speed where the real one is not at hand.
 
-`python -m mens_pipeline_tests.bench.random_base qwen3-4b FOLDER`, then name the folder with `--base` to the benches of
-training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one costs.
-The tokenizer is that of the CPU default, or of a third argument, a folder; a fourth says how many layers to take.
+`python -m mens_pipeline_tests.bench.random_base qwen3.5-4b FOLDER`, then name the folder with `--base` to the benches
+of training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one
+does. The tokenizer is that of the CPU default, or of a third argument, a folder; a fourth is the number of layers.
 """
 
 import shutil
@@ -16,49 +16,16 @@ from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.training.tiny_base import TINY_HYBRID
 
-_QWEN2: Final = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
-_QWEN3: Final = _QWEN2 | {"model_type": "qwen3", "head_dim": 128}
 SHAPES: Final[dict[str, dict[str, Any]]] = {
-    "qwen2.5-coder-0.5b": _QWEN2
-    | {
+    "qwen2.5-coder-0.5b": {
+        "model_type": "qwen2",
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
         "hidden_size": 896,
         "intermediate_size": 4864,
         "num_hidden_layers": 24,
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
-    },
-    "qwen2.5-coder-1.5b": _QWEN2
-    | {
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-    },
-    "qwen3-0.6b": _QWEN3
-    | {
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-    },
-    "qwen3-4b": _QWEN3
-    | {
-        "hidden_size": 2560,
-        "intermediate_size": 9728,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-    },
-    "qwen3-8b": _QWEN3
-    | {
-        "hidden_size": 4096,
-        "intermediate_size": 12288,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "tie_word_embeddings": False,
     },
     # Three layers of linear attention to each of full attention; what is not named is the default of its configuration.
     "qwen3.5-4b": {

@@ -149,8 +149,6 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
     [
         ({"prompt": ""}, "prompt: empty; there is nothing to go on from"),
         ({"prompt": ["a", "b"]}, "prompt: 2 texts; send one a request"),
-        ({"prompt": []}, "prompt: empty; there is nothing to go on from"),
-        ({"prompt": [[1, 2], [3]]}, "prompt: 2 texts; send one a request"),
         ({"prompt": [1, 10_000_000]}, "prompt: the id 10000000 is none of the [0-9]+ tokens of the model"),
         ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": [1, 2], "suffix": "b"}, "suffix: only with a prompt that is a text"),

@@ -78,10 +78,8 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
             400,
             "stop: 5 texts are more than the 4 that",
         ),
-        ("/api/generate", {**_SHORT, "model": "llama3"}, 404, "The model `llama3` is not served here."),
         ("/api/chat", {"model": "mens", "messages": []}, 400, "messages: List should have at least 1 item"),
         ("/api/embeddings", {"model": "mens", "prompt": "x"}, 501, "This server writes programs."),
-        ("/api/embed", {"model": "mens", "input": "x"}, 501, "This server writes programs."),
         ("/api/pull", {"model": "mens"}, 404, "POST /api/pull: Not Found"),
     ],
 )

@@ -134,15 +134,6 @@ def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], mess
         _chat(roomy, extra_body=fields)
 
 
-def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> None:
-    """With status 400 and what was expected, in the format of errors that clients read."""
-    with server.http() as client:
-        reply = client.post("/v1/chat/completions", json=["vox"])
-
-    assert reply.status_code == 400
-    assert "object" in reply.json()["error"]["message"], reply.text
-
-
 def test_what_editors_send_reaches_the_model(server: Running) -> None:
     raw = server.openai().chat.completions.with_raw_response.create(
         model="mens",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CLIENTS: Final = 50
-_SERVER_ERROR: Final = 500
 _FINE: Final = frozenset({200, 400, 404, 405, 408, 413, 429, 501, 504})
 """An answer, a refusal that says why, or no room or time for one."""
 

@@ -57,10 +57,6 @@ _STATED = {
 }
 
 
-def _licence(path: Path, root: Path) -> str:
-    return Licences(root).find_licence(path, path.read_bytes())
-
-
 @every("case", _TEXTS.items(), ids=itemgetter(0))
 def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Path) -> None:
     licence, text = case
