@@ -15,6 +15,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.cli.invoking import invoke, refusal
+from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import pairs
 
 _SHORT = ("--no-bench", "--device", "cpu")
@@ -50,6 +51,7 @@ def first(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     shutil.copytree(trained, folder / "run")
     with pytest.MonkeyPatch.context() as patch:
         _set_up(folder, patch)
+        patch.setattr("mens_pipeline.cli.terminal.run_job", do_here)
         result = invoke("eval-local", "--run-dir", folder / "run", *_SHORT)
     assert result.exit_code == 0, result.stderr
     return folder, result

@@ -9,16 +9,18 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline import settings
 from mens_pipeline.corpus.schema.records import SourceKind, read_pairs, read_records
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows
 from mens_pipeline_tests.cli.invoking import run_main
 from mens_pipeline_tests.e2e.whole_graph import write_config
+from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -102,11 +104,7 @@ def _argv(line: str) -> tuple[list[str], dict[str, str]]:
     return words[1:] if words[0] == "mens" else words, variables
 
 
-def _run(line: str, folder: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    arguments, variables = _argv(line)
-    command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
-    given = {**environment, **variables}
-    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=600)
+_RunLine = Callable[[str, Path], "subprocess.CompletedProcess[str]"]
 
 
 def _write_workspace(folder: Path, programs: str) -> None:
@@ -153,13 +151,34 @@ def size(request: pytest.FixtureRequest) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], size: tuple[str, int]) -> Path:
+def run_line(environment: dict[str, str], size: tuple[str, int]) -> Iterator[_RunLine]:
+    """Run a line in this process, with its jobs; at night in a process of its own, as people do."""
+
+    def run(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+        arguments, variables = _argv(line)
+        given = {**environment, **variables}
+        if size[0] == "core":
+            return run_main(*arguments, folder=folder, variables=given)
+        command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
+        return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=600)
+
+    config = Path(environment["MENS_CONFIG_ROOT"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "EVALUATION", config / "evaluation.yaml")
+        patch.setattr(settings, "GATE_POLICY", config / "gates.yaml")
+        patch.setattr("mens_pipeline.cli.terminal.run_job", do_here)
+        patch.setattr("torch.cuda.is_available", lambda: False)
+        yield run
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, run_line: _RunLine, size: tuple[str, int]) -> Path:
     """A workspace in which all lines have run, one after the other."""
     folder = tmp_path_factory.mktemp("workspace")
     programs, limit = size
     _write_workspace(folder, programs)
     for line in (line.format(limit=limit) for line in _LINES):
-        done = _run(line, folder, environment)
+        done = run_line(line, folder)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return folder
 
@@ -245,9 +264,9 @@ def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> Non
 
 
 @pytest.mark.seed_row(37)
-def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, environment: dict[str, str]) -> None:
-    gate = _run("vox mens gate --run-dir mens/runs/latest", workspace, environment)
-    evaluation = _run("vox mens eval-local --run-dir mens/runs/latest", workspace, environment)
+def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, run_line: _RunLine) -> None:
+    gate = run_line("vox mens gate --run-dir mens/runs/latest", workspace)
+    evaluation = run_line("vox mens eval-local --run-dir mens/runs/latest", workspace)
 
     assert (gate.returncode, evaluation.returncode) == (1, 1)
     assert "Run `mens eval-local --run-dir mens/runs/latest` first" in gate.stderr
@@ -255,8 +274,8 @@ def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, env
     assert "Name the folder of a complete run of `mens train`" in evaluation.stderr
 
 
-def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[str, str]) -> None:
-    done = _run("vox mens gate --run-dir target/dogfood/run", workspace, environment)
+def test_the_gate_says_no_to_random_weights(workspace: Path, run_line: _RunLine) -> None:
+    done = run_line("vox mens gate --run-dir target/dogfood/run", workspace)
 
     assert done.returncode == 1
     assert (workspace / "target" / "dogfood" / "run" / "eval_gate_failed.json").is_file()

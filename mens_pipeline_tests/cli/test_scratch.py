@@ -23,6 +23,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.seed_row(24)
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
 @pytest.mark.parametrize(
     "command", [("training", "native"), pytest.param(("scratch", "train"), marks=pytest.mark.nightly)], ids=" ".join
 )

@@ -74,6 +74,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Deliv
         patch.setenv("MENS_STORE_ROOT", str(store.root))
         patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
         patch.setenv("MENS_DATA_LICENCE", "cc-by-4.0")
+        patch.setattr("mens_pipeline.cli.terminal.run_job", do_here)
         result = invoke("merge", "-o", folder / "out", "--gguf", "f32", "--device", "cpu")
     assert result.exit_code == 0, (result.stderr, result.exception)
     return folder / "out", store, result
