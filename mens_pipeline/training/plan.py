@@ -47,7 +47,7 @@ Category = TypeVar("Category", str, int)
 _Item = TypeVar("_Item")
 
 
-class _Row(Protocol):
+class _PlannedRow(Protocol):
     """Its kind is its origin (`task`, `template`), its category a construct or task, its length in tokens."""
 
     @property
@@ -82,7 +82,7 @@ class Columns:
         return len(self.lengths)
 
 
-def build_columns(rows: Iterable[_Row]) -> Columns:
+def build_columns(rows: Iterable[_PlannedRow]) -> Columns:
     """Build the columns of rows that are in memory."""
     lengths, difficulties, kinds, categories = array("I"), array("B"), array("H"), array("H")
     words: tuple[dict[str, int], dict[str, int]] = {}, {}
