@@ -169,8 +169,7 @@ def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, 
 
     def fits(found: Recipe) -> bool:
         needed = estimate_memory(base, found, tokens_at_once, (device.kind, compute_dtype(found, device)), layer).total
-        is_known = device.kind == "cuda" and device.memory_gb is not None
-        return is_known and needed <= _MOST_OF_MEMORY * 1024 * (device.memory_gb or 0)
+        return device.kind == "cuda" and needed <= _MOST_OF_MEMORY * 1024 * (device.memory_gb or 0)
 
     if recipe.quantization is None:
         whole = recipe.model_copy(update={"quantization": "bf16"})
