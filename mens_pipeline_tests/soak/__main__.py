@@ -10,17 +10,18 @@ from typing import Final
 
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.bench.machine import machine_name
-from mens_pipeline_tests.soak import clients, full_disks, fuzz, kills, terminations
+from mens_pipeline_tests.soak import calls, clients, full_disks, fuzz, kills, terminations
 from mens_pipeline_tests.soak.figures import Budget, Figure
 
 PAGE: Final = PROJECT_ROOT / "docs" / "reliability.md"
 HEADING: Final = "## Figures"
 
 PARTS: Final[dict[str, tuple[Callable[[Budget, Path], list[Figure]], float, int]]] = {
-    "front-end": (fuzz.front_end, 0.15, 1_000_000),
+    "front-end": (fuzz.front_end, 0.1, 1_000_000),
     "files": (fuzz.files, 0.1, 100_000),
     "clients": (clients.clients, 1 / 6, sys.maxsize),
     "full-disks": (full_disks.full_disks, 0.1, 30),
+    "calls": (calls.calls, 0.05, sys.maxsize),
     "training": (kills.training, 0.16, 100),
     "graph": (kills.graph, 0.13, 100),
     "merging": (kills.merging, 0.06, 30),

@@ -1,5 +1,6 @@
 """The soak itself, for as long as a test may take: that its parts find nothing, and that they would find something."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from mens_pipeline_tests.soak import fuzz, kills
 from mens_pipeline_tests.soak.__main__ import HEADING, PAGE, table, write
+from mens_pipeline_tests.soak.calls import calls
 from mens_pipeline_tests.soak.clients import clients
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.full_disks import full_disks
@@ -22,15 +24,24 @@ from mens_pipeline_tests.soak.terminations import terminations
         (fuzz.files, Budget(3600, 1_000)),
         (clients, Budget(5, 1)),
         (full_disks, Budget(3600, 2)),
+        (calls, Budget(3600, sys.maxsize)),
         (terminations, Budget(3600, 5)),
         (kills.merging, Budget(3600, 1)),
         (kills.serving, Budget(3600, 2)),
     ],
-    ids=["front end", "files", "clients", "full disks", "terminations", "merging", "serving"],
+    ids=["front end", "files", "clients", "full disks", "calls", "terminations", "merging", "serving"],
 )
 @pytest.mark.filterwarnings("default")
 def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
     (figure,) = part(budget, tmp_path)
+
+    assert figure.wrong == ()
+
+
+@pytest.mark.slow
+def test_a_call_that_fails_leaves_the_store_whole(tmp_path: Path) -> None:
+    """Some points of those that are all tried at night."""
+    (figure,) = calls(Budget(3600, 30), tmp_path)
 
     assert figure.wrong == ()
 
