@@ -30,6 +30,7 @@ def _completions(server: Running) -> list[str]:
 
 
 @pytest.mark.seed_row(23)
+@pytest.mark.usefixtures("jobs_here")
 def test_a_champion_answers_merged_as_it_answered_before(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
