@@ -24,7 +24,7 @@ from mens_pipeline_tests.soak.terminations import terminations
         (fuzz.files, Budget(3600, 1_000)),
         (clients, Budget(5, 1)),
         (full_disks, Budget(3600, 2)),
-        (calls, Budget(3600, sys.maxsize)),
+        pytest.param(calls, Budget(3600, sys.maxsize), marks=pytest.mark.timeout(3600)),
         (terminations, Budget(3600, 5)),
         (kills.merging, Budget(3600, 1)),
         (kills.serving, Budget(3600, 2)),
@@ -41,7 +41,7 @@ def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budg
 @pytest.mark.slow
 def test_a_call_that_fails_leaves_the_store_whole(tmp_path: Path) -> None:
     """Some points of those that are all tried at night."""
-    (figure,) = calls(Budget(3600, 30), tmp_path)
+    (figure,) = calls(Budget(20, 30), tmp_path)
 
     assert figure.wrong == ()
 
