@@ -22,7 +22,7 @@ from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, traine
 from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.kills import small_config, small_workspace
-from mens_pipeline_tests.soak.processes import Command, digests
+from mens_pipeline_tests.soak.processes import Command, can_mount, digests
 from mens_pipeline_tests.training.runs import FAST, pairs
 
 _SAID: Final = (
@@ -110,13 +110,6 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
         "run --no-train": [],
     }
     return {name: Command([*name.split(), *rest], variables) for name, rest in lines.items()}
-
-
-def can_mount(place: Path) -> bool:
-    """Return whether a file system can be mounted in a namespace of a command's own."""
-    place.mkdir()
-    command = ["unshare", "-m", "mount", "-t", "tmpfs", "none", str(place)]
-    return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
 
 
 def _point(command: Command, place: Path, before: Path, left: int | None, *, is_real: bool) -> dict[str, Any]:

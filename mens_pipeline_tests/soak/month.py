@@ -2,7 +2,8 @@
 
 `make month` writes docs/reliability.md and its chart. Store and home of Dagster lie on a small file system in memory
 where `unshare` of Linux and root can mount one. Between two nights their files grow a day older, so that retention sees
-a month; the clock jumps where there is a compiler of C, for `clock.c`.
+a month; the clock jumps where there is a compiler of C, for `clock.c`. What this process imports is small: the memory
+of a child is never less than that of the process which starts it.
 """
 
 import os
@@ -22,17 +23,14 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-import dagster as dg
-
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.soak import month_nights
-from mens_pipeline_tests.soak.full_disks import can_mount
 from mens_pipeline_tests.soak.month_nights import NIGHTS, Machine, Night
-from mens_pipeline_tests.soak.processes import processes_about
+from mens_pipeline_tests.soak.processes import can_mount, processes_about
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -78,7 +76,6 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
     month_nights.lay_config(machine)
     month_nights.lay_workspace(machine)
     month_nights.lay_older_build(machine)
-    # In a process of its own: the memory of a child is never less than that of the process which starts it.
     base = f"write_tiny_base(__import__('pathlib').Path({str(folder / 'base')!r}), positions=1024)"
     command = [sys.executable, "-c", f"from {write_tiny_base.__module__} import write_tiny_base; {base}"]
     subprocess.run(command, check=True, env={**own_environment(), "PYTHONPATH": str(PROJECT_ROOT)}, cwd="/")
@@ -215,6 +212,8 @@ def _grow_older(disk: Path) -> None:
 
 
 def _maintain() -> None:
+    import dagster as dg  # noqa: PLC0415 - not in the process that starts the nights
+
     from mens_pipeline.definitions import defs  # noqa: PLC0415 - of the machine that this process is
     from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
 

@@ -1,6 +1,7 @@
 """Commands that are killed, and what they leave."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def _about(words: bytes) -> list[str]:
         if words in text:
             found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80])
     return found
+
+
+def can_mount(place: Path) -> bool:
+    """Return whether a file system can be mounted in a namespace of a command's own."""
+    place.mkdir()
+    command = ["unshare", "-m", "mount", "-t", "tmpfs", "none", str(place)]
+    return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
 
 
 def digests(folder: Path) -> dict[str, str]:

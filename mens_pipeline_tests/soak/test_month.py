@@ -1,9 +1,12 @@
 """The month itself: a few of its nights, how it reads what a run said, and what it writes."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.soak import month
 from mens_pipeline_tests.soak.month import HEADING, Row, draw, pass_nights, show, write
 from mens_pipeline_tests.soak.month_nights import NIGHTS, Night
@@ -46,6 +49,13 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
 )
 def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
     assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - what is tested
+
+
+def test_nothing_heavy_is_loaded_by_the_process_that_starts_nights() -> None:
+    """A child's peak of memory is never shown below that of its parent."""
+    names = "{'torch', 'transformers', 'dagster'} & {*sys.modules}"
+    command = [sys.executable, "-c", f"import sys, {month.__name__}; sys.exit(' '.join({names}) or 0)"]
+    assert subprocess.run(command, check=False, cwd=PROJECT_ROOT).returncode == 0
 
 
 def test_what_nobody_expected_is_named() -> None:
