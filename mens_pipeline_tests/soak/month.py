@@ -40,6 +40,7 @@ _CHART: Final = PROJECT_ROOT / "docs" / "images" / "month.svg"
 _DAY: Final = 86_400
 _LIMIT_SECONDS: Final = 1800.0
 _NO_GROWTH: Final = 200_000
+_REASON: Final = re.compile(r"^(?:mens: |Error: )(.*)$|^[\d:]+  (.*) \(run \S+ of \w+ failed\)$", re.MULTILINE)
 _GROWING: Final = ("promoted_adapter/history.jsonl", "eval_results/ledger.jsonl")
 """Files of the store that only grow, whatever happens."""
 _RUN: Final = ("-m", "mens_pipeline.cli", "run", "--preset", "tiny")
@@ -189,8 +190,8 @@ def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
         return "killed", "killed"
     if verdict := re.search(r"^verdict +(refused|undecided).*\n +(?:- )?(.*)$", said, re.MULTILINE):
         return verdict[1], verdict[2]
-    reasons = re.findall(r"^(?:mens: |Error: |.* run \S+ of \w+ failed: )(.*)$", said, re.MULTILINE)
-    return "failed", reasons[-1] if reasons else ""
+    reasons = [*_REASON.finditer(said)]
+    return "failed", reasons[-1][1] or reasons[-1][2] if reasons else ""
 
 
 def _read_growing(store: ArtifactStore) -> dict[str, str]:

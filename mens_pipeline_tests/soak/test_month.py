@@ -36,7 +36,7 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
         ("start: qlora_adapter\n", -9, False, ("killed", "killed")),
         ("verdict     refused, policy ci\n            parse_rate: 0/9\n", 1, False, ("refused", "parse_rate: 0/9")),
         ("verdict     undecided, not promoted\n            a\n", 1, False, ("undecided", "a")),
-        ("18:00:00  run 12-ab of whole_graph failed: x: why\n", 1, False, ("failed", "x: why")),
+        ("18:00:00  x: why (run 12-ab of whole_graph failed)\n", 1, False, ("failed", "x: why")),
         ("mens: /store: No space left on device.\n", 1, False, ("failed", "/store: No space left on device.")),
         (
             "Error: Invalid value: /nowhere: no such folder.\n",
