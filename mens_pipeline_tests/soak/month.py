@@ -40,11 +40,17 @@ _CHART: Final = PROJECT_ROOT / "docs" / "images" / "month.svg"
 _DAY: Final = 86_400
 _LIMIT_SECONDS: Final = 1800.0
 _NO_GROWTH: Final = 200_000
+_RED: Final = re.compile("^FAILED +promoted_adapter/not_refused$", re.MULTILINE)
 _REASON: Final = re.compile(r"^(?:mens: |Error: )(.*)$|^[\d:]+  (.*) \(run \S+ of \w+ failed\)$", re.MULTILINE)
+_STALE: Final = "the adapter in use was last promoted or confirmed on .* Europe/Berlin"
 _GROWING: Final = ("promoted_adapter/history.jsonl", "eval_results/ledger.jsonl")
 """Files of the store that only grow, whatever happens."""
-_RUN: Final = ("-m", "mens_pipeline.cli", "run", "--preset", "tiny")
-_MAINTAIN: Final = "--maintain"
+_MENS: Final = ("-m", "mens_pipeline.cli")
+_RUN: Final = (*_MENS, "run", "--preset", "tiny")
+_INTERRUPTED: Final = 130
+_REFUSED: Final = frozenset(("refused", "undecided"))
+_STALE_DAYS: Final = 2
+"""After so many days without a promotion `nightly.alert` of config/pipeline.yaml has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
     machine, rows = Machine(folder, is_mounted), list[Row]()
     month_nights.lay_config(machine)
     month_nights.lay_workspace(machine)
+    month_nights.lay_benchmark(machine)
     month_nights.lay_older_build(machine)
     base = f"write_tiny_base(__import__('pathlib').Path({str(folder / 'base')!r}), positions=1024)"
     command = [sys.executable, "-c", f"from {write_tiny_base.__module__} import write_tiny_base; {base}"]
@@ -84,7 +91,6 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
         source = Path(__file__).with_name("clock.c")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(source)], check=True)
     for number, night in enumerate(nights, start=1):
-        night.change(machine)
         rows.append(_pass(machine, night, is_maintained=number % week == 0))
         print(f"{number} | {rows[-1]}", *(f"\n  UNEXPECTED: {line}" for line in rows[-1].wrong), flush=True)
         month_nights.make_room(machine)
@@ -93,13 +99,23 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
 
 
 def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
-    store = ArtifactStore(machine.disk / "store")
+    store, wrong = ArtifactStore(machine.disk / "store"), list[str]()
+    if night.command is not None:
+        code, said, _ = _run(machine, night, (*_MENS, *night.command(machine)))
+        wrong += [f"the command before it ends with {code}: {said[-300:]}"] if code else []
+    night.change(machine)
     before, grown, begun = champion_key(store), _read_growing(store), time.monotonic()
     code, said, usage = _run(machine, night, _RUN)
     seconds = time.monotonic() - begun
     is_other = champion_key(store) != before
     outcome, line = _read(said, code, is_other=is_other)
-    wrong = [] if outcome == night.outcome else [f"{outcome} with {code}, expected {night.outcome}"]
+    wrong += [] if outcome == night.outcome else [f"{outcome} with {code}, expected {night.outcome}"]
+    wrong += [] if night.says in said else [f"nothing says: {night.says}"]
+    if bool(_RED.search(said)) is not (outcome in _REFUSED):
+        wrong.append("the check not_refused is not red" if outcome in _REFUSED else "the check not_refused is red")
+    wrong += month_nights.find_secret(machine, said)
+    if outcome in {*_REFUSED, "promoted", "unchanged"}:
+        wrong += night.check(machine)
     wrong += ["a traceback"] if "Traceback" in said else []
     wrong += [] if line else ["no line says why"]
     wrong += [f"still running: {name}" for name in processes_about(machine.folder)]
@@ -109,8 +125,9 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
     ]
     if machine.is_mounted and night.is_warned is not (" are free. Make room: " in said) and outcome != "failed":
         wrong.append("no warning of a disk that is nearly full" if night.is_warned else "a warning of a disk with room")
+    wrong += _read_alerts(machine, night.alert) if night.alert else []
     if is_maintained:
-        code, more, _ = _run(machine, night, ("-m", "mens_pipeline_tests.soak.month", _MAINTAIN))
+        code, more, _ = _run(machine, night, (*_INNER, _maintain.__name__))
         wrong += [f"the maintenance ends with {code}: {more[-300:]}"] if code else []
     if wrong:
         print(said[-4000:])
@@ -120,29 +137,44 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
     return Row(night, outcome, line, times, tuple(size / 1e6 for size in sizes), tuple(wrong))  # type: ignore[arg-type]
 
 
-def _run(machine: Machine, night: Night, arguments: Sequence[str]) -> tuple[int, str, resource.struct_rusage]:
+def _read_alerts(machine: Machine, expected: str) -> list[str]:
+    """Ask the sensors: at once of the run, and days later of the adapter in use."""
+    code, said, _ = _run(machine, Night("", ""), (*_INNER, _alert.__name__), days_ahead=_STALE_DAYS)
+    patterns = [expected, *([_STALE] if (machine.folder / "clock.so").exists() else [])]
+    missing = [pattern for pattern in patterns if not re.search(pattern, said)]
+    return [f"no alert says: {' and '.join(missing)}; it ends with {code}: {said[-600:]}"] if missing or code else []
+
+
+def _run(
+    machine: Machine, night: Night, arguments: Sequence[str], days_ahead: int = 0
+) -> tuple[int, str, resource.struct_rusage]:
     log, clock = machine.folder / "log", machine.folder / "clock"
-    clock.write_bytes(bytes(8))
+    clock.write_bytes(_seconds(days_ahead))
     is_bounded = night.is_full and not machine.is_mounted
+    distrust = month_nights.DISTRUST if night.is_distrusted else {}
     with log.open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, *arguments],
-            env=_variables(machine, clock if night.jump else None),
+            env={**_variables(machine, clock if night.jump or days_ahead else None), **distrust},
             cwd="/",
             stdout=said,
             stderr=said,
             start_new_session=True,
             preexec_fn=_bound_files if is_bounded else None,  # noqa: PLW1509 - no thread runs here
         )
-    if night.is_killed and _wait_for(process, log, "start: qlora_adapter"):
+    if night.ended is not None and _wait_for(process, log, f"start: {night.ended[1]}"):
         time.sleep(2)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(night.ended[0])
     if night.jump and _wait_for(process, log, "start: heldout_split"):
         with clock.open("r+b") as file:
-            file.write((_DAY * night.jump).to_bytes(8, sys.byteorder, signed=True))
+            file.write(_seconds(night.jump))
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, log.read_text(encoding="utf-8", errors="replace"), usage
+
+
+def _seconds(days: int) -> bytes:
+    return (_DAY * days).to_bytes(8, sys.byteorder, signed=True)
 
 
 def _bound_files() -> None:
@@ -179,6 +211,7 @@ def _variables(machine: Machine, clock: Path | None) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "VOX_BACKEND": "cpu",
         "VOX_BENCHMARK": "0",
+        "VOX_BENCHMARK_DIR": str(machine.benchmark),
     }
 
 
@@ -188,8 +221,12 @@ def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
         return ("promoted" if is_other else "unchanged"), f"{reused[1]} reused" if reused else "all made"
     if code == -signal.SIGKILL:
         return "killed", "killed"
+    if code == _INTERRUPTED and (line := re.search("^interrupted; .*$", said, re.MULTILINE)):
+        return "interrupted", line[0]
     if verdict := re.search(r"^verdict +(refused|undecided).*\n +(?:- )?(.*)$", said, re.MULTILINE):
         return verdict[1], verdict[2]
+    if kept := re.search(r" promoted_adapter: (.*: not promoted; .*)$", said, re.MULTILINE):
+        return "refused", kept[1]
     reasons = [*_REASON.finditer(said)]
     return "failed", reasons[-1][1] or reasons[-1][2] if reasons else ""
 
@@ -228,6 +265,28 @@ def _maintain() -> None:
         job.execute_in_process(instance=instance, run_config=request.run_config)
 
 
+def _alert() -> None:
+    """Let the sensors of the newest run and of the adapter in use report what they would."""
+    import dagster as dg  # noqa: PLC0415 - not in the process that starts the nights
+
+    from mens_pipeline.definitions import defs  # noqa: PLC0415 - of the machine that this process is
+    from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
+
+    sensors = defs().get_repository_def()
+    with open_instance(load_settings().dagster_home, is_headless=True) as instance:
+        (run,) = instance.get_runs(limit=1)
+        (ended,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_SUCCESS)
+        refused = "run_without_promotion"
+        sensors.get_sensor_def(refused)(
+            dg.build_run_status_sensor_context(refused, ended.get_dagster_event(), instance, run)
+        )
+        sensors.get_sensor_def("adapter_stale")(dg.build_sensor_context(instance=instance))
+
+
+_INNER: Final = ("-m", "mens_pipeline_tests.soak.month")
+_PARTS: Final = {part.__name__: part for part in (_maintain, _alert)}
+"""What another process does on the machine, with its environment."""
+
 _COLUMNS: Final = "night | what was done before it | outcome | why | s | CPU s | store MB | Dagster MB | memory MB"
 _COLOURS: Final = {
     "promoted": "#2e8b57",
@@ -235,6 +294,7 @@ _COLOURS: Final = {
     "refused": "#d9a400",
     "undecided": "#d9a400",
     "failed": "#b3261e",
+    "interrupted": "#7a5195",
     "killed": "#222222",
 }
 _LEFT: Final = 60
@@ -293,8 +353,8 @@ def write(page: Path, picture: Path, rows: Sequence[Row], about: str) -> None:
 
 def main() -> int:
     """Pass a month in a folder, which is made where none is named; return 1 if a night ended as nobody expected."""
-    if sys.argv[1:] == [_MAINTAIN]:
-        _maintain()
+    if sys.argv[1:2] and sys.argv[1] in _PARTS:
+        _PARTS[sys.argv[1]]()
         return 0
     if len(sys.argv) == 1:
         with tempfile.TemporaryDirectory(prefix="mens-month-") as name:
@@ -306,7 +366,8 @@ def main() -> int:
     folder, begun = Path(sys.argv[1]), time.monotonic()
     rows = pass_nights(folder, NIGHTS, is_mounted=os.path.ismount(folder / "disk"))
     when, minutes = time.strftime("%Y-%m-%d", time.gmtime()), (time.monotonic() - begun) / 60
-    cpu_minutes = sum(row.seconds[1] for row in rows) / 60
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_minutes = sum(usage.ru_utime + usage.ru_stime for usage in used) / 60
     machine = f"{os.cpu_count()} CPUs, {machine_name()}"
     write(
         _PAGE, _CHART, rows, f"`make month`, {when}, {minutes:.0f} minutes, {cpu_minutes:.0f} of a CPU, on {machine}."

@@ -34,6 +34,14 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
         ("reused      9/9 stages\n", 0, False, ("unchanged", "9/9 stages reused")),
         ("", 0, True, ("promoted", "all made")),
         ("start: qlora_adapter\n", -9, False, ("killed", "killed")),
+        ("18:00:00  x\ninterrupted; run it again\n", 130, False, ("interrupted", "interrupted; run it again")),
+        ("interrupted; run it again\n", 1, False, ("failed", "")),
+        (
+            "18:00:00  promoted_adapter: withdrawn by a rollback: not promoted; ab stays\nverdict     passed\n",
+            1,
+            False,
+            ("refused", "withdrawn by a rollback: not promoted; ab stays"),
+        ),
         ("verdict     refused, policy ci\n            parse_rate: 0/9\n", 1, False, ("refused", "parse_rate: 0/9")),
         ("verdict     undecided, not promoted\n            a\n", 1, False, ("undecided", "a")),
         ("18:00:00  x: why (run 12-ab of whole_graph failed)\n", 1, False, ("failed", "x: why")),
@@ -49,6 +57,11 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
 )
 def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
     assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - what is tested
+
+
+def test_a_month_has_thirty_nights() -> None:
+    assert len(NIGHTS) == 30
+    assert {night.outcome for night in NIGHTS} == month._COLOURS.keys() - {"undecided"}  # noqa: SLF001 - what is drawn
 
 
 def test_nothing_heavy_is_loaded_by_the_process_that_starts_nights() -> None:
