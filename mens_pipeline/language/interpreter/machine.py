@@ -137,7 +137,7 @@ class Machine:
 
 @contextmanager
 def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
-    """Limit the time of a test by a signal, in the main thread only (R6).
+    """Limit the CPU time of a test by a signal, in the main thread only (R6).
 
     This bounds work that counts no steps, such as a search by a regular expression.
     """
@@ -148,11 +148,10 @@ def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
     def expire(_number: int, _frame: FrameType | None) -> None:
         machine.expire(seconds)
 
-    before = signal.signal(signal.SIGALRM, expire)
-    timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    before = signal.signal(signal.SIGPROF, expire)
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

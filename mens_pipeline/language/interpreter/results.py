@@ -188,8 +188,8 @@ class Limits:
     max_output: int = 65_536  # characters of output kept per test (R5)
     max_source: int = 262_144  # bytes of a program's text (R8)
     max_tests: int = 200  # run per program (R8)
-    test_seconds: float = 5.0  # wall time (R6)
-    program_seconds: float = 20.0  # wall time of a whole program (R6)
+    test_seconds: float = 5.0  # CPU time, so that a busy machine changes no result (R6)
+    program_seconds: float = 20.0  # CPU time of a whole program (R6)
     memory_bytes: int = 512 * 1024 * 1024  # address space of the process (R7)
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from time import monotonic
+from time import thread_time
 from traceback import walk_tb
 from typing import Final
 
@@ -330,10 +330,10 @@ def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
         tests = run.program.tests
         if not tests:
             return ProgramReport(ProgramStatus.NO_TESTS, message="the program has no tests")
-        end = monotonic() + limits.program_seconds
+        end = thread_time() + limits.program_seconds
         results = []
         for test in list(tests.values())[: limits.max_tests]:
-            left = end - monotonic()
+            left = end - thread_time()
             if left > 0:
                 results.append(run.run_case(test, min(left, limits.test_seconds)))
             else:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import LifoQueue
@@ -92,6 +92,7 @@ def _read_diagnostic(record: dict[str, Any]) -> Diagnostic:
 
 
 _GRACE_SECONDS: Final = 2.0  # extra time for parsing, starting and replying
+_PATIENCE: Final = 10  # times as long by the clock, since a busy machine gives a process a part of its time
 _CHUNK: Final = 65_536
 
 _START: Final = """import sys
@@ -142,19 +143,23 @@ class WorkerProcess:
             return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the reply, both in JSON types; `seconds` is for running programs alone.
+        """Send a request and return the reply, both in JSON types; programs alone may take `seconds` of CPU time.
 
         `WorkerStoppedError` if it did not reply in time or died; another process replaces it.
         """
-        end = monotonic() + seconds + _GRACE_SECONDS
-        self._bound_time(seconds + _GRACE_SECONDS)
+        allowed = seconds + _GRACE_SECONDS
+        end = monotonic() + allowed * (_PATIENCE if self._bound_time(allowed) else 1)
+        over = WorkerStoppedError(LimitKind.TIME, f"the process was killed after {seconds:g} s")
         try:
             self._send(json.dumps(request).encode() + b"\n", end)
             return json.loads(self._receive(end))
         except TimeoutError:
-            stopped = WorkerStoppedError(LimitKind.TIME, f"the process was killed after {seconds:g} s")
+            stopped = over
         except (BrokenPipeError, EOFError):
-            stopped = WorkerStoppedError(LimitKind.SIZE, "the process died while it ran the program")
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+            died = WorkerStoppedError(LimitKind.SIZE, "the process died while it ran the program")
+            stopped = over if self._process.returncode == -signal.SIGXCPU else died
         self.end()
         self._process = self._start()
         raise stopped
@@ -185,17 +190,18 @@ class WorkerProcess:
         os.set_blocking(process.stdin.fileno(), False)
         return process
 
-    def _bound_time(self, seconds: float) -> None:
-        """Let the kernel kill the worker after this much more CPU time, in case this process is suspended."""
+    def _bound_time(self, seconds: float) -> bool:
+        """Let the kernel, if it can, kill the worker after this much more CPU time."""
         pid = self._process.pid
         if _SET_LIMIT_OF is None:
-            return
+            return False
         try:
             used = clock_gettime((~pid << 3) | _SCHEDULED)
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             _SET_LIMIT_OF(pid, resource.RLIMIT_CPU, (int(used + max(0.0, seconds)) + 2, hard))
         except OSError:
-            return  # it has died: the exchange raises
+            return False  # it has died: the exchange raises
+        return True
 
     def _send(self, data: bytes, end: float) -> None:
         assert self._process.stdin is not None  # noqa: S101 - asked for when it was started

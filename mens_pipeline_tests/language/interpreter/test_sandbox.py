@@ -115,7 +115,7 @@ def test_memory_is_bounded_by_the_system() -> None:
 
 
 def test_a_worker_that_says_nothing_is_killed() -> None:
-    with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
+    with Sandbox(1, Limits(program_seconds=-1.9), command=_ASLEEP) as pool:
         report = pool.run(_OK)
 
     assert (report.status, report.limit, report.error_class) == (ProgramStatus.STOPPED, LimitKind.TIME, "timeout")
@@ -123,7 +123,7 @@ def test_a_worker_that_says_nothing_is_killed() -> None:
 
 
 def test_a_worker_that_does_not_listen_is_killed() -> None:
-    with Sandbox(1, Limits(program_seconds=-1.5), command=_ASLEEP) as pool:
+    with Sandbox(1, Limits(program_seconds=-1.9), command=_ASLEEP) as pool:
         assert pool.run("#" * 1_000_000).limit is LimitKind.TIME
 
 

@@ -1,7 +1,7 @@
 r"""Formats of text: JSON (F7), CSV and paths (F9); regular expressions (F8).
 
 Regular expressions have the syntax of the Rust crate and run on Python's engine, whose searches can take exponential
-time: the wall time of the test bounds them. Syntax of Rust without a counterpart in Python is an `Error`: operations on
+time: the CPU time of the test bounds them. Syntax of Rust without a counterpart in Python is an `Error`: operations on
 classes, named classes such as `[[:alpha:]]`, Unicode properties (`\p{...}`, `\P{...}`), code points in braces
 (`\x{...}`, `\u{...}`), word boundaries (`\<`, `\>`, `\b{...}`).
 """
