@@ -22,8 +22,8 @@ def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) 
         test(folder=tmp_path)
     details = str(failed.value)
 
-    assert details.startswith("3 of 5 cases\nWRONG: line 21, AssertionError\n")
-    assert "\nRAISES: line 17, KeyError\n    'raises'\nSILENT: line 19, Failed" in details
+    assert details.startswith("3 of 5 cases\nWRONG: line 19, AssertionError\n")
+    assert "\nRAISES: line 15, KeyError\n    'raises'\nSILENT: line 17, Failed" in details
     assert "GOOD" not in details
     assert "FINE" not in details
 

@@ -101,8 +101,10 @@ def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
     _accept(written | {"curriculum_max_difficulty": "3,5", "token_shares": "task=0.4", "quantization": "nf4"})
     config = TrainConfig.model_validate({"overrides": written})
 
-    assert config.choice()["overrides"] == written
-    assert config.label() == "default, " + ", ".join(f"{name} {value}" for name, value in written.items())
+    overrides = config.choice()["overrides"]
+
+    assert overrides == written
+    assert config.label() == "default, " + ", ".join(f"{name} {value}" for name, value in overrides.items())
 
 
 @pytest.mark.parametrize(
