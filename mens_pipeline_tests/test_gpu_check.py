@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -54,6 +55,21 @@ def test_all_that_is_taken_along_finds_what_it_needs() -> None:
     taken: set[str] = {canonicalize_name(pin.split("==")[0]) for pin in bundle.pins()}
 
     assert {(name, need) for name in taken for need in _find_needs(name) - known - taken} == set()
+
+
+@pytest.mark.slow
+def test_pytest_starts_with_the_plugins_that_are_taken_along() -> None:
+    """Options of another plugin in pyproject.toml are an error where it is not installed."""
+    plugins = [pin.split("==")[0].replace("-", "_") for pin in bundle.pins() if pin.startswith("pytest-")]
+    named = [word for plugin in plugins for word in ("-p", plugin)]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *named]
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    file = "mens_pipeline_tests/inference/test_cuda.py"
+    done = subprocess.run(
+        [*command, file], cwd=PROJECT_ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:

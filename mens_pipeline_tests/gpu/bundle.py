@@ -32,8 +32,8 @@ _PACKAGES: Final = (
     *("pytest", "einops", *KERNELS),
 )
 """Names of constraints.txt, which says the versions. What depends on torch stays at home."""
-_NEEDED: Final = ("xxhash", "iniconfig", "pluggy")
-"""By those, where nothing but the packages above is installed."""
+_NEEDED: Final = ("xxhash", "iniconfig", "pluggy", "pytest-timeout")
+"""By those, and by pyproject.toml, on a machine with nothing but its own packages."""
 _PLATFORMS: Final = ("manylinux_2_28_{0}", "manylinux_2_24_{0}", "manylinux_2_17_{0}", "manylinux2014_{0}", "any")
 
 
