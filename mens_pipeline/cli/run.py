@@ -138,6 +138,8 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return "see above why an adapter that passed was not promoted"
     if not is_good:
         return "correct what failed, and run the same again: finished steps are reused"
+    if str(gate.get("policy")).startswith("trial"):
+        return f"a trial is never promoted; {command} run trains an adapter that may be"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:

@@ -192,3 +192,9 @@ def test_a_recipe_is_named_where_one_was_chosen() -> None:
 
     assert "recipe      wide, adapter 0123456789ab" in text
     assert "run --preset tiny puts it in use; .venv/bin/mens compare A B" in text
+
+
+def test_a_trial_is_not_said_to_be_put_in_use() -> None:
+    text = _lines(qlora_adapter=_ADAPTER, benchmark_gate=_PASSED | {"policy": "trial (unlike ci: min_parse_rate 0.25)"})
+
+    assert "next        a trial is never promoted; .venv/bin/mens run trains an adapter that may be" in text
