@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Write the page after each test: whoever runs them may be killed."""
+    """Write the page after each test, because the run may be killed."""
     done = yield
     _write(item.config)
     return done

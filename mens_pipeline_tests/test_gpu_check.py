@@ -162,7 +162,7 @@ def test_a_smoke_ends_the_rest_and_all_parts_share_their_time(
     code_of_smoke: int,
     ran: list[str],
 ) -> None:
-    """One that hangs takes half of what is left, so that the next ones have a turn."""
+    """A part that hangs takes half of the remaining time, so that the next ones run."""
     ends: list[float] = []
 
     def run(command: list[str], _variables: dict[str, str], end: float) -> int:

@@ -33,7 +33,7 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
 
 
 def test_a_module_that_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
-    """Whoever keeps the page may be killed as well: each line is on it at once, and the reason of a failure."""
+    """The writer of the page may be killed as well, so each line and the reason of a failure are on it at once."""
     page, go = tmp_path / "page.md", tmp_path / "go"
     write_part(page, "Other", "kept")
     script = (

@@ -227,7 +227,7 @@ _OF_RAY = ("MENS_LAUNCHER", "MENS_WORKER_DEVICE", "RAY_ADDRESS", "RAY_API_SERVER
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def played_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine with one GPU, and a Ray cluster with two."""
     for name in _OF_RAY:
         monkeypatch.delenv(name, raising=False)
@@ -248,11 +248,11 @@ def played(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ids=["local", "Ray on this machine", "a Ray cluster", "a Ray cluster elsewhere", "KubeRay"],
 )
 def test_devices_are_counted_where_they_train(
-    played: pytest.MonkeyPatch, variables: dict[str, str], number: int
+    played_cluster: pytest.MonkeyPatch, variables: dict[str, str], number: int
 ) -> None:
     """Evaluation stays on this machine; a launcher that makes a worker for each device counts them itself."""
     for name, value in variables.items():
-        played.setenv(name, value)
+        played_cluster.setenv(name, value)
     device = find_device(DeviceChoice.BEST, load_settings(), trains=True)
     refuse_missing_devices(device, number)
 
@@ -290,9 +290,9 @@ def test_devices_are_counted_where_they_train(
     ],
 )
 def test_workers_without_a_known_device_are_refused(
-    played: pytest.MonkeyPatch, variables: dict[str, str], choice: str, problem: str
+    played_cluster: pytest.MonkeyPatch, variables: dict[str, str], choice: str, problem: str
 ) -> None:
     for name, value in variables.items():
-        played.setenv(name, value)
+        played_cluster.setenv(name, value)
     with pytest.raises((ConfigurationError, RefusedError), match=problem):
         find_device(DeviceChoice(choice), load_settings(), trains=True)

@@ -138,7 +138,7 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return "see above why an adapter that passed was not promoted"
     if not is_good:
         return "correct what failed, and run the same again: finished steps are reused"
-    if str(gate.get("policy")).startswith("trial"):
+    if gate.get("policy", "").split(" ")[0] == "trial":
         return f"a trial is never promoted; {command} run trains an adapter that may be"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
@@ -381,7 +381,7 @@ def _preset_lines(estimates: "list[PresetEstimate]") -> Iterator[str]:
     for one in estimates:
         row = [f"{one.rows.num_steps:,}", f"{one.rows.step:,.0f}", f"{one.recipe.learning_rate:g}"]
         times = [f"{seconds / 60:.0f} min" for seconds in (one.training, one.evaluation)]
-        chosen = [one.recipe.quantization or "-", one.recipe.recomputed]
+        chosen = [one.recipe.quantization or "-", one.recipe.recomputed_layers]
         sizes = [*times, f"{one.memory_mb / _GIGABYTE:.1f} GB", *chosen] if one.gpu is not None else ["-"] * 5
         rows.append([one.preset, one.gpu or "-", *row, *sizes])
     yield from align_columns(rows)
@@ -420,7 +420,7 @@ def plan(
     planner = Planner(settings, device, run_job, log_line, choice, {}, minutes, perf_counter())
     found, counts = planner.plan(is_kept=False)
     presets = {preset: all_of[preset]} if (all_of := load_named(PRESETS)) and preset in all_of else all_of
-    # Those of this machine; without a GPU, what is installed for one.
+    # Kernels of this machine; without a GPU, those that an installation gives one.
     is_fast = device.kind != "cuda" or has_linear_kernels(kernels_found({"layer_types": [LINEAR]}, device.capability))
     base = base_by_name(_BASE_OF_GPUS)
     estimates = list(estimate_presets(presets, base, counts.tokens, counts.suite, has_kernels=is_fast))

@@ -51,7 +51,7 @@ class AdapterLineage:
 def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
     """Trace the lineage of `champion`, or of the adapter, trained or promoted, whose key begins with `name`.
 
-    `RefusedError` if there is no such adapter, or more than one; or a row of its train set is damaged.
+    `RefusedError` if no adapter, or more than one, has that name, or a row of its train set is damaged.
     """
     items = list_artifacts(store)
     start = _find_adapter(store, items, name)

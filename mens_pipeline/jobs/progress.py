@@ -16,7 +16,7 @@ _BLOCK: Final = 65_536
 
 
 NOWHERE: Final = Path(os.devnull)
-"""Where all ranks but the first write their logs."""
+"""Log file of all ranks but the first, which discards it."""
 
 
 class TelemetryLog:

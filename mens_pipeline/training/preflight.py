@@ -327,5 +327,5 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 def kernel_notes(found: Mapping[str, bool]) -> list[str]:
-    """List what is missing of the result of `kernels_found`, a sentence each."""
+    """Return advice, a sentence each, for parts that `kernels_found` did not find."""
     return [_ADVICE[name] for name, is_there in found.items() if not is_there]

@@ -173,8 +173,8 @@ class Recipe(BaseModel):
         return number, None if most is None else number * most
 
     @property
-    def recomputed(self) -> str:
-        """Which layers compute their activations again, for people."""
+    def recomputed_layers(self) -> str:
+        """Layers that recompute their activations: `none`, `all`, `1 in 2`."""
         every_n = self.checkpoint_every_n_layers or 0
         return {0: "none", 1: "all"}.get(every_n, f"1 in {every_n}")
 

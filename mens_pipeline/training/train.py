@@ -139,7 +139,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
         trainer.computed_by = replace_slow_parts(trainer.model, dtype)
     else:
         keep_input_precision(trainer.model)
-        trainer.computed_by += f", base in {recipe.quantization}, layers recomputed: {recipe.recomputed}"
+        trainer.computed_by += f", base in {recipe.quantization}, layers recomputed: {recipe.recomputed_layers}"
     refuse_other_loss(trainer, trainer.first_loss, job.base_name, job.compute_dtype)
     return trainer
 

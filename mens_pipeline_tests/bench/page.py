@@ -1,8 +1,8 @@
 """One page about a GPU that somebody has and the project has not: what the tests and benches said there.
 
 Each part of `make gpu-check` writes its own into `build/gpu-report.md`, to be attached to an issue.
-`python -m mens_pipeline_tests.bench.page` begins it anew with what the machine is; with `TITLE MODULE ...` it runs a
-module and keeps each line that it prints at once, so that a run that is killed leaves what it has.
+`python -m mens_pipeline_tests.bench.page` starts the page with a description of the machine; with `TITLE MODULE ...` it
+runs a module and writes each line at once, so that a killed run leaves the lines it printed.
 """
 
 import re
@@ -67,13 +67,13 @@ def _listen(stream: IO[str], errors: deque[str]) -> None:
 
 
 def _as_text(lines: list[str]) -> str:
-    # What is attached to an issue names no folder.
+    # The page is attached to an issue, so it names no folder.
     text = "".join(lines).replace(str(PROJECT_ROOT), ".").replace(str(Path.home()), "~")
     return f"```text\n{text}```\n"
 
 
 def write_part(page: Path, title: str, text: str) -> None:
-    """Write a part of a page again, made where need be; other parts stay, but the machine begins it anew."""
+    """Replace a part of a page, or add it; the part about the machine starts a new page."""
     page.parent.mkdir(parents=True, exist_ok=True)
     whole = page.resolve()  # it may be a link to where files are kept
     found = _PART.split(whole.read_text(encoding="utf-8"))[1:] if whole.is_file() and title != MACHINE else []

@@ -1,4 +1,4 @@
-"""How store, telemetry, eval suite, champions, rows, mixing and near duplicates grow: at a tenth of a size, and at all.
+"""Growth of store, telemetry, eval suite, champions, rows, mixing and near duplicates from a tenth of a size to all.
 
 `python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
 work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
@@ -180,7 +180,7 @@ def log_of(folder: Path, size: int) -> Measured:
 
 
 def mix_of(folder: Path, size: int) -> Measured:
-    """A mix of so many rows as `config/mix.yaml` says: half of a workspace, half synthetic, and infill rows of both."""
+    """Mix rows as `config/mix.yaml` says: half from a workspace, half synthetic, and infill rows of both."""
     found: Measured = {}
     random, config = Random(0), load_mix_config(MIX_CONFIG)  # noqa: S311 - reproducible rows, no secret
     for place, kind in enumerate((SourceKind.VOX_FILE, SourceKind.SYNTHETIC)):

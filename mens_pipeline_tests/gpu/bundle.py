@@ -98,7 +98,7 @@ def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:
 def pack(target: Path) -> str:
     """Pack the commit with the bundle, and describe the file.
 
-    What is not committed stays at home, as the report names a commit, and so does the adapter of the demonstration.
+    Files outside the commit are left out, because the report names a commit; so is the adapter of the demonstration.
     """
     archive = ["git", "archive", "--format=tar", f"--output={target}", "HEAD", ".", ":(exclude)data/demo"]
     subprocess.run(archive, cwd=PROJECT_ROOT, check=True)

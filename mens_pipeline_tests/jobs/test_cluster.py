@@ -73,7 +73,7 @@ def test_batches_are_worked_on_by_all_nodes(cluster: CorpusPools) -> None:
         list(in_batches(items, _refuse, cluster.batches, 10))
 
 
-def _played(_choice: DeviceChoice, *, force_cpu: bool) -> Device:
+def _resolve_played_device(_choice: DeviceChoice, *, force_cpu: bool) -> Device:
     import ray  # noqa: PLC0415 - likewise
 
     assert not force_cpu
@@ -90,7 +90,7 @@ def test_a_cluster_says_what_its_workers_have(
     assert ask_cluster(address, DeviceChoice.CPU, force_cpu=False).kind == "cpu"
     with pytest.raises(RefusedError, match=rf"^Ray cluster {address}: device cuda: this machine has none that torch"):
         ask_cluster(address, DeviceChoice.CUDA, force_cpu=False)
-    monkeypatch.setattr(jobs_cluster, "resolve_device", _played)
+    monkeypatch.setattr(jobs_cluster, "resolve_device", _resolve_played_device)
     device = ask_cluster(address, DeviceChoice.BEST, force_cpu=False)
 
     name = f"GPU [0], of the Ray cluster {address}"

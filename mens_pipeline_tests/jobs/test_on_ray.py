@@ -145,7 +145,7 @@ def test_workers_have_a_gpu_each_on_whatever_node(
     monkeypatch.setattr(ray.train.torch, "TorchConfig", lambda backend: config(backend=backend.replace("nccl", "gloo")))
     monkeypatch.setattr(jobs_ray, "_work", _place)
     job = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE).job.model_copy(update={"device": "cuda"})
-    jobs_ray._fit(job, job.path)  # noqa: SLF001 - what is tested
+    jobs_ray._fit(job, job.path)  # noqa: SLF001 - the function under test
     found = [path.read_text().split(" ", 1) for path in job.run_dir.glob("worker-*")]
 
     assert len({node for node, _ in found}) == 2
@@ -162,7 +162,7 @@ def test_a_worker_says_what_its_machine_lacks(
     job = prepare_fast(tiny_base, tmp_path, **_RECIPE).job
     monkeypatch.setattr(jobs_ray, "load_function", lambda _job: fail)
     with pytest.raises(type(error)):
-        jobs_ray._work({"job": str(job.path)})  # noqa: SLF001 - what is tested
+        jobs_ray._work({"job": str(job.path)})  # noqa: SLF001 - the function under test
 
     assert "out of memory" in (job.run_dir / FAILURE).read_text()
 

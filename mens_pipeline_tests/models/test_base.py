@@ -71,8 +71,8 @@ def test_another_base_in_its_place_is_passed_over(trained: Path, tiny_base: Path
 
 
 @pytest.fixture
-def hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """Inodes of the files that are hashed, with a cache, and on a disk that tells any two moments apart."""
+def hashed_inodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """Inodes of hashed files, with a cache, and on a disk that tells any two moments apart."""
     inodes: list[int] = []
     whole = hashlib.file_digest
 
@@ -90,7 +90,9 @@ def _settle() -> None:
     time.sleep(0.05)
 
 
-def test_an_evaluation_hashes_its_base_once_and_a_merge_again(trained: Path, tmp_path: Path, hashed: list[int]) -> None:
+def test_an_evaluation_hashes_its_base_once_and_a_merge_again(
+    trained: Path, tmp_path: Path, hashed_inodes: list[int]
+) -> None:
     _move(trained, tmp_path)
     shutil.copytree(_read_base(trained).path, tmp_path / "cache" / "base")
     inode = (tmp_path / "cache" / "base" / "model.safetensors").stat().st_ino
@@ -99,13 +101,13 @@ def test_an_evaluation_hashes_its_base_once_and_a_merge_again(trained: Path, tmp
     for model in ("base", "adapter", "base"):
         evaluated_model(model, adapter, device)
     assert completion_fits(adapter.manifest.base_model, Decoding())("fn f() { }")
-    assert hashed.count(inode) == 1
+    assert hashed_inodes.count(inode) == 1
 
     refuse_misfit(adapter)
-    assert hashed.count(inode) == 2
+    assert hashed_inodes.count(inode) == 2
 
 
-def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Path, hashed: list[int]) -> None:
+def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Path, hashed_inodes: list[int]) -> None:
     """Even in place, of the same size, with the time put back: that changes ctime, which nobody can set."""
     folder = write_folder(tmp_path / "base")
     file = folder / "model.safetensors"
@@ -137,13 +139,13 @@ def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Pa
         _settle()
         digest_of_folder(folder)
         change()
-        hashed.clear()
+        hashed_inodes.clear()
         assert digest_of_folder(folder) == digest_of_folder(folder, in_full=True), name
-        assert hashed.count(file.stat().st_ino) == (1 if name == "nothing" else 2), name
+        assert hashed_inodes.count(file.stat().st_ino) == (1 if name == "nothing" else 2), name
 
 
 def test_a_digest_is_not_kept_where_a_file_changed_just_now_or_the_cache_takes_nothing(
-    tmp_path: Path, hashed: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hashed_inodes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_folder(tmp_path / "base")
     monkeypatch.setattr(module, "_SETTLED_NS", 10**12)
@@ -153,4 +155,4 @@ def test_a_digest_is_not_kept_where_a_file_changed_just_now_or_the_cache_takes_n
     _settle()
 
     assert digest_of_folder(folder) == digest_of_folder(folder)
-    assert len(hashed) == 9
+    assert len(hashed_inodes) == 9

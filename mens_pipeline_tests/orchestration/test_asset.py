@@ -93,11 +93,11 @@ def test_a_step_asks_for_the_gpus_that_it_uses(
     for gpus in ("one", "devices", "workers"):
 
         @declare_asset("group", version="1", gpus=gpus)
-        def made() -> dg.MaterializeResult[None]:
+        def step() -> dg.MaterializeResult[None]:
             return dg.MaterializeResult()
 
-        tags, wants = made.op.tags, made.op.pool == "gpu"
-        assert (tags.get("mens/device") == "gpu") is wants is ("mens/device" in made.specs_by_key[made.key].tags)
+        tags, wants = step.op.tags, step.op.pool == "gpu"
+        assert (tags.get("mens/device") == "gpu") is wants is ("mens/device" in step.specs_by_key[step.key].tags)
         pod = json.loads(tags["dagster-k8s/config"])["container_config"]["resources"] if wants else {"limits": {}}
         found.append(pod["limits"].get("nvidia.com/gpu"))
 

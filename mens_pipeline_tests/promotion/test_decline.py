@@ -169,7 +169,7 @@ _ASKED: Final = tuple(
     for place in range(size)
 )
 _LIKE: Final = evaluation(adapter=(BROKEN, OTHER, GOOD)).adapter
-"""What fails, what parses and does not pass, and what passes."""
+"""Completions that do not parse, that parse and fail, and that pass."""
 _DISAGREEMENT: Final = 0.1
 """Share of the tasks on which two models of one recipe differ."""
 

@@ -129,7 +129,7 @@ class _Machine:
         self.commands = _commands(self.place)
 
     def restore(self) -> None:
-        """Lay everything as it was; the store keeps its folder, by which it knows itself."""
+        """Restore all files; the folder of the store stays, because the store is known by its inode."""
         for path in [*self.place.iterdir(), *(self.place / "store").iterdir()]:
             if path.name != "store":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -181,7 +181,7 @@ class _Machine:
             yield from ((name, kind, number) for number in range(1, made + 1))
 
     def outcome(self) -> Outcome:
-        """Return what is in the store, by which commands go; refuse (`RefusedError`) a store that is not whole."""
+        """Return the state that commands read. `RefusedError` if an artifact of the store is damaged."""
         store = ArtifactStore(self.place / "store")
         champion = find_champion(store)
         found = [store.get(path.parent.name, path.name) for path in store.root.glob("*/*") if path.name[:1] != "."]
@@ -200,7 +200,7 @@ class _Machine:
 
 
 def _find_wrong(machine: _Machine, before: Outcome, after: Outcome, point: tuple[str, str, int], error: int) -> str:
-    """Return what is wrong after a command failed, or was killed, at one call; nothing if all is well."""
+    """Fail or kill a command at one call, and describe the fault in its state or message; empty without one."""
     machine.restore()
     code, said = machine.run(*point, error)
     lines = [line for line in said.splitlines() if line.startswith("mens: ")]

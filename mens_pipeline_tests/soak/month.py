@@ -50,7 +50,7 @@ _RUN: Final = (*_MENS, "run", "--preset", "tiny")
 _INTERRUPTED: Final = 130
 _REFUSED: Final = frozenset(("refused", "undecided"))
 _STALE_DAYS: Final = 2
-"""After so many days without a promotion `nightly.alert` of config/pipeline.yaml has passed."""
+"""Days without a promotion after which `nightly.alert` of config/pipeline.yaml is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def _alert() -> None:
 
 _INNER: Final = ("-m", "mens_pipeline_tests.soak.month")
 _PARTS: Final = {part.__name__: part for part in (_maintain, _alert)}
-"""What another process does on the machine, with its environment."""
+"""Tasks for another process on the machine, with its environment."""
 
 _COLUMNS: Final = "night | what was done before it | outcome | why | s | CPU s | store MB | Dagster MB | memory MB"
 _COLOURS: Final = {

@@ -109,12 +109,12 @@ class Machine:
         return found
 
     def read_records(self) -> list[ExtractedRecord]:
-        """Return what was extracted from the workspace last."""
+        """Return the records of the last extraction."""
         return [record for _, record in read_record_lines(self.latest(Kind.EXTRACTED_CORPUS).file(CorpusFile.RECORDS))]
 
 
 def lay_workspace(machine: Machine) -> None:
-    """Make a checkout of a part of the seed data, and of files of others; of that, what was changed is as before."""
+    """Write a checkout with a part of the seed data and with foreign files, and undo all changes to them."""
     data = PROJECT_ROOT / "data"
     for pattern in ("golden/**/*.vox", "docs/**/*.md"):
         for path in sorted(data.glob(pattern))[::_EVERY]:
@@ -356,8 +356,8 @@ class Night:
 
     The outcome is promoted, unchanged, refused, failed, interrupted or killed. The clock may `jump` by days while the
     run goes on. A run may get a signal in a step (`ended`), be refused by git, have to warn of a disk that is nearly
-    full, or meet a full one. `says` are words of its output, `alert` is a pattern of what its alert says, and `check`
-    finds what is wrong afterwards.
+    full, or meet a full one. `says` are words of its output, `alert` is a pattern of its alert, and `check`
+    returns mistakes afterwards.
     """
 
     what: str
@@ -456,7 +456,7 @@ NIGHTS: Final = (
     Night("more than half of the programs get syntax errors", "failed", partial(_break, share=0.6)),
     Night("they are mended", "unchanged", _mend_programs),
     Night(
-        "links in a circle and to nowhere, a pipe, an empty file, a name that is no text; a program and a page of "
+        "links in a circle and to nowhere, a pipe, an empty file, a name that is not text; a program and a page of "
         "3 MB, a program of 1 GB",
         "unchanged",
         _do(_add_strange, _add_huge),

@@ -61,7 +61,7 @@ def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tupl
 
 def test_a_month_has_thirty_nights() -> None:
     assert len(NIGHTS) == 30
-    assert {night.outcome for night in NIGHTS} == month._COLOURS.keys() - {"undecided"}  # noqa: SLF001 - what is drawn
+    assert {night.outcome for night in NIGHTS} == month._COLOURS.keys() - {"undecided"}  # noqa: SLF001 - the colours of the chart
 
 
 def test_nothing_heavy_is_loaded_by_the_process_that_starts_nights() -> None:

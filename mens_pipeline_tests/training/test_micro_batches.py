@@ -58,7 +58,7 @@ def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, sma
 def test_memory_that_runs_out_later_ends_the_run(
     tiny_base: Path, tmp_path: Path, small_memory: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the step, its rows and what was missing; the same command goes on."""
+    """The message names the step, its rows and the missing memory; the same command goes on."""
     run = prepare_fast(tiny_base, tmp_path, number=8, max_steps=2)
     small_memory[0] = 1
     with monkeypatch.context() as patch:

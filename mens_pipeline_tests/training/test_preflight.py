@@ -294,7 +294,7 @@ _HYBRID = {"text_config": {"layer_types": ["linear_attention", "full_attention"]
 
 
 def test_what_makes_a_card_fast_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that Triton compiles with, and kernels of linear attention where a base has it; only what is missing."""
+    """Triton needs a compiler and headers, some bases kernels of linear attention; notes name the missing ones."""
     monkeypatch.setenv("CC", "/nowhere/cc")
     monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(tmp_path))
     found = kernels_found({"layer_types": None}, (8, 0))

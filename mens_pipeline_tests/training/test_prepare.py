@@ -252,7 +252,7 @@ def test_another_value_is_another_run(field: str) -> None:
 
 @pytest.mark.parametrize("field", sorted(_NOT_OF_THE_RUN))
 def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
-    """Where the base is, how often a checkpoint is written, what fits a GPU: a run goes on in spite of them."""
+    """The path of the base, the steps between checkpoints and the memory of a GPU may change in a run that goes on."""
     recipe = Recipe.model_validate({field: _NOT_OF_THE_RUN[field]})
 
     assert recipe != Recipe()

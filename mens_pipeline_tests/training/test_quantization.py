@@ -148,7 +148,7 @@ def test_layers_are_recomputed_only_as_far_as_memory_needs_it(
     asked: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
     recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **asked, vram_gb=device.preset_gb).recipe
 
-    assert fit_memory(recipe, _BASE, recipe.tokens_at_once or 0, device, _WITH_KERNELS).recomputed == expected
+    assert fit_memory(recipe, _BASE, recipe.tokens_at_once or 0, device, _WITH_KERNELS).recomputed_layers == expected
 
 
 def test_what_a_person_says_is_done() -> None:
