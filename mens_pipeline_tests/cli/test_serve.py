@@ -48,7 +48,7 @@ def _message(*arguments: str | Path, **environment: str | None) -> str:
 def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
     """A run that would fill the same memory is refused, and told by whom; CPUs are shared."""
     gpu, cores = Device("cuda", "a GPU", 16.0, has_bfloat16=True), Device("cpu", "cores", None, has_bfloat16=True)
-    with serve_module._hold(gpu, tmp_path, 8080):  # noqa: SLF001 - what is tested
+    with serve_module._hold(gpu, tmp_path, 8080):  # noqa: SLF001 - the function under test
         message = rf"process {os.getpid()} \(mens serve, port 8080\) holds this device\. Wait for it to end"
         with pytest.raises(RefusedError, match=message), exclusive(tmp_path / "cuda.lock", 0):
             pass

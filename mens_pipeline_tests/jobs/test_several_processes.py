@@ -227,7 +227,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
 
     monkeypatch.setattr(module, "load_base", load)
     with pytest.raises(InterruptedError):
-        module._trainer(job, None, progress, BatchPlan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+        module._trainer(job, None, progress, BatchPlan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - the function under test
 
     assert asked == [expected]
 

@@ -153,7 +153,7 @@ def test_a_training_is_observed_ten_times() -> None:
 
 def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "child.log"
-    assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - what is tested
+    assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - the function under test
     log.write_bytes(b"one\n")
     said = launchers._pass_on(log, 0)  # noqa: SLF001 - likewise
     log.write_bytes(b"one\n\x1b[2J two\n")

@@ -43,7 +43,7 @@ def _trainer(run: PreparedScratch) -> Any:
     log = TelemetryLog(run.job.run_dir / TELEMETRY)
     order = plan_order(loader, run.job.recipe.plan())
     steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
-    return module._trainer(run.job, loader, order, RunMonitor(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
+    return module._trainer(run.job, loader, order, RunMonitor(log, StopRequest(), steps))  # noqa: SLF001 - the function under test
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_nights_end_as_expected(tmp_path: Path) -> None:
     ],
 )
 def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
-    assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - what is tested
+    assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - the function under test
 
 
 def test_a_month_has_thirty_nights() -> None:

@@ -50,7 +50,7 @@ def test_an_exception_that_is_no_refusal_is_found() -> None:
     def judge(content: bytes) -> None:
         content.decode()
 
-    figure = fuzz._fuzz("bytes", [("text: ", judge, [b"abc" * 9])], Budget(60, 200))  # noqa: SLF001 - what is tested
+    figure = fuzz._fuzz("bytes", [("text: ", judge, [b"abc" * 9])], Budget(60, 200))  # noqa: SLF001 - the function under test
 
     assert [line.split(":")[:2] for line in figure.wrong] == [["text", " UnicodeDecodeError in test_soak.py"]]
     assert figure.value.startswith("200 in ")
@@ -64,7 +64,7 @@ def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
     def command(_place: Path) -> Command:
         return Command(next(commands, ["no-such-command"]), {})
 
-    figure = kills._compare_killed(  # noqa: SLF001 - what is tested
+    figure = kills._compare_killed(  # noqa: SLF001 - the function under test
         "kill -9", Budget(60, 1), tmp_path, command, lambda _place: {"file": next(outcomes)}
     )
 

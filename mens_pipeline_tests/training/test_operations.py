@@ -35,7 +35,7 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     monitor = RunMonitor(TelemetryLog(NOWHERE), StopRequest(), steps)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, monitor)  # noqa: SLF001 - what is tested
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, monitor)  # noqa: SLF001 - the function under test
     trainer.model.train()
     trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
     return trainer, next(iter(trainer.get_train_dataloader()))

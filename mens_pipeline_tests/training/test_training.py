@@ -46,7 +46,7 @@ def _trainer(run: PreparedRun) -> Any:
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     progress = RunMonitor(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - the function under test
     return trainer, next(iter(trainer.get_train_dataloader()))
 
 
@@ -191,7 +191,7 @@ def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> N
     trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, batch).backward()
-    before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - what is tested
+    before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - the function under test
     gradients = [p.grad.flatten() for p in trainer.model.parameters() if p.requires_grad]
 
     assert before > 0.01
@@ -207,7 +207,7 @@ def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Pat
             parameter.grad.fill_(value)
 
     with pytest.raises(RefusedError, match=r"step 1: the gradient norm is .*\. Lower learning_rate"):
-        trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - what is tested
+        trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - the function under test
 
 
 def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
