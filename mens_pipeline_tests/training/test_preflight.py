@@ -335,9 +335,10 @@ def test_only_a_hopper_gpu_with_some_versions_of_triton_is_slow(given: tuple[int
         return triton
 
     with pytest.MonkeyPatch.context() as patch:
+        # First, since it loads torch, which asks for versions of its own.
+        patch.setattr("torch.cuda.get_device_capability", lambda _device: (major, 0))
         patch.setattr(importlib.metadata, "version", version)
         patch.setattr(devices, "find_spec", lambda name: has_other or None if name == "flash_qla" else None)
-        patch.setattr("torch.cuda.get_device_capability", lambda _device: (major, 0))
         patch.setattr(preflight, "_can_import", lambda _module: True)
         found = kernels_found(_HYBRID, (major, 0))
         is_left_out = {}
