@@ -24,7 +24,7 @@ Rows = NDArray[np.uint32]
 _WINDOW: Final = 256
 """Rows to form micro-batches from, or more: enough to find rows of similar length, and a small part of a run."""
 
-_BATCHES_OF_WINDOW: Final = 32
+_BATCHES_OF_WINDOW: Final = 24
 """Micro-batches of a window, or more: with a few large ones, rows of all lengths would share one."""
 
 MOST_PASSES: Final = 4

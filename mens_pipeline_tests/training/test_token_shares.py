@@ -106,7 +106,7 @@ def test_every_beginning_of_a_run_has_the_shares(
 
 @pytest.mark.parametrize("num_steps", [20, 50, 80, 118, 150])
 def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
-    """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, six before."""
+    """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, five before."""
     rows = _rows(vox_codegen=1500, task=600, template=200, repair=150, raw=60)
     named = {"task": 0.45, "raw": 0.1, "repair": 0.05}
     plan = plan_of(rows, Recipe(**_SIZES, token_shares=named, max_steps=num_steps))
@@ -114,7 +114,7 @@ def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
 
     assert plan.num_steps == num_steps
     for kind, share in named.items():
-        assert found[kind] == pytest.approx(share, abs=0.03 if num_steps >= 50 else 0.06)
+        assert found[kind] == pytest.approx(share, abs=0.03 if num_steps >= 50 else 0.05)
     assert sum(found.values()) - sum(found[kind] for kind in named) == pytest.approx(0.4, abs=0.05)
 
 
