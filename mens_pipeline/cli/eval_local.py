@@ -79,6 +79,8 @@ _KEPT: Final = "run the same command again; finished completions are kept"
 
 
 class EvalOptions(Options):
+    """Options of `mens eval-local`."""
+
     run_dir: Path = option(
         Path("runs/latest"),
         "The folder of a run of `mens train`; with --endpoint, the name of a model.",

@@ -41,10 +41,12 @@ def option(
 
 
 def switch(text: str = "", *flags: str, hidden: bool = False) -> Any:
+    """Describe a flag that is off by default."""
     return option(False, text, *flags, hidden=hidden)
 
 
 def argument(text: str, *, metavar: str) -> Any:
+    """Describe a required positional argument."""
     return Field(description=text, json_schema_extra={"metavar": metavar, "is_argument": True})
 
 

@@ -87,6 +87,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
 
 
 def verdict_of(receipt: "Receipt") -> str:
+    """Format each gate in a line, and the verdict in the last."""
     words = {"passed": "passed", "failed": "FAILED", "undecided": "UNDECIDED"}
     lines = [
         f"{words[gate.status] if gate.block or gate.passed else 'warning':<9}  {gate.name}: {gate.message}"

@@ -344,6 +344,7 @@ class _Line(logging.Formatter):
 
 
 def show_progress(logger_name: str) -> None:
+    """Send a logger to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)

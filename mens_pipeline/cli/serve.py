@@ -24,6 +24,8 @@ _TOKEN: Final = "MENS_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class ServeOptions(Options):
+    """Options of `mens serve`."""
+
     run_dir: Path | None = option(
         None, "A run of `mens train` or `mens scratch train` [default: the champion].", metavar="DIR"
     )

@@ -38,6 +38,7 @@ def log_line(line: str) -> None:
 
 
 def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result as one JSON document or as lines."""
     if as_json:
         print_json(document)
         return
@@ -46,10 +47,12 @@ def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> No
 
 
 def print_json(document: Any) -> None:
+    """Print a JSON document, indented."""
     typer.echo(json.dumps(document, indent=2))
 
 
 def write_report(path: Path | None, document: dict[str, Any]) -> None:
+    """Write a JSON document if a file was named for it."""
     if path is not None:
         write_text(path, json.dumps(document, indent=2) + "\n")
 
@@ -65,6 +68,7 @@ def interruptible(advice: str) -> Iterator[None]:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -74,6 +78,7 @@ _EVERY_SECONDS: Final = 5.0
 
 
 def choose_device(choice: DeviceChoice, settings: Settings, *, trains: bool = False) -> Device:
+    """Return the device of a job and print it."""
     device = find_device(choice, settings, trains=trains)
     log_line(f"device {device.kind}: {device.name}")
     return device

@@ -31,9 +31,11 @@ class ListingGroup(TyperGroup):
     """A group whose help shows the whole first sentence of each command."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - its form
+        """Return commands and groups in the order of their definition."""
         return [*self.commands]
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the commands below their headings."""
         headings: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)

@@ -67,6 +67,8 @@ class Written(Strict):
 
 
 class PromptComparison(Strict):
+    """One prompt to two models."""
+
     task: str
     same_prompt: bool = Field(description="Both models got the same tokens, each by the way of its own users.")
     reference: Written

@@ -73,6 +73,8 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """A branch of a repository `OWNER/NAME`."""
+
     repo: str
     revision: str = MAIN
     kind: Literal["model", "dataset"] = "model"
@@ -87,6 +89,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
+    """Files of an upload, and their repository."""
+
     target: Target
     files: tuple[PlannedFile, ...]
     message: str
@@ -94,6 +98,8 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
+    """Commit of an upload, and its page."""
+
     commit: str
     url: str
 

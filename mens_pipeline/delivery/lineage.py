@@ -74,6 +74,7 @@ def trace_lineage(store: ArtifactStore, name: str) -> AdapterLineage:
 
 
 def list_artifacts(store: ArtifactStore) -> dict[Ref, Item]:
+    """Return the artifacts of a store by kind and key."""
     return {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
 
 
@@ -89,6 +90,7 @@ def _find_passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]
 
 
 def reverse_edges(edges: Edges) -> Edges:
+    """Reverse all edges."""
     back: defaultdict[Ref, set[Ref]] = defaultdict(set)
     for start, ends in edges.items():
         for end in ends:
@@ -121,5 +123,6 @@ def walk(edges: Edges, start: Ref) -> list[Ref]:
 
 
 def link(items: Mapping[Ref, Item], ref: Ref) -> Link:
+    """Describe an artifact, which may be gone."""
     item = items.get(ref)
     return Link(*ref, item.name if item is not None else "", item is not None)

@@ -309,6 +309,7 @@ class MergeReport(Document, Versioned):
 
     @property
     def summary(self) -> str:
+        """One line for people."""
         found = self.agreement
         tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
         completions = f"{found.num_same_completions}/{found.num_prompts} completions"
@@ -363,6 +364,8 @@ def prepare_merge(
 
 
 class MergeParams(Params):
+    """A prepared merge, and the process for it."""
+
     prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
     launch: Helper[Callable[[Path], int]]
 

@@ -95,14 +95,17 @@ class RetentionPlan:
 
     @property
     def removed(self) -> tuple[RetentionDecision, ...]:
+        """Decisions on folders to delete."""
         return tuple(decision for decision in self.decisions if decision.action == "remove")
 
     @property
     def num_bytes(self) -> int:
+        """Size of all folders."""
         return sum(decision.item.num_bytes for decision in self.decisions)
 
     @property
     def num_removed_bytes(self) -> int:
+        """Size of the folders to delete."""
         return sum(decision.item.num_bytes for decision in self.removed)
 
 

@@ -133,6 +133,8 @@ def _decide(source: MergeSource) -> tuple[str | None, ...]:
 
 
 class Delivery(Params):
+    """A model to hand on, with its adapter."""
+
     source: Annotated[MergeSource, DecidedBy(_decide)]
     merged: Parent
     gguf: Parent | None

@@ -83,6 +83,7 @@ class TaskSpec(_Strict):
     wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
+        """Return the files that it names, as written in the manifest."""
         return tuple(_named_files(vars(self)))
 
     @property
@@ -277,6 +278,7 @@ class BenchmarkTask:
 
     @property
     def id(self) -> str:
+        """Its name, unique in the benchmark."""
         return self.spec.id
 
 

@@ -44,6 +44,8 @@ Generations = Mapping[str, Generation]
 
 
 class EvaluationDetails(Details):
+    """Fields in the manifest of an evaluation."""
+
     name: str
 
 
@@ -199,6 +201,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 
 
 def read_completions(artifacts: Iterable[Artifact]) -> tuple[Completion, ...]:
+    """Read the completions of generations."""
     return tuple(
         completion for artifact in artifacts for completion in read_models(artifact.file(COMPLETIONS), Completion)
     )
@@ -226,6 +229,7 @@ def scored_completions(evaluation: Evaluation) -> Iterator[ScoredCompletion]:
 
 
 def scored_completion(model: ModelRole, task: Task, score: Score) -> ScoredCompletion:
+    """Return a score with its prompt."""
     return ScoredCompletion(
         model=model,
         suite=str(task.suite),

@@ -69,6 +69,7 @@ class InfillTask:
     view: tuple[str, str] | None = None
 
     def insert(self, piece: str) -> str:
+        """Return the program with a piece in the hole."""
         return self.prefix + piece + self.suffix
 
     @cached_property

@@ -131,6 +131,7 @@ _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
 
 
 def judge(task: Task, completion: Completion) -> Score:
+    """Score a completion, without running it."""
     program = program_in(completion.text)
     analysis = analyze(program, task.mode)
     module = analysis.module

@@ -70,6 +70,8 @@ class Drift(Strict):
 
 
 class ReplayFacts(Strict):
+    """The commits that were replayed, and the model."""
+
     adapter_sha256: str
     base_model: str
     since: str = Field(description="The commit or date that was asked for.")
@@ -123,6 +125,7 @@ def build_replay_holes(
 
 
 def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
+    """Describe a replay; `champion` is the key of the previous adapter."""
     times = (max(0, hole.time - history.begin) for hole in history.holes)
     return ReplayFacts(
         adapter_sha256=adapter.digest,

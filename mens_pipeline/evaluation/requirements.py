@@ -31,6 +31,7 @@ class Part(StrEnum):
 
 
 def normalise_spacing(text: str) -> str:
+    """Normalise the spacing of a text."""
     return " ".join(words_of(text))
 
 
@@ -302,6 +303,7 @@ class Requirement(BaseModel):
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
+        """Return the parts of one kind that are asked for."""
         asked: tuple[str, ...] | None = getattr(self, part)
         return asked or ()
 

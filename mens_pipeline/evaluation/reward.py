@@ -50,12 +50,15 @@ class Tier(StrEnum):
 
 
 class Reward(Strict):
+    """Reward of a completion, with its reason."""
+
     tier: Tier
     value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
     why: str = Field(description="For people.")
 
 
 def compute_reward(task: Task, score: Score) -> Reward:
+    """Compute the reward of a completion, with the reason."""
     tier, value, why = _grade(task, score)
     if score.stopped:
         return Reward(tier=tier, value=value, why=why)

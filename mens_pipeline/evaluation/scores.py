@@ -169,6 +169,7 @@ def compare_scores(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str
 
 
 def group_by_task(scores: Iterable[Score]) -> dict[str, list[Score]]:
+    """Group scores by their tasks."""
     by_task: defaultdict[str, list[Score]] = defaultdict(list)
     for score in scores:
         by_task[score.task].append(score)

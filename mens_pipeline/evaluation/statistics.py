@@ -266,6 +266,7 @@ def _compute_chance(net_gains: tuple[tuple[int, int], ...]) -> float:
 
 
 def p_text(p_value: float) -> str:
+    """Write a p-value as people read it."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"  # noqa: PLR2004 - three places are shown
 
 

@@ -363,6 +363,7 @@ class Vocabulary:
                 self._tokens[text[start]].append((text[start:], token))
 
     def find_fitting(self, text: str) -> dict[int, str]:
+        """Return the tokens, with their texts, that a text begins with or that begin with it."""
         return {
             token: piece for piece, token in self._tokens[text[0]] if piece.startswith(text) or text.startswith(piece)
         }
@@ -396,6 +397,7 @@ class BegunWord:
         return narrowed
 
     def take(self, token: int) -> None:
+        """Note a token that was written."""
         if self._left:
             self._left = self._left[len(self._fitting.get(token, "")) :]
             self._fitting = self._vocabulary.find_fitting(self._left) if self._left else {}

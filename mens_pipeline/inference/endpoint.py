@@ -151,6 +151,7 @@ class ChatEndpoint:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
+        """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:

@@ -51,6 +51,7 @@ class Slot:
 
     @property
     def stopped(self) -> bool:
+        """Whether it ended its turn."""
         return self.end == "stop"
 
     @property
@@ -60,6 +61,7 @@ class Slot:
 
     @property
     def is_cancelled(self) -> bool:
+        """Whether nobody waits for it any more."""
         return False
 
     def end_unwanted(self, now: float) -> None:
@@ -90,6 +92,7 @@ class Slot:
         return self.constraint.choose(scores, self.sampler)
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:  # noqa: ARG002 - the server's
+        """Write a chosen token; those of `stop` end the turn."""
         self.tokens.append(token)
         if self.word is not None:
             self.word.take(token)
@@ -147,10 +150,12 @@ class Engine(Generic[SomeSlot]):
 
     @property
     def slots(self) -> tuple[SomeSlot, ...]:
+        """Completions that are being read or written."""
         return (*(prompt.slot for prompt in self._reading), *self._writing)
 
     @property
     def has_room(self) -> bool:
+        """Whether a slot is free."""
         return len(self._reading) + len(self._writing) < self.num_slots
 
     def admit(self, slot: SomeSlot) -> None:
@@ -172,6 +177,7 @@ class Engine(Generic[SomeSlot]):
         return ended
 
     def clear(self) -> None:
+        """Drop all completions."""
         self._reading, self._writing, self._read_last = deque(), [], None
         self._cache.clear()
 

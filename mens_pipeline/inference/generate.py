@@ -223,6 +223,8 @@ def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
 
 
 class CompletionCounter:
+    """Counts the completions of a model, and logs each."""
+
     def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
         self.num_slots = num_slots
         self._log = log
@@ -232,6 +234,7 @@ class CompletionCounter:
         self._begin = time.monotonic()
 
     def count(self, num_tokens: int) -> None:
+        """Count a completion of `num_tokens` tokens."""
         self._num_done += 1
         self._num_tokens += num_tokens
         payload = {

@@ -84,6 +84,8 @@ class Request(Strict):
 
 
 class Completion(Strict):
+    """One sample of a model for a request."""
+
     task: str
     sample: int = Field(ge=0)
     text: str
@@ -102,6 +104,8 @@ def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
 
 
 class EvaluatedModel(Strict):
+    """Base and adapter to load."""
+
     base_path: Path = Field(description="The folder of the base model.")
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
     quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
@@ -115,6 +119,8 @@ class EvaluatedModel(Strict):
 
 
 class Generation(EvaluatedModel):
+    """A model, the requests that it completes, and how."""
+
     base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
     adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
     label: str = Field(default="model", description="Name of the model in lines of progress.")
@@ -134,6 +140,7 @@ class Generation(EvaluatedModel):
 
     @property
     def adapter_digest(self) -> str:
+        """SHA-256 of the adapter that writes."""
         assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
         return self.adapter_sha256
 
@@ -145,6 +152,8 @@ class Generation(EvaluatedModel):
 
 
 class GenerationJob(Job):
+    """Job of a generation process: generations of one model, by name."""
+
     kind: Literal["generate"] = "generate"
     generations: dict[str, Generation] = Field(min_length=1)
 
@@ -161,9 +170,11 @@ class GenerationJob(Job):
 
     @property
     def devices(self) -> int:
+        """Processes that share the requests."""
         return self.first.devices
 
     def completions(self, name: str) -> Path:
+        """Return the path of the completions of a generation, JSON lines."""
         return self.run_dir / f"completions-{name}.jsonl"
 
 

@@ -46,6 +46,7 @@ class SlotCache:
         return self.num_columns - self.end - 1
 
     def clear(self) -> None:
+        """Drop all rows and their memory."""
         self.lengths: list[int] = []
         self.longest = self.end = 0
         self.num_rows, self.num_columns = self._reserved
@@ -53,6 +54,7 @@ class SlotCache:
         self.past.layers = [_Room(self) if type(layer) in _ATTENTION else layer for layer in self.past.layers]
 
     def new_prompt(self) -> DynamicCache:
+        """Return an empty cache to read a prompt into, for `add`."""
         return DynamicCache(config=self._config)
 
     @staticmethod

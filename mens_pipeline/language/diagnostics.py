@@ -19,6 +19,8 @@ class Position:
 
 @dataclass(frozen=True)
 class SourceText:
+    """A text with an index of its lines."""
+
     text: str
 
     @cached_property

@@ -126,6 +126,7 @@ class AnalysisCache:
         self._lock = Lock()
 
     def analyze(self, source: str, mode: Mode) -> Analysis:
+        """Return the cached analysis of a text, or analyze it."""
         key = source, mode
         with self._lock:
             if key in self._kept:
@@ -235,6 +236,7 @@ def verdict_record(analysis: Analysis) -> dict[str, Any]:
 
 
 def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Return diagnostics in JSON types."""
     return [
         {
             "line": diagnostic.start.line,

@@ -35,6 +35,7 @@ class DeclarationSpan:
     doc: tuple[str, ...]
 
     def cut(self, source: str) -> str:
+        """Return the source of the declaration without its doc comment."""
         return source[self.start : self.end]
 
 

@@ -95,6 +95,7 @@ class Surroundings:
         return closing is not None and _CLOSERS.issuperset(closing)
 
     def completes(self, piece: str) -> bool:
+        """Check whether the declaration is complete with a piece."""
         return analyze(self.prefix + piece + self.suffix, self.mode).ok
 
     def find_error(self, piece: str) -> Diagnostic | None:

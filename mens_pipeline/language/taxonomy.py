@@ -66,10 +66,12 @@ _BY_KIND: Final = {construct.kind: construct for construct in CONSTRUCTS.values(
 
 
 def kind_of(declaration: Declaration) -> str:
+    """Return the declaration kind of A2, such as `TypeDef`."""
     return type(declaration).__name__
 
 
 def construct_of(declaration: Declaration) -> Construct:
+    """Return the construct of a declaration; endpoints differ by their kind."""
     return CONSTRUCTS[declaration.kind] if isinstance(declaration, Endpoint) else _BY_KIND[kind_of(declaration)]
 
 

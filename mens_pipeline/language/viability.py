@@ -120,6 +120,8 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 
 
 class Viability(Enum):
+    """Verdict on the beginning of a text."""
+
     DEAD = "dead"  # no continuation is a program
     OPEN = "open"  # some continuation is a program, the text is not
     COMPLETE = "complete"  # the text is a program
@@ -166,6 +168,7 @@ class ViableText:
         return self._text
 
     def would_be(self, piece: str) -> Viability:
+        """Return the viability of the text with a piece appended."""
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> ParserPlace:
@@ -176,6 +179,7 @@ class ViableText:
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
+        """Append a piece, and return the new viability."""
         self.viability, settled, _ = self._look(piece)
         self._looks = {}
         self._text += piece
@@ -251,6 +255,7 @@ def has_tokens(text: str) -> bool:
 
 
 def to_tokens(pieces: tuple[Piece, ...]) -> list[Token]:
+    """Return the tokens that the parser sees."""
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 

@@ -87,6 +87,8 @@ _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
+    """All that people decide of a run."""
+
     resolved: ResolvedRecipe
     thresholds: Thresholds
     decoding: Decoding
@@ -129,6 +131,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
 
 
 def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
+    """Return the configuration that a run gave to one of its steps."""
     ops: Any = run.run_config.get("ops", {})
     config: dict[str, Any] = ops.get(op, {}).get("config", {})
     return config
@@ -190,6 +193,7 @@ def _written_type(annotation: Any) -> Any:
 
 
 def fields_in(overrides: dg.Config) -> dict[str, Any]:
+    """Return the fields of a recipe that a run gives."""
     return overrides.model_dump(exclude_none=True)
 
 

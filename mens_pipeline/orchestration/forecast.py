@@ -141,6 +141,7 @@ class Rows(NamedTuple):
 
     @property
     def step(self) -> float:
+        """Tokens per step."""
         return self.tokens / max(1, self.num_steps)
 
     def seconds(self, rates: Rates, max_minutes: float | None) -> float:
@@ -163,6 +164,7 @@ class Dial(Strict):
     suite: SuiteSize
 
     def fields(self) -> dict[str, float]:
+        """Return the recipe fields that it sets."""
         return self.model_dump(exclude={"suite"})
 
 
@@ -284,12 +286,16 @@ _MUCH: Final = 2
 
 
 class PlannedStage(Strict):
+    """A stage of a plan with its seconds."""
+
     name: str
     does: str
     seconds: float
 
 
 class RunPlan(Strict):
+    """Plan of a run."""
+
     preset: str | None = Field(default=None, description="Preset that the minutes chose, if they did.")
     dial: Dial | None = Field(default=None, description="The share that fits into the minutes; null without minutes.")
     stages: tuple[PlannedStage, ...]

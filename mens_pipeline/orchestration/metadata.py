@@ -87,6 +87,7 @@ def identify(context: dg.AssetExecutionContext, adapter: Adapter, **tags: str) -
 
 
 def describe_columns(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the metadata from which Dagster shows the columns of an asset."""
     schema = model.model_json_schema()
     columns = [
         dg.TableColumn(

@@ -63,6 +63,8 @@ def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
+    """An adapter that may be promoted."""
+
     name: str
     adapter_sha256: str
     gate: ArtifactRef
@@ -108,6 +110,7 @@ class Choice:
 
     @property
     def best(self) -> Candidate:
+        """The adapter that is to be promoted."""
         return self.places[0].candidate
 
     def metadata(self) -> dict[str, Any]:

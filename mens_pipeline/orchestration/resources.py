@@ -209,6 +209,7 @@ class Telemetry(dg.ConfigurableResource[None]):
     table: str = ""
 
     def query(self) -> TelemetryQuery | None:
+        """Return the query of the rows to read; None if no database is named."""
         url = load_settings().telemetry_url
         if url is None:
             return None
@@ -264,6 +265,7 @@ class ArtifactHandover(dg.IOManager):
     """
 
     def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
+        """Record the artifact."""
         context.add_output_metadata(reference(obj))
 
     def load_input(self, context: dg.InputContext) -> ArtifactRef:
@@ -287,6 +289,7 @@ def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> li
 
 
 def read_artifact(materialization: dg.AssetMaterialization) -> ArtifactRef:
+    """Read the reference to the artifact of a materialisation."""
     text = json.dumps(materialization.metadata[ARTIFACT].value)
     return ArtifactRef.from_json(json.loads(_BETWEEN_PIECES.sub("", text)))
 

@@ -97,6 +97,7 @@ class JsonlDataLoader:
         return (self[number] for number in range(len(self)))
 
     def account(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
         return {
             "num_rows": self.counts.seen,
             "num_shown": self.counts.kept,

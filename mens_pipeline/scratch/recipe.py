@@ -111,13 +111,16 @@ class ScratchRecipe(BaseModel):
 
     @property
     def shape(self) -> Shape:
+        """Sizes of the model."""
         return SHAPES[self.config]
 
     @property
     def rate(self) -> float:
+        """The peak of the learning rate."""
         return _RATES[self.config] if self.learning_rate is None else self.learning_rate
 
     def plan(self) -> Recipe:
+        """Return the fields that decide the order of rows, as a `Recipe`."""
         return Recipe(**self.model_dump(include=_OF_THE_ORDER))
 
     @model_validator(mode="after")

@@ -87,6 +87,8 @@ class ScratchManifest(Recorded):
 
 
 class ScratchDetails(Details):
+    """Fields of the manifest of the artifact."""
+
     training: ScratchManifest
 
 
@@ -236,6 +238,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
 
 
 def format_card(manifest: ScratchManifest) -> str:
+    """Format the card of a model in Markdown."""
     result = manifest.result
     begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     rows = [

@@ -111,6 +111,7 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
 
 
 def build_model(shape: Shape) -> GPT2LMHeadModel:
+    """Make a model with random weights."""
     config = GPT2Config(
         vocab_size=shape.vocab_size,
         n_positions=shape.max_position_embeddings,

@@ -55,6 +55,7 @@ class AccessControl:
         self._check_method = check_method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an allowed request on, or respond with the refusal."""
         if scope["type"] != "lifespan":
             path, base = scope["path"], self._access.base_path
             if base and path == base:  # relative addresses of the page need the slash

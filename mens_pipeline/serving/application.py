@@ -81,6 +81,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     log_line: Callable[[str], None],
     accepted: AcceptedPieces | None,
 ) -> FastAPI:
+    """Build the application of a server; it starts the queue, and stops it at its end."""
     selector = Selector()
 
     @asynccontextmanager
@@ -164,6 +165,8 @@ def _add_state(app: FastAPI, queue: GenerationQueue, served: ServedModel, metric
 
 
 class CheckRequest(BaseModel):
+    """A program to check."""
+
     model_config = ConfigDict(extra="forbid")
 
     source: str = Field(max_length=_MOST_CHARACTERS, description="The program.")

@@ -205,6 +205,8 @@ _FINISHED: Final = GenerationResult("", (), "stop", 0, 0, 0.0, 0.0, is_constrain
 
 
 class Completions:
+    """The completions of one request."""
+
     def __init__(
         self,
         queue: GenerationQueue,

@@ -48,10 +48,12 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        """Parse the bytes, and update the deadline."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the deadline."""
         self._forget_deadline()
         super().connection_lost(exc)
 

@@ -82,6 +82,7 @@ class PreparedRequest:
 
     @property
     def is_chosen(self) -> bool:
+        """Whether one of several completions is sent."""
         return self.best_of > 1
 
 
@@ -141,6 +142,8 @@ class GenerationResult:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
+    """The end of a completion that has no result."""
+
     why: RequestRefusedError
 
 

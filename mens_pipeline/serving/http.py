@@ -21,6 +21,8 @@ _CLIENT_WENT_AWAY: Final = 499
 
 
 class RequestRefusedError(MensError):
+    """A request that is refused, with the reason for the client."""
+
     def __init__(
         self,
         status: int,
@@ -46,6 +48,7 @@ class RequestRefusedError(MensError):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str) -> JSONResponse:
+        """Return the response, with status and headers."""
         return JSONResponse(self.document(path), self.status, self.headers)
 
 

@@ -61,6 +61,8 @@ class _AtCursor(BaseModel):
 
 
 class FimRequest(_AtCursor):
+    """A request in Mistral's format."""
+
     prompt: str
     suffix: str | None = None
     max_tokens: int | None = None
@@ -71,10 +73,13 @@ class FimRequest(_AtCursor):
         return self._to_generation(self.prompt, self.suffix or "", self.max_tokens or None)
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "FimResponse":
+        """Return the formatter of the response to it."""
         return FimResponse(served, request)
 
 
 class FimResponse(ChatResponse):
+    """The response in Mistral's format, which is that of a chat."""
+
     path, _prefix = FIM, "fim"
 
     def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
@@ -103,6 +108,7 @@ class InfillRequest(_AtCursor):
         return self._to_generation(self.input_prefix + self.prompt, self.input_suffix, self.n_predict)
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "InfillResponse":
+        """Return the formatter of the response to it."""
         return InfillResponse(served.name, request, self.response_fields)
 
 
@@ -126,6 +132,7 @@ class InfillResponse(ClientResponse):
         return self._format(result.text, result)
 
     def format_event(self, _number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a piece, or the last event, which has no text."""
         return self._format(event.text, None) if isinstance(event, Piece) else self._format("", event)
 
     def _format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:

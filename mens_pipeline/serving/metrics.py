@@ -38,6 +38,7 @@ class Metrics:
         self._seconds.labels(path if path in self._paths else _OTHER, str(status)).observe(seconds)
 
     def response(self) -> Response:
+        """Format all metrics for a scraper."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -78,6 +79,7 @@ class AccessLog:
         self._headers = () if candidate is None else ((CANDIDATE.lower().encode(), candidate.encode("ascii")),)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, then log path, status and seconds."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -115,6 +115,7 @@ class GenerateRequest(_OllamaRequest):
 
     @property
     def generation(self) -> GenerationRequest:
+        """The request as the queue takes it."""
         if self.suffix or self._is_raw:
             text = replace(self._to_generation(()), text=self.prompt, suffix=self.suffix or None)
             return replace(text, ignored=(*text.ignored, *self.ignored))
@@ -130,6 +131,8 @@ class _OllamaMessage(Lenient):
 
 
 class OllamaChatRequest(_OllamaRequest):
+    """A conversation."""
+
     is_chat = True
     messages: Listing[_OllamaMessage] = Field(min_length=1)
 
@@ -145,16 +148,21 @@ class OllamaChatRequest(_OllamaRequest):
 
     @property
     def generation(self) -> GenerationRequest:
+        """The request as the queue takes it."""
         return self._to_generation(self._turns)
 
 
 class ShowRequest(BaseModel):
+    """Request for the description of a model."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     model: str = Field(validation_alias=AliasChoices("model", "name"))
 
 
 class OllamaResponse(ClientResponse):
+    """A response, streamed as lines of JSON."""
+
     path, media_type = OLLAMA_PATHS, "application/x-ndjson"
 
     def __init__(self, served: ServedModel, request: PreparedRequest, *, is_chat: bool) -> None:
@@ -166,12 +174,15 @@ class OllamaResponse(ClientResponse):
 
     @staticmethod
     def encode(document: dict[str, Any]) -> bytes:
+        """Encode a document as a line."""
         return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
     def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
+        """Format the only completion."""
         return self._format(results[0].text, results[0])
 
     def format_event(self, _number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Format a piece, or the last line, which has no text."""
         return self._format(event.text, None) if isinstance(event, Piece) else self._format("", event)
 
     def _format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
@@ -197,6 +208,7 @@ class OllamaResponse(ClientResponse):
 
 
 def format_tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
+    """Return the entry of a model in Ollama's list of models."""
     full = f"{name}:latest"
     return {
         "name": full,

@@ -130,6 +130,8 @@ def _own_grammars() -> frozenset[str]:
 
 
 class StreamOptions(Lenient):
+    """Options of a streamed response."""
+
     idle: ClassVar = {"include_obfuscation": (None, False)}
 
     include_usage: bool = False
@@ -172,6 +174,7 @@ class TextRequest(Lenient):
         )
 
     def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
         errors: list[str] = []
         if self.stream_options is not None and not self.stream:
             errors.append("stream_options: only with stream")
@@ -208,6 +211,8 @@ class _ChatMessage(Lenient):
 
 
 class ChatRequest(TextRequest):
+    """A request for chat completions."""
+
     idle, harmless = _IDLE, IGNORED
 
     messages: Listing[_ChatMessage] = Field(min_length=1)
@@ -227,6 +232,7 @@ class ChatRequest(TextRequest):
         return read_grammar(values)
 
     def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
         errors = [*super().find_errors(), *find_turn_errors([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             errors.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
@@ -236,6 +242,7 @@ class ChatRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
+        """The request as the queue takes it."""
         return self._to_generation(
             turns=tuple(message.turn for message in self.messages),
             max_tokens=self.max_tokens or self.max_completion_tokens,
@@ -246,10 +253,13 @@ class ChatRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "ChatResponse":
+        """Return the formatter of the response to it."""
         return ChatResponse(served, request, has_usage=self.has_usage)
 
 
 class CompletionRequest(TextRequest):
+    """A request for text completions."""
+
     idle, harmless = _IDLE_IN_TEXTS, IGNORED
 
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
@@ -278,6 +288,7 @@ class CompletionRequest(TextRequest):
         return bool(values.get("suffix")) or (isinstance(prompt, str) and has_marks(prompt))
 
     def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
         errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
@@ -302,6 +313,7 @@ class CompletionRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
+        """The request as the queue takes it."""
         return self._to_generation(
             text=self.text,
             suffix=self.suffix or None,
@@ -312,6 +324,7 @@ class CompletionRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "CompletionResponse":
+        """Return the formatter of the response to it."""
         return CompletionResponse(served, request, has_usage=self.has_usage)
 
 
@@ -362,11 +375,14 @@ class _Response(ClientResponse):
 
 
 class ChatResponse(_Response):
+    """The response to a request for chat completions."""
+
     path, _prefix = CHATS, "chatcmpl"
     _kind, _kind_of_chunk = "chat.completion", "chat.completion.chunk"
     _open_usage: ClassVar = {"usage": None}
 
     def format_opening(self) -> Iterable[dict[str, Any]]:
+        """Format the role of each completion."""
         delta = {"role": "assistant", "content": ""}
         extra = self._open_usage if self._has_usage else {}
         for number in range(self._request.asked.num_completions):
@@ -391,6 +407,8 @@ class ChatResponse(_Response):
 
 
 class CompletionResponse(_Response):
+    """The response to a request for text completions."""
+
     path, _prefix = COMPLETIONS, "cmpl"
     _kind = _kind_of_chunk = "text_completion"
 
@@ -415,6 +433,7 @@ class CompletionResponse(_Response):
 
 
 def format_chat_tokens(tokens: Sequence[ScoredToken]) -> dict[str, Any]:
+    """Format tokens as chats have them."""
     described = [
         (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
     ]
@@ -446,4 +465,5 @@ def _to_finite(log_probability: float) -> float:
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:
+    """Return the entry of a model in OpenAI's list of models."""
     return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}

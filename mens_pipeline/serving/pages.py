@@ -40,6 +40,8 @@ def open_socket(port: int) -> socket.socket:
 
 
 class PageServer(ThreadingHTTPServer):
+    """Serves the pages of a store at a socket."""
+
     daemon_threads = True
 
     def __init__(

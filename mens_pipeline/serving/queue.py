@@ -35,6 +35,8 @@ _NEWEST: Final = 0.2  # the weight of the newest completion in the mean of their
 
 
 class State(StrEnum):
+    """State of the generation thread."""
+
     LOADING = "loading"
     READY = "ready"
     STOPPING = "stopping"
@@ -70,6 +72,7 @@ class ServerLimits:
 
     @property
     def max_waiting(self) -> int:
+        """Completions that may wait for a slot."""
         return _WAITING_PER_SLOT * self.max_concurrent
 
 
@@ -83,6 +86,7 @@ class Totals:
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, num_prompt: int, result: GenerationResult) -> None:
+        """Count a completion, with the tokens of its prompt."""
         self.prompt_tokens += num_prompt
         self.completion_tokens += result.num_tokens
         self.computed_tokens += result.num_computed
@@ -108,6 +112,7 @@ class GenerationQueue:
         self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
 
     def start(self) -> None:
+        """Begin to load the model."""
         self._thread.start()
 
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
@@ -143,6 +148,7 @@ class GenerationQueue:
             self._wake.notify()
 
     def join(self, seconds: float) -> None:
+        """Wait for the end of the thread."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

@@ -71,10 +71,12 @@ class ServedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names that requests may use."""
         return tuple(dict.fromkeys((self.name, ALIAS)))
 
     @property
     def fingerprint(self) -> str:
+        """Short digest of the weights."""
         return f"fp_{self.sha256[:_SHOWN]}"
 
 

@@ -71,6 +71,7 @@ class Address:
     family: socket.AddressFamily
 
     def url(self, port: int) -> str:
+        """Return the address for clients."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
 
 

@@ -50,6 +50,7 @@ class ServedSlot(Slot):
 
     @property
     def is_cancelled(self) -> bool:
+        """Whether the client no longer waits for it."""
         return self.completion.is_cancelled
 
     @property
@@ -69,6 +70,7 @@ class ServedSlot(Slot):
 
     @property
     def prompt_text(self) -> str:
+        """The last message of a conversation."""
         turns = self.completion.request.asked.turns
         return turns[-1].text if turns else ""
 
@@ -120,6 +122,7 @@ class ServedSlot(Slot):
 
     @property
     def text(self) -> str:
+        """Its certain text."""
         return "".join(piece.text for piece in self.pieces)
 
     def to_result(self) -> GenerationResult | None:
@@ -168,6 +171,7 @@ def _declares_twice(text: str) -> bool:
 
 
 def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
+    """Return a slot for a completion that has not begun."""
     request, asked = completion.request, completion.request.asked
     room, is_constrained = request.max_tokens, request.syntax is Syntax.CONSTRAINED
     constraint: Constraint | InsertConstraint | None = None

@@ -57,7 +57,7 @@ def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
     data = PROJECT_ROOT / "data"
     names = ("extracted.jsonl", "checked.jsonl", "pairs.jsonl", "train.jsonl", "again.jsonl")

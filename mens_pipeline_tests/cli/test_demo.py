@@ -78,16 +78,11 @@ def test_five_prompts_and_five_lines_are_asked() -> None:
 
 
 @pytest.mark.slow
-def test_the_adapter_is_not_stale() -> None:
+def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
     base = _base()
     refuse_stale(DEMO, build_contract(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
-
-
-@pytest.mark.nightly
-def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
     if not offline:
         pytest.skip("this machine gives no network namespaces")
-    _base()  # while there is a network
     command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "demo"]
     environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path), "MENS_CACHE_ROOT": str(load_settings().cache_root)}
 

@@ -134,7 +134,7 @@ def test_no_solution_solves_another_task() -> None:
     assert solved == set()
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_no_solution_solves_another_task_under_its_name() -> None:
     alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)
     for task in HUMANEVAL.tasks:

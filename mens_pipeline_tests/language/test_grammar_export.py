@@ -48,7 +48,7 @@ def _engine(mode: Mode) -> Engine:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    rejected, _ = rejected_walks(range(300), is_ui=is_ui)
+    rejected, _ = rejected_walks(range(1000), is_ui=is_ui)
 
     assert rejected == []
 
@@ -56,7 +56,7 @@ def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT
 @pytest.mark.nightly
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  # noqa: FBT001 - likewise
-    assert rejected_walks(range(300, 4000), is_ui=is_ui) == ([], set())
+    assert rejected_walks(range(1000, 4000), is_ui=is_ui) == ([], set())
 
 
 def test_every_golden_program_is_derived() -> None:

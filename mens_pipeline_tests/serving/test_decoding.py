@@ -13,8 +13,6 @@ from mens_pipeline.language import Mode
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
-_NUM_REQUESTS = 20
-
 
 @pytest.fixture(scope="module")
 def steering(merged: Path) -> Iterator[Running]:
@@ -37,14 +35,14 @@ def _read_decoding(choice: Choice) -> str:
 
 
 @pytest.mark.slow
-def test_every_request_gets_a_program(steering: Running) -> None:
-    options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(_NUM_REQUESTS)]
+def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
+    options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
 
     def ask(number: int) -> Choice:
         return _choice(steering, f"Write program {number}.", **options[number])
 
     with ThreadPoolExecutor(4) as pool:
-        choices = list(pool.map(ask, range(_NUM_REQUESTS)))
+        choices = list(pool.map(ask, range(50)))
     texts = [choice.message.content or "" for choice in choices]
 
     assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []

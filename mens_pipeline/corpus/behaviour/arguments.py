@@ -39,6 +39,8 @@ class UndrawableError(Exception):
 
 
 class Drawing:
+    """Draws argument lists for functions of one program."""
+
     def __init__(self, module: ast.Module) -> None:
         declared = module.declarations
         self._structs = {d.name: d.fields for d in declared if isinstance(d, ast.TypeDef | ast.Table) and d.fields}

@@ -93,6 +93,7 @@ def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
 
 
 def collect_goals(calls: Iterable[SeenCall]) -> set[Goal]:
+    """Return the goals that any of the calls covers."""
     return {goal for call in calls for goal in call.goals}
 
 
@@ -178,6 +179,7 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
 
 
 def example_tests(examples: Sequence[Observation]) -> str:
+    """Format examples as `@test` functions, one each, in order."""
     lines = (f"@test fn stated_{n}() {{ assert({seen.call} is {seen.result}) }}" for n, seen in enumerate(examples))
     return "\n".join(lines) + "\n"
 

@@ -63,6 +63,7 @@ class Screening:
             return self._task(task).status
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
+        """Return the index of the first task whose tests a function passes, or None."""
         module = analyze(program).module
         if module is None:
             return None

@@ -167,6 +167,8 @@ _WARM_UP = "fn f(n: int, s: str) to str { if n > 3 { return s } return str(1.5de
 
 
 class Responder:
+    """Replies to the requests of one worker."""
+
     def __init__(self) -> None:
         self._screening = Screening()
 

@@ -139,6 +139,7 @@ class Split(Account[SplitReason]):
     tested: dict[str, int] = field(default_factory=dict)
 
     def report(self) -> SplitReport:
+        """Return the counts."""
         return SplitReport(
             train={label: len(pairs) for label, pairs in self.train.items()},
             heldout=len(self.heldout),

@@ -79,12 +79,14 @@ class MixConfig(Strict):
         return self
 
     def with_infill_share(self, share: float | None) -> "MixConfig":
+        """Return the mix with another share of infill rows; None keeps it."""
         if share is None:
             return self
         return self.model_copy(update={"infill": self.infill.model_copy(update={"share": share})})
 
     @property
     def lanes(self) -> frozenset[Lane]:
+        """The lanes that train."""
         return frozenset(self.include_lanes or (Lane.CODEGEN,)) - frozenset(self.exclude_lanes)
 
 
@@ -161,6 +163,7 @@ class MixedSource(Account[MixDrop]):
     skipped_reason: SkippedReason | None = None
 
     def report(self, total: int) -> SourceReport:
+        """Return its report for a train set with `total` rows."""
         return SourceReport(
             path=self.source.path,
             weight=self.source.weight,
@@ -186,6 +189,7 @@ class Mix:
     sources: list[MixedSource]
 
     def report(self) -> MixReport:
+        """Return the counts by source."""
         return MixReport(
             sources=tuple(source.report(len(self.rows)) for source in self.sources),
             total_emitted=len(self.rows),

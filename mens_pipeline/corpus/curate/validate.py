@@ -65,6 +65,8 @@ def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tupl
 
 
 class Quarantined(BaseModel):
+    """A row that was not kept, with its reason."""
+
     model_config = ConfigDict(frozen=True)
 
     line: int
@@ -81,6 +83,7 @@ class ValidationReport(Account[RejectReason]):
     warned: Counter[WarnReason] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
         return {
             "recheck": self.recheck,
             "seen": self.seen,

@@ -67,6 +67,8 @@ class BehaviourCounts(BaseModel):
 
 
 class PairsDetails(Details):
+    """Counts in the manifest of validated pairs."""
+
     num_pairs: dict[str, int]
     validation: dict[str, RowCounts]
     behaviour: BehaviourCounts

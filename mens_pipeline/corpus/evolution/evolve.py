@@ -90,6 +90,7 @@ class Attempt:
 
     @property
     def mode(self) -> Mode:
+        """Grammar mode of the parent and its program."""
         return read_code(self.parent)[1]
 
 
@@ -125,6 +126,7 @@ def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stop
 
 
 def check_form(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
+    """Return why a completion is not a program, or None."""
     program = attempt.program
     analysis = analyze(program, attempt.mode)
     is_program = analysis.module is not None and bool(analysis.module.declarations)
@@ -187,6 +189,7 @@ def check_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramRepo
 
 
 def read_code(pair: TrainingPair) -> tuple[str, Mode]:
+    """Return the code of a seed or an evolved row, and the mode to parse it in."""
     code = parsed_code(pair)
     assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
     return code
@@ -297,12 +300,16 @@ class Budget(Strict):
 
 
 class EvolutionPlan(Strict):
+    """Seed, generations and budget of an evolution."""
+
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
     generations: int = Field(ge=1, le=8, description="How often a kept row is evolved again.")
     budget: Budget
 
 
 class DroppedAttempt(BaseModel):
+    """An attempt that gave no row, with the reason."""
+
     model_config = ConfigDict(frozen=True)
 
     reason: EvolutionDrop
@@ -329,6 +336,7 @@ class EvolutionAccount(Account[EvolutionDrop]):
     ended_by: str | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
         lineages = [row.lineage for row in self.rows if row.lineage is not None]
         return {
             "seen": self.seen,

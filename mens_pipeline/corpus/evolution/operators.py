@@ -61,16 +61,16 @@ class TextModel(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str: ...  # noqa: D102 - described by the class, as are the others
 
     @property
-    def digest(self) -> str: ...
+    def digest(self) -> str: ...  # noqa: D102
 
     @property
-    def decoding(self) -> Mapping[str, Any]: ...
+    def decoding(self) -> Mapping[str, Any]: ...  # noqa: D102
 
     @property
-    def max_new_tokens(self) -> int: ...
+    def max_new_tokens(self) -> int: ...  # noqa: D102
 
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
         """Return replies by key: kept ones, and as many new ones as there is time for; each is kept at once.
@@ -81,6 +81,8 @@ class TextModel(Protocol):
 
 
 class Operator(StrEnum):
+    """Operators on a request."""
+
     ADD_CONSTRAINTS = "add_constraints"
     DEEPEN = "deepen"
     CONCRETISE = "concretise"
@@ -110,6 +112,7 @@ class Evolution:
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:
+        """Return whether a program shows what the operator asks for."""
         if self.goal is not None:
             return any(construct_of(declaration).name == self.goal for declaration in module.declarations)
         is_shown = _SHOWN.get(self.operator)
@@ -194,6 +197,8 @@ REWRITER: Final = (
 
 
 class EvolutionPrompts:
+    """The prompts for one model."""
+
     def __init__(self, generator: TextModel, seed: int, examples: Mapping[str, str]) -> None:
         """Set the model.
 
@@ -203,6 +208,7 @@ class EvolutionPrompts:
         self._examples = examples
 
     def ask_to_rewrite(self, parent: TrainingPair, evolution: Evolution) -> ModelRequest:
+        """Ask for a new request."""
         noun = noun_of(parent.category)
         if evolution.operator is Operator.BREADTH:
             task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
@@ -212,6 +218,7 @@ class EvolutionPrompts:
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
     def ask_to_complete(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> ModelRequest:
+        """Ask for the program."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
         parts.append(_fence(parent.response))

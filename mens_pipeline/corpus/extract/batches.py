@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 
 
 def start_processes(number: int) -> Executor:
+    """Start a pool of processes on this machine."""
     # A forked copy of a process with threads may hang.
     return ProcessPoolExecutor(number, mp_context=get_context("spawn"))
 

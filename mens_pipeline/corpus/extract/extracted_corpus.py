@@ -67,6 +67,7 @@ class PreviousExtraction:
     @classmethod
     @contextmanager
     def open(cls, corpus: Artifact) -> Iterator[Self]:
+        """Read the accounts of a corpus, and keep its records open."""
         with corpus.file(RECORDS).open("rb") as records:
             yield cls({account["path"]: account for account in _read_accounts(corpus)}, records)
 
@@ -76,6 +77,7 @@ class PreviousExtraction:
         return account is not None and account["blob"] == blob and account["stands_alone"]
 
     def outcome(self, file: SourceFile) -> FileOutcome | None:
+        """Return the outcome of a known file; None for any other."""
         if not self.knows(file.path, file.blob):
             return None
         account = self.accounts[file.path]
@@ -106,6 +108,8 @@ class WorkspaceState(BaseModel):
 
 
 class CorpusDetails(Details):
+    """Counts and inputs in the manifest of a corpus."""
+
     inputs: WorkspaceState
     num_records: int
     units: dict[str, UnitCounts]
@@ -339,6 +343,7 @@ class WorkspaceReport:
 
     @property
     def missing_constructs(self) -> tuple[str, ...]:
+        """Constructs without an example in the workspace."""
         return tuple(name for name, count in self.constructs.items() if count == 0)
 
 
@@ -346,6 +351,8 @@ _REPORTS: Final = TypeAdapter(WorkspaceReport)
 
 
 class SnapshotDetails(Details):
+    """Counts in the manifest of a snapshot."""
+
     num_pages: int
 
 

@@ -85,6 +85,7 @@ class SourcePolicy(LicencePolicy):
 
     @classmethod
     def of(cls, forgotten: Iterable[Forgotten], deny: tuple[str, ...] = ()) -> "SourcePolicy":
+        """Join the list with denied licences."""
         entries = tuple(forgotten)
         denied = (entry.licence for entry in entries if entry.licence is not None)
         return cls(deny=(*deny, *denied), forgotten=tuple(entry for entry in entries if entry.path is not None))

@@ -165,6 +165,7 @@ def strip_metadata(source: str) -> str:
 
 
 def is_directive(comment: str) -> bool:
+    """Return whether a comment addresses the pipeline."""
     return _DIRECTIVE.match(comment) is not None
 
 
@@ -221,6 +222,7 @@ def training_prompt(source: str) -> str | None:
 
 
 def has_skip_marker(source: str) -> bool:
+    """Return whether a program contains `vox:skip`."""
     return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
 
 

@@ -204,6 +204,7 @@ class OwnSources:
         return None if is_denied else (DropReason.GENERATED, "a comment says that it is generated")
 
     def origin_of(self, path: Path) -> CheckoutOrigin | None:
+        """Return the origin of the checkout that a file belongs to; None outside one."""
         checkout = self._folder(path.parent).checkout
         return checkout.origin if checkout is not None else None
 
@@ -423,6 +424,7 @@ class SourceRoots:
         return "; golden ".join(" ".join(sorted(names)) for names in kinds)
 
     def is_negative(self, path: Path) -> bool:
+        """Return whether a file is below a negative root."""
         return _is_below(path, self.negative)
 
     def is_golden(self, path: Path) -> bool:

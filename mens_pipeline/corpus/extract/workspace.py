@@ -61,6 +61,7 @@ class FileOutcome:
     remote: str | None = None
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
+        """Add its kept and dropped units to the accounts."""
         for unit, number in self.kept.items():
             accounts[unit].seen += number
             accounts[unit].kept += number
@@ -82,6 +83,7 @@ _OUTCOMES: Final = TypeAdapter(FileOutcome)
 def extraction_report(
     accounts: dict[Unit, Account[DropReason]], num_records: int, redacted: Mapping[SensitiveKind, int]
 ) -> dict[str, Any]:
+    """Return the counts of an extraction in JSON types."""
     units = {
         str(unit): {"seen": account.seen, "kept": account.kept, "dropped": most_frequent(account.dropped)}
         for unit, account in accounts.items()
@@ -90,6 +92,7 @@ def extraction_report(
 
 
 def build_outcome(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
+    """Build an outcome from its account and its lines."""
     drops = [{**drop, "path": account["path"]} for drop in account["drops"]]
     return _OUTCOMES.validate_python({**account, "lines": lines, "drops": drops})
 

@@ -93,11 +93,13 @@ class History(Account[ReplayDrop]):
         return dict(sorted(Counter(week_of(hole.time - self.begin) for hole in self.holes).items()))
 
     def drop(self, reason: ReplayDrop, number: int = 1) -> None:
+        """Count items that give no hole."""
         self.seen += number
         self.dropped[reason] += number
 
 
 def week_of(seconds: int) -> int:
+    """Return the week, from 1, after a number of seconds."""
     return max(0, seconds) // _WEEK + 1
 
 

@@ -63,6 +63,7 @@ class InfillRows(Account[InfillDrop]):
     rows: list[TrainingPair] = field(default_factory=list)
 
     def report(self) -> InfillReport:
+        """Return the counts."""
         kinds = Counter(row.infill.kind for row in self.rows if row.infill is not None)
         lines = Counter(row.response.count("\n") + 1 for row in self.rows)
         return InfillReport(

@@ -25,6 +25,7 @@ def view_lines(before: int, after: int) -> View:
 
 
 def view_characters(before: int, after: int) -> View:
+    """Return the view of characters before and after the cursor."""
     return lambda prefix, suffix: (prefix[-before:], suffix[:after])
 
 

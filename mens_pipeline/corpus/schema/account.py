@@ -28,6 +28,7 @@ class Account(Generic[Reason]):
         return count_lost(self.seen, self.kept, self.dropped)
 
     def check(self) -> None:
+        """Check that nothing disappeared."""
         lost = self.num_lost
         assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
 

@@ -60,6 +60,7 @@ def mentioned_names(prompt: str) -> set[str]:
 
 
 def collapse_spaces(text: str) -> str:
+    """Join the words of a text with single spaces."""
     return " ".join(text.split())
 
 
@@ -74,6 +75,7 @@ def words_of_code(text: str) -> set[str]:
 
 
 def noun_of(construct: str) -> str:
+    """Return the noun for a construct, with its article."""
     return _NOUNS[construct]
 
 

@@ -159,9 +159,11 @@ class SourceFile:
 
     @property
     def mode(self) -> Mode:
+        """The grammar mode that the name selects."""
         return mode_of(self.path.rsplit("/", 1)[-1])
 
     def source(self, kind: SourceKind, text: SourceText, span: tuple[int, int]) -> Source:
+        """Return the source of a range of characters of this file."""
         lines = text.position(span[0]).line, text.position(max(span[0], span[1] - 1)).line
         place = {"path": self.path, "blob": self.blob, "span": span, "lines": lines, "commit": self.commit}
         return Source(**place, kind=kind, golden=self.is_golden)

@@ -46,6 +46,8 @@ _MOST_TRIES: Final = 100
 
 
 class SyntheticDetails(Details):
+    """Counts in the manifest of synthetic pairs."""
+
     num_pairs: int
 
 
@@ -162,6 +164,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
     failures: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
+        """Count a pair and return it."""
         self.seen += 1
         self.kept += 1
         self.kinds[pair.task_family] += 1
@@ -170,11 +173,13 @@ class SynthesisAccount(Account[SynthesisDrop]):
         return pair
 
     def drop(self, reason: SynthesisDrop, template: str) -> None:
+        """Count a program that was not kept."""
         self.seen += 1
         self.dropped[reason] += 1
         self.failures[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
+        """Return the templates of the programs dropped for a reason, with counts."""
         return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
@@ -197,6 +202,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
 
 
 def count_constructs(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Construct -> texts that show it."""
     counts: Counter[str] = Counter()
     for shown in constructs:
         counts.update(shown.keys())
@@ -208,6 +214,8 @@ REPORT: Final = SyntheticFile.REPORT
 
 
 class SynthesisParams(Params):
+    """A corpus, and the policy of its synthetic pairs."""
+
     corpus: Parent
     policy: SynthesizePolicy
     pool: Helper[Pool] = ONE_PROCESS

@@ -152,6 +152,7 @@ class Words:
 
     @property
     def additive(self) -> tuple[Entity, ...]:
+        """Entities with a number field that can be summed."""
         return tuple(entity for entity in self.entities if entity.adds_up)
 
 
@@ -254,6 +255,7 @@ def split_lines(items: Sequence[str]) -> Sequence[str]:
 
 
 def describe_fields(random: Random, fields: Sequence[EntityField]) -> str:
+    """List fields with their types, in one of the usual ways."""
     ways = (
         quote_items([field.declaration for field in fields]),
         list_items([f"`{field.name}` ({field.type})" for field in fields]),
@@ -295,4 +297,5 @@ def one_in(random: Random, number: int) -> bool:
 
 
 def pick(random: Random, *choices: str) -> str:
+    """Return one of several wordings."""
     return random.choice(choices)

@@ -51,6 +51,8 @@ _EXPECTED_URL: Final = "Write sqlite:///FILE or postgresql://USER:PASSWORD@HOST:
 
 
 class TelemetryQuery(TelemetryPolicy):
+    """Database, table and filter of a query."""
+
     model_config = ConfigDict(hide_input_in_errors=True)
 
     url: SecretStr = Field(description="SQLAlchemy URL: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE.")
@@ -74,6 +76,7 @@ class TelemetryAccount(Account[TelemetryDrop]):
     redactions: Counter[SensitiveKind] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
         return {
             "seen": self.seen,
             "kept": self.kept,

@@ -46,16 +46,22 @@ class Function(Node):
 
 
 class Test(Node):
+    """`@test`."""
+
     label: str
     function: Function
 
 
 class Forall(Node):
+    """`@forall`."""
+
     label: str
     function: Function
 
 
 class Scheduled(Node):
+    """`@scheduled`."""
+
     interval: str
     function: Function
 
@@ -68,6 +74,8 @@ class Endpoint(Node):
 
 
 class Loading(Node):
+    """`@loading`."""
+
     function: Function
 
 
@@ -102,6 +110,8 @@ class Workflow(Node):
 
 
 class Activity(Node):
+    """`activity`."""
+
     name: str
     params: tuple[Param, ...]
     return_type: Type | None
@@ -109,6 +119,8 @@ class Activity(Node):
 
 
 class Handler(Node):
+    """One `on` handler of an actor."""
+
     event: str
     params: tuple[Param, ...]
     return_type: Type | None
@@ -116,6 +128,8 @@ class Handler(Node):
 
 
 class Actor(Node):
+    """`actor`."""
+
     name: str
     handlers: tuple[Handler, ...]
 
@@ -143,14 +157,20 @@ class Form(Node):
 
 
 class BackButton(Node):
+    """`@back_button`."""
+
     entries: tuple[tuple[str, str], ...]
 
 
 class DeepLink(Node):
+    """`@deep_link`."""
+
     entries: tuple[tuple[str, str], ...]
 
 
 class Push(Node):
+    """`@push`."""
+
     entries: tuple[tuple[str, str], ...]
 
 
@@ -163,6 +183,8 @@ class DesignToken(Node):
 
 
 class Tokens(Node):
+    """`@tokens`."""
+
     entries: tuple[DesignToken, ...]
 
 
@@ -182,6 +204,8 @@ class Import(Node):
 
 
 class Const(Node):
+    """A module-level `let`."""
+
     name: str
     type: Type | None
     value: Expr
@@ -212,6 +236,8 @@ class TypeDef(Node):
 
 
 class Table(Node):
+    """`@table type`."""
+
     name: str
     fields: tuple[Field, ...]
 
@@ -225,6 +251,8 @@ class Index(Node):
 
 
 class Url(Node):
+    """`url`."""
+
     name: str
     is_pub: bool
     variants: tuple[Variant, ...]
@@ -238,6 +266,8 @@ class StateField(Node):
 
 
 class MachineState(Node):
+    """One state of a state machine."""
+
     name: str
     fields: tuple[StateField, ...]
     is_terminal: bool
@@ -253,6 +283,8 @@ class Transition(Node):
 
 
 class StateMachine(Node):
+    """`state_machine`."""
+
     name: str
     is_pub: bool
     is_partial: bool
@@ -274,6 +306,8 @@ class ReactiveMember(Node):
 
 
 class StyleRule(Node):
+    """One rule of a style block."""
+
     selector: str
     properties: tuple[tuple[str, str], ...]
     is_raw_css: bool
@@ -296,6 +330,8 @@ class ReactiveModule(Node):
 
 
 class Fragment(Node):
+    """`fragment`."""
+
     name: str
     params: tuple[Param, ...]
     body: Expr
@@ -320,6 +356,8 @@ class Route(Node):
 
 
 class Routes(Node):
+    """`routes { }`."""
+
     entries: tuple[Route, ...]
     not_found: str | None
     error: str | None

@@ -14,6 +14,7 @@ class NodeType(type):
     """Makes each class of nodes a frozen dataclass with slots."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
+        """Return the class as a dataclass."""
         made = super().__new__(cls, name, bases, names)
         # `slots` makes the class a second time, then with its slots.
         return made if "__slots__" in names else dataclass(frozen=True, slots=True)(made)
@@ -30,6 +31,7 @@ class Node(metaclass=NodeType):
 
 
 def field_names(node: Node) -> tuple[str, ...]:
+    """Return the names of the fields of a node, in order."""
     return node.__match_args__
 
 
@@ -129,6 +131,8 @@ Pattern = WildcardPattern | IdentPattern | LiteralPattern | ConstructorPattern |
 
 
 class IntLit(Node):
+    """An integer literal."""
+
     value: int
 
 
@@ -151,10 +155,14 @@ class StringLit(Node):
 
 
 class BoolLit(Node):
+    """`true` or `false`."""
+
     value: bool
 
 
 class Ident(Node):
+    """A name."""
+
     name: str
 
 
@@ -289,6 +297,8 @@ class Lambda(Node):
 
 
 class Spawn(Node):
+    """`spawn(target)`."""
+
     target: Expr
 
 
@@ -358,6 +368,8 @@ class Assign(Node):
 
 
 class Return(Node):
+    """`return value`."""
+
     value: Expr | None
 
 
@@ -369,6 +381,8 @@ class While(Node):
 
 
 class Loop(Node):
+    """`loop { body }`."""
+
     body: tuple[Statement, ...]
 
 

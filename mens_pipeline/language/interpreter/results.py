@@ -8,6 +8,8 @@ from mens_pipeline.language.diagnostics import Diagnostic
 
 
 class Outcome(StrEnum):
+    """Outcome of one test."""
+
     PASSED = "passed"
     FAILED = "failed"
     ERROR = "error"
@@ -45,6 +47,8 @@ class ErrorKind(StrEnum):
 
 
 class LimitKind(StrEnum):
+    """Limit that a program exceeded."""
+
     STEPS = "StepLimit"
     DEPTH = "DepthLimit"
     SIZE = "LimitExceeded"
@@ -101,6 +105,8 @@ _CLASSES = {
 
 
 class TextName(StrEnum):
+    """Text that a line number refers to."""
+
     PROGRAM = "program"
     TESTS = "tests"
 
@@ -137,6 +143,8 @@ class CaseResult:
 
 
 class ProgramStatus(StrEnum):
+    """Stage that a whole program reached."""
+
     RAN = "ran"
     REJECTED = "rejected"
     NO_TESTS = "no_tests"

@@ -62,6 +62,8 @@ def arity_error(name: str, expected: str, found: int) -> VoxError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constructor:
+    """The constructor of a variant with payload (V9)."""
+
     name: str
     parameter_names: tuple[str, ...]
 

@@ -46,11 +46,15 @@ MAX_FINDINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class Span:
+    """A range of a text, in characters."""
+
     start: int
     end: int
 
 
 class Findings:
+    """The findings of one program."""
+
     def __init__(self, source: str) -> None:
         self._source = source
         self._found: dict[tuple[int, Code], tuple[Span, str, str | None, Severity]] = {}
@@ -101,6 +105,8 @@ class Findings:
 
 
 class NameKind(StrEnum):
+    """Kind of a declared name, as messages call it."""
+
     BUILT_IN = "built-in"
     IMPORT = "import"
     FUNCTION = "function"

@@ -85,18 +85,22 @@ class TokenCursor(ABC):
         return kinds[pos]
 
     def at(self, kind: TokenKind) -> bool:
+        """Return whether the next token is of this kind."""
         return self.kinds[self.pos] == kind
 
     def at_word(self, *words: str) -> bool:
+        """Return whether the next token is one of these contextual words."""
         return self.kinds[self.pos] == "IDENT" and self.texts[self.pos] in words
 
     def take(self, kind: TokenKind) -> bool:
+        """Consume the next token if it is of this kind."""
         if self.kinds[self.pos] != kind:
             return False
         self.pos += 1
         return True
 
     def take_word(self, word: str) -> bool:
+        """Consume the next token if it is this contextual word."""
         if not self.at_word(word):
             return False
         self.pos += 1
@@ -116,6 +120,7 @@ class TokenCursor(ABC):
         self.pos += 1
 
     def expect_word(self, word: str, where: str, code: Code = Code.EXPECTED_TOKEN) -> None:
+        """Consume this contextual word or reject."""
         if not self.take_word(word):
             self.fail(code, f"expected `{word}` {where}")
 

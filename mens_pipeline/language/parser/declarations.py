@@ -19,6 +19,8 @@ MobileBlock = TypeVar("MobileBlock", ast.BackButton, ast.Push, ast.DeepLink)
 
 
 class DeclarationParser(FunctionParser):
+    """Parser of declarations that are not functions."""
+
     def const(self) -> ast.Const:
         """`'let' [ 'mut' ] Name [ ':' Type ] '=' Expr` (G14)."""
         start = self.begin()

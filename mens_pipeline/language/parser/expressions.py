@@ -40,6 +40,8 @@ _OPERAND_HINTS: Final[dict[str, str]] = {
 
 
 class StatementParser(OperandParser):
+    """Parser of expressions, statements and blocks."""
+
     def block(self) -> tuple[ast.Statement, ...]:
         """`'{' Block` (G30)."""
         opener = self.pos

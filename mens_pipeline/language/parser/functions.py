@@ -23,6 +23,8 @@ _ENDPOINT_KINDS: Final = ("query", "mutation", "server")
 
 
 class FunctionParser(StatementParser):
+    """Parser of functions and their wrappers."""
+
     def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> ast.Function:
         """`FnDecl` (G8), whose modifier begins at `start`."""
         decorators = self.function_decorators()

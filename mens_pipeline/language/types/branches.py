@@ -210,6 +210,8 @@ def canonical(name: str) -> str:
 
 
 class ArmCoverage:
+    """The values that the arms of one `match` take."""
+
     def __init__(self, declared: DeclaredTypes) -> None:
         self._declared = declared
         self._rows: list[tuple[ast.Pattern, ...]] = []

@@ -32,6 +32,8 @@ _SIGNED = ast.Function | ast.Workflow | ast.Activity | ast.Handler
 
 
 class DeclaredTypes:
+    """The types of the declarations of one program, computed on demand."""
+
     def __init__(self, names: ModuleNames) -> None:
         self.names = names
         self._signatures: dict[int, Callable] = {}

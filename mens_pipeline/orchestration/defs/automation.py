@@ -82,6 +82,7 @@ class SensorCursor(Strict):
     gone: str = Field(default="", description="Fingerprint seen after files vanished; a second sighting is a change.")
 
     def advance(self, fingerprint: str, num_files: int = 0) -> "SensorCursor":
+        """Return the cursor after a change."""
         return SensorCursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
     def run_key(self, sensor: str) -> str:

@@ -53,6 +53,7 @@ def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: s
 
 
 def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete a run, its events and the output of its steps."""
     instance.delete_run(run_id)
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     for path in (Path(instance.root_directory) / "history" / "runs").glob(f"{run_id}.db*"):

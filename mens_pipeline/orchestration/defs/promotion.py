@@ -143,6 +143,7 @@ def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
 def gate_checks(
     context: dg.AssetCheckExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> Iterator[dg.AssetCheckResult]:
+    """Report the verdict as asset checks, read from the receipt."""
     receipt = receipt_in(store.artifact(benchmark_gate).path)
     severity = dg.AssetCheckSeverity.ERROR if receipt.strict else dg.AssetCheckSeverity.WARN
     gates = {"model_parse_rate": GateName.PARSE_RATE, "model_coverage": GateName.COVERAGE}

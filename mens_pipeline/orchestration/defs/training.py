@@ -190,6 +190,7 @@ def losses_metadata(
 
 
 def describe_adapter(adapter: Adapter) -> dict[str, Any]:
+    """Return the metadata of an adapter."""
     manifest, result = adapter.manifest, adapter.manifest.result
     validation = result.validation_loss
     return {

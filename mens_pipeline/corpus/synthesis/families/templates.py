@@ -309,6 +309,7 @@ class Either(Extension):
     tags = {"either"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Parse the branches up to `endeither`."""
         line = next(parser.stream).lineno
         ways = []
         end = ""
@@ -361,6 +362,7 @@ def same_names(fields: Iterable[EntityField]) -> str:
 
 
 def params(fields: Iterable[EntityField]) -> str:
+    """Format a parameter list without its parentheses."""
     return ", ".join(field.declaration for field in fields)
 
 
@@ -374,6 +376,7 @@ def lines(items: Sequence[str | EntityField], width: int = 4) -> str:
 
 
 def sentence(words: str) -> str:
+    """Capitalise the first word."""
     return words[:1].upper() + words[1:]
 
 

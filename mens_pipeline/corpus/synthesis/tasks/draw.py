@@ -109,6 +109,7 @@ def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, .
 
 
 def draw_function(random: Random) -> ObservedFunction:
+    """Draw a function without dependencies, with observed calls."""
     atoms, banks = load_tasks()
     plain = [atom for atom in atoms if not atom.before and not is_heldout_family(atom.name)]
     while True:

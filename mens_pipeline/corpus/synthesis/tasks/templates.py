@@ -28,6 +28,8 @@ Hole = str | list[str]
 
 
 class Atom(Strict):
+    """A task with holes."""
+
     name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
     level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
     family: str = Field(default="", description="Addition to the name of the family, from the holes.")
@@ -52,6 +54,8 @@ class Banks(Strict):
 
 
 class Atoms(Strict):
+    """A file of atoms."""
+
     atoms: list[Atom]
 
 
@@ -227,6 +231,7 @@ class TaskDraft:
 
     @property
     def program(self) -> str:
+        """The completion."""
         return f"{self.before}\n\n{self.code}\n" if self.before else f"{self.code}\n"
 
 
@@ -307,6 +312,7 @@ def _describe_type(before: str) -> str:
 
 
 def write_prompt(random: Random, draft: TaskDraft, examples: Sequence[Observation]) -> str:
+    """Write a prompt with none, one or two of the examples."""
     frames = _FRAMES
     if draft.more:
         frames = _FRAMES_WITH_HELPER if draft.with_helper else _FRAMES_WITH_MORE
@@ -330,6 +336,7 @@ def _word_examples(random: Random, examples: Sequence[Observation]) -> str:
 
 
 def assertion(call: Observation) -> str:
+    """Write an assertion for an observed call."""
     if call.result in {"true", "false"}:
         return f"assert({call.call})" if call.result == "true" else f"assert(not {call.call})"
     return f"assert({call.call} is {call.result})"

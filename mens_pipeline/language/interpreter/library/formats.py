@@ -220,6 +220,8 @@ _POSSESSIVE: Final = frozenset(("*+", "++", "?+", "}+"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regex:
+    """A compiled pattern."""
+
     pattern: re.Pattern[str]
 
 
