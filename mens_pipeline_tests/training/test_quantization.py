@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -34,8 +34,8 @@ _CPU = Device("cpu", "cores", None, has_bfloat16=True)
 _MEGA = 2**20
 
 
-def _card(gigabytes: float | None, *, has_bfloat16: bool = True, kind: str = "cuda") -> Device:
-    return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)  # type: ignore[arg-type]
+def _card(gigabytes: float | None, *, has_bfloat16: bool = True, kind: Literal["cuda", "mps"] = "cuda") -> Device:
+    return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)
 
 
 def _choose(device: Device, **fields: Any) -> str:

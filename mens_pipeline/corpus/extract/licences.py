@@ -128,7 +128,7 @@ class Licences:
         found = {path.name: _read_licence(path, below) for path in _licence_files(folder)}
         whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
         licences = sorted(whole or found.values())
-        if len(licences) < 2:  # noqa: PLR2004 - one file says it all
+        if len(licences) <= 1:
             return next(iter(licences), None)
         return UNKNOWN if UNKNOWN in licences else (" AND " if whole else " OR ").join(licences)
 
