@@ -312,8 +312,8 @@ def _decline(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     message = (
         f"{'down' if worst.difference < 0 else 'up'} {abs(100 * worst.difference):.1f} points since the champion of "
         f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), against "
-        f"the oldest {earlier.num_compared} of {earlier.num_champions} before the one in use, on "
-        f"{worst.num_tasks // earlier.num_compared} tasks that they were asked as well ({p_text(worst.p_value)}), "
+        f"the oldest {earlier.num_compared} of {earlier.num_champions} before the one in use, in "
+        f"{worst.num_tasks} comparisons on shared prompts ({p_text(worst.p_value)}), "
         f"a drop counts below p = {required}; {_format_power(worst, required, earlier.num_compared)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)

@@ -94,9 +94,7 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
         line.promote(name)
     *_, last = read_history(line.store)
     assert "; down 6.0 points since the champion of 2027-01-16 (" in last.reason
-    assert (
-        "the oldest 1 of 2 before the one in use, on 100 tasks that they were asked as well (p = 0.031)" in last.reason
-    )
+    assert "the oldest 1 of 2 before the one in use, in 100 comparisons on shared prompts (p = 0.031)" in last.reason
 
     with pytest.raises(RefusedError, match=r"decline: down 7\.0 points since the champion of 2027-01-16 \("):
         line.promote("92")
