@@ -1,6 +1,7 @@
 """Hostile programs end in a named result, in this process and in time."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.language.interpreter import LimitKind, Limits, Outcome, ProgramReport, ProgramStatus, run_tests
-from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.results import VoxError
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
@@ -112,6 +113,15 @@ def test_time_of_a_program_is_shared() -> None:
 
     assert [result.reason for result in report.tests] == [LimitKind.TIME, LimitKind.TIME]
     assert "more than 0.1 s before this test" in report.tests[1].message
+
+
+def test_the_signal_of_the_limit_leaves_no_steps() -> None:
+    """A timer that fires while coverage itself runs leaves its handler uncounted; this signal comes at a known line."""
+    machine = Machine(_SMALL)
+    with time_limit(machine, 60.0):
+        signal.raise_signal(signal.SIGPROF)
+        with pytest.raises(VoxError, match="more than 60"):
+            machine.charge(1)
 
 
 @pytest.mark.slow
