@@ -241,6 +241,8 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
         for secret in (url.password, *url.normalized_query.get("password", ())):
             reason = reason.replace(secret, "***") if secret else reason
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
+        if url.get_backend_name() == "sqlite":
+            advice = "Put a whole SQLite database there, which you may read, such as a backup of this one."
         raise ConfigurationError(f"{_show_url(url)}: {reason}. {advice}") from None
 
 

@@ -250,7 +250,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     )
     (tmp_path / "empty.db").touch()
 
-    with pytest.raises(ConfigurationError, match="file is not a database"):
+    with pytest.raises(ConfigurationError, match=r"file is not a database\. Put a whole SQLite database"):
         list(read_telemetry(query_of(tmp_path / "text.db")))
     with pytest.raises(ConfigurationError, match="no table AgentTelemetry; there is none"):
         list(read_telemetry(query_of(tmp_path / "empty.db")))
