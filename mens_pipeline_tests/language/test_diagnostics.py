@@ -8,6 +8,7 @@ from mens_pipeline.language import Code, Diagnostic, Position, Severity, SourceT
 from mens_pipeline.language.front_end import MAX_WARNINGS, verdict_record
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 from mens_pipeline.language.parser.modules import MAX_FAILURES
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.semantics.tables import SEMANTIC_CODES
 
 
@@ -23,18 +24,14 @@ class Expected(NamedTuple):
 
 
 _ERRORS = [
-    Expected(
-        Code.EXPECTED_DECLARATION, "\nconst x = 1", 2, 0, "expected a declaration, found identifier `const`", "`let`"
-    ),
+    Expected(Code.EXPECTED_DECLARATION, "\nconst x = 1", 2, 0, "declaration, found identifier `const`", "`let`"),
     Expected(Code.EXPECTED_DECLARATION, "compoment C() { }", 1, 0, "identifier `compoment`", "mean `component`?"),
     Expected(Code.EXPECTED_DECLARATION, "fn f() { } }", 1, 11, "found `}`", "closed once too often"),
     Expected(Code.EXPECTED_DECLARATION, "type S = A | B", 1, 9, "found name `A`", "begins with `|`"),
     Expected(Code.EXPECTED_DECLARATION, "state n = 0", 1, 0, "found keyword `state`", "`.vox.ui`"),
     Expected(Code.EXPECTED_DECLARATION, "if a { }", 1, 0, "found keyword `if`", "mode `script`"),
     Expected(Code.EXPECTED_DECLARATION, "routes { '/' to A }", 1, 9, "single-quoted string", "double quotes"),
-    Expected(
-        Code.EXPECTED_EXPRESSION, "fn f() {\n    a +\n    b\n}", 2, 7, "found end of line", "operand of `+` on the same"
-    ),
+    Expected(Code.EXPECTED_EXPRESSION, "fn f() {\n    a +\n    b\n}", 2, 7, "found end of line", "of `+` on the same"),
     Expected(Code.EXPECTED_EXPRESSION, "fn f() { <div></div> }", 1, 9, "found `<`", None),
     Expected(Code.EXPECTED_EXPRESSION, "fn f() { a || b }", 1, 11, "found `|`", "Write `or`"),
     Expected(Code.EXPECTED_EXPRESSION, "fn f() {\n  fn g() { }\n}", 2, 2, "found keyword `fn`", "missing above"),
@@ -61,16 +58,12 @@ _ERRORS = [
     Expected(Code.OLD_ARM_ARROW, "fn f() { match a { B -> 1 } }", 1, 21, "expected `=>`", "`pattern => body`"),
     Expected(Code.INVALID_LAMBDA_HEAD, "let x = (a, 1) => a", 1, 8, "bare names", "fn(a: int)"),
     Expected(Code.INVALID_WORKFLOW_VERSION, 'fn f() { workflow.version("c", 0) }', 1, 9, "maximum", None),
-    Expected(
-        Code.INVALID_ENDPOINT_KIND, "@endpoint(kind: querry) fn q() { }", 1, 16, "expected `query`", "mean `query`?"
-    ),
+    Expected(Code.INVALID_ENDPOINT_KIND, "@endpoint(kind: querry) fn q() { }", 1, 16, "expected `query`", "`query`?"),
     Expected(Code.UNKNOWN_EFFECT, "fn f() uses disk { }", 1, 12, "expected an effect", "Effects are clock"),
     Expected(Code.UNKNOWN_EFFECT, "fn f() uses randm { }", 1, 12, "identifier `randm`", "mean `random`?"),
     Expected(Code.INVALID_IMPORT, "import a,\n b", 1, 9, "expected a path to import", "on one line"),
     Expected(Code.INVALID_IMPORT, 'import rust:x(verson: "1")', 1, 14, "one of version", "mean `version`?"),
-    Expected(
-        Code.EXPECTED_STRING, "@scheduled('1h') fn f() { }", 1, 11, "an interval in double quotes", "double quotes"
-    ),
+    Expected(Code.EXPECTED_STRING, "@scheduled('1h') fn f() { }", 1, 11, "an interval in double", "double quotes"),
     Expected(Code.EXPECTED_STRING, "@ai(model='m') fn f()", 1, 10, "double-quoted string", "double quotes"),
     Expected(Code.INVALID_FORM_ENTRY, "@form F { fild a: int }", 1, 10, "expected field", "mean `field`?"),
     Expected(Code.INVALID_FORM_ENTRY, "@form F { field a: int, field b: int }", 1, 22, "found `,`", "not separated"),
@@ -82,9 +75,7 @@ _ERRORS = [
     Expected(
         Code.INVALID_TRAINING_STRATEGY, "@distributed_train(strategy=1) workflow W() { }", 1, 28, "strategy", None
     ),
-    Expected(
-        Code.INVALID_MODIFIER_TARGET, "pub component C() { }", 1, 4, "after `pub`, found keyword `component`", None
-    ),
+    Expected(Code.INVALID_MODIFIER_TARGET, "pub component C() { }", 1, 4, "after `pub`, found keyword", None),
     Expected(Code.INVALID_OBJECT_KEY, "let x = { a: 1, type: 2 }", 1, 16, "expected an object key", "needs quotes"),
     Expected(Code.INVALID_REACTIVE_HOOK, "component C() { on click: x }", 1, 19, "`mount` or `cleanup`", None),
     Expected(Code.INVALID_ACTOR_MEMBER, "actor C { state n: int = 0 }", 1, 10, "expected an `on` handler", "only"),
@@ -101,14 +92,7 @@ _WARNINGS = [
     Expected(Code.RETURN_ARROW, "fn f() -> int { }", 1, 7, "old spelling", "Write `to`"),
     Expected(Code.STRAY_WORD, "fn f() { const x = 1 }", 1, 9, "`const` is a statement of its own here", "Write `let`"),
     Expected(Code.STRAY_WORD, "fn f() { retrun x }", 1, 9, "before identifier `x` on the same line", "mean `return`?"),
-    Expected(
-        Code.STRAY_WORD,
-        "fn f() { if a { } elif b { } }",
-        1,
-        18,
-        "`elif` is a statement of its own here",
-        "Write `else if`",
-    ),
+    Expected(Code.STRAY_WORD, "fn f() { if a { } elif b { } }", 1, 18, "`elif` is a statement", "Write `else if`"),
     Expected(Code.STRAY_WORD, "fn f() { x as int }", 1, 9, "`x` is a statement of its own here", None),
     Expected(Code.DROPPED_CHARACTERS, "let x = 1;", 1, 9, "`;` means nothing", "no separator"),
     Expected(Code.DROPPED_CHARACTERS, "\ufefflet x = 1", 1, 0, "`U+FEFF` means nothing", "byte-order mark"),
@@ -126,7 +110,7 @@ def _check(diagnostic: Diagnostic, expected: Expected) -> None:
     assert expected.advice is None or expected.advice in str(diagnostic.advice)
 
 
-@pytest.mark.parametrize("expected", _ERRORS, ids=lambda expected: f"{expected.code}-{expected.column}")
+@every("expected", _ERRORS, ids=lambda expected: f"{expected.code}-{expected.column}")
 def test_error_names_place_cause_and_remedy(expected: Expected) -> None:
     analysis = analyze(expected.source)
 
@@ -134,7 +118,7 @@ def test_error_names_place_cause_and_remedy(expected: Expected) -> None:
     _check(analysis.errors[0], expected)
 
 
-@pytest.mark.parametrize("expected", _WARNINGS, ids=lambda expected: f"{expected.code}-{expected.column}")
+@every("expected", _WARNINGS, ids=lambda expected: f"{expected.code}-{expected.column}")
 def test_warning_names_what_the_compiler_ignores(expected: Expected) -> None:
     analysis = analyze(expected.source)
 
@@ -149,7 +133,7 @@ def test_every_code_has_a_case() -> None:
     assert shown == set(Code) - SEMANTIC_CODES
 
 
-@pytest.mark.parametrize("expected", [e for e in _ERRORS if len(e.source) < 200], ids=lambda e: str(e.code))
+@every("expected", [e for e in _ERRORS if len(e.source) < 200], ids=lambda e: str(e.code))
 def test_offsets_are_bytes_and_positions_agree(expected: Expected) -> None:
     shifted = analyze("// é日本\n" + expected.source).errors[0]
     plain = analyze(expected.source).errors[0]

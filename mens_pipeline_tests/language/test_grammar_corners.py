@@ -1,8 +1,7 @@
 """Corners of the grammar that the shared cases pass by; the verdicts are those of the reference compiler."""
 
-import pytest
-
 from mens_pipeline.language import Mode, analyze
+from mens_pipeline_tests.every import every
 
 _ACCEPTED = [
     "@distributed_train() workflow W() { }",
@@ -73,12 +72,12 @@ _REJECTED = [
 ]
 
 
-@pytest.mark.parametrize("source", _ACCEPTED)
+@every("source", _ACCEPTED)
 def test_corner_is_accepted(source: str) -> None:
     assert analyze(source).ok
 
 
-@pytest.mark.parametrize("source", _REJECTED)
+@every("source", _REJECTED)
 def test_corner_is_rejected(source: str) -> None:
     assert not analyze(source).ok
 

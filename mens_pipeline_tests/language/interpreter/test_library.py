@@ -2,6 +2,7 @@
 
 import pytest
 
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.interpreter.verdicts import result_of_body, verdict
 
 _TRUE = [
@@ -136,7 +137,7 @@ _REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("condition", _TRUE)
+@every("condition", _TRUE)
 def test_condition_holds(condition: str) -> None:
     result = result_of_body(f"assert({condition})")
 

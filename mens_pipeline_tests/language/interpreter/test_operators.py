@@ -2,6 +2,7 @@
 
 import pytest
 
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.interpreter.verdicts import result_of_body, verdict
 
 _TRUE = [
@@ -70,7 +71,7 @@ _ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("condition", _TRUE)
+@every("condition", _TRUE)
 def test_condition_holds(condition: str) -> None:
     result = result_of_body(f"assert({condition})")
 

@@ -1,8 +1,7 @@
 """Every name finds its declaration, or is a finding at its place."""
 
-import pytest
-
 from mens_pipeline.language import Mode
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.semantics.tables import Row, assert_row
 
 _UNKNOWN = [
@@ -34,11 +33,7 @@ _UNKNOWN = [
     Row("state n = m", ("unknown-name m",), mode=Mode.UI),
     Row("print(x)\nlet y = 1", ("unknown-name x",), mode=Mode.SCRIPT),
     Row("@table type Note { a: str }\nfn f() { db.Nte.all() }", ("unknown-name Nte",), "Did you mean `Note`?"),
-    Row(
-        "state_machine M { state Aa terminal state Bbb on Go from Aa -> Bb }",
-        ("unknown-name Bb",),
-        "Did you mean `Bbb`?",
-    ),
+    Row("state_machine M { state Aa terminal state Bbb on Go from Aa -> Bb }", ("unknown-name Bb",), "mean `Bbb`?"),
     Row("state_machine M { state A on Go from X -> A }", ("unknown-name X",), "no state `X`"),
 ]
 _NEARLY = [
@@ -90,9 +85,7 @@ _DUPLICATES = [
     Row("type S = | A | A", ("duplicate-variant A",)),
 ]
 _CONTROL = [
-    Row(
-        "fn f() { let x = 1 x = 2 }", ("not-mutable x",), "the variable `x` cannot be assigned to | Write `let mut x`."
-    ),
+    Row("fn f() { let x = 1 x = 2 }", ("not-mutable x",), "variable `x` cannot be assigned to | Write `let mut x`."),
     Row("fn f(x: int) { x += 2 }", ("not-mutable x",), "the parameter `x`"),
     Row("fn f() { for x in [1] { x = 2 } }", ("not-mutable x",)),
     Row("fn f() { for x, i in [1] { i = 2 } }", ("not-mutable i",)),
@@ -153,11 +146,11 @@ _RIGHT = [
 ]
 
 
-@pytest.mark.parametrize("row", NAME_ROWS, ids=lambda row: row.source[:60])
+@every("row", NAME_ROWS, ids=lambda row: row.source[:60])
 def test_what_means_nothing_is_found_at_its_place(row: Row) -> None:
     assert_row(row)
 
 
-@pytest.mark.parametrize("row", _RIGHT, ids=lambda row: row.source[:60])
+@every("row", _RIGHT, ids=lambda row: row.source[:60])
 def test_what_means_something_is_left_alone(row: Row) -> None:
     assert_row(row)

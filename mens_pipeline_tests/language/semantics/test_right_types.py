@@ -1,8 +1,7 @@
 """What fits, and what cannot be known, is left alone."""
 
-import pytest
-
 from mens_pipeline.language import Mode
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.language.semantics.tables import NOTE, POINT, SHAPE, Row, assert_row
 
 _RIGHT = [
@@ -100,6 +99,6 @@ _RIGHT = [
 ]
 
 
-@pytest.mark.parametrize("row", _RIGHT, ids=lambda row: row.source[-70:])
+@every("row", _RIGHT, ids=lambda row: row.source[-70:])
 def test_what_may_be_right_is_left_alone(row: Row) -> None:
     assert_row(row)
