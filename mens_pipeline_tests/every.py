@@ -3,7 +3,7 @@
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -12,6 +12,8 @@ Case = TypeVar("Case")
 
 _MOST_LINES = 12
 """Of what one case says; a comparison of two programs may have thousands."""
+_MOST_CHARACTERS = 200
+"""Of a row that names itself."""
 
 
 def every(
@@ -22,26 +24,38 @@ def every(
     As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
     test of no case fails; `ids` name a case where it fails.
     """
-    found = list(cases)
+    rows = [(case,) for case in cases]
+    return lambda test: _join(test, [name], rows, lambda row: ids(row[0]))
+
+
+def every_row(*rows: tuple[Any, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator as `every` does, for cases of several values: the first parameters of the test, in order."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(test)
-        def test_all(**fixtures: Any) -> None:
-            disagreements = []
-            for case in found:
-                try:
-                    test(**fixtures, **{name: case})
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told with all the others below
-                    disagreements.append(f"{ids(case)}: {_told(error, test)}")
-            if disagreements or not found:
-                pytest.fail("\n".join([f"{len(disagreements)} of {len(found)} cases", *disagreements]), pytrace=False)
-
-        signature = inspect.signature(test)
-        rest = [parameter for key, parameter in signature.parameters.items() if key != name]
-        test_all.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return test_all
+        columns = list(inspect.signature(test).parameters)[: len(rows[0])]
+        return _join(test, columns, rows, lambda row: str(row)[:_MOST_CHARACTERS])
 
     return decorate
+
+
+def _join(
+    test: Callable[..., None], columns: list[str], rows: Sequence[tuple[Any, ...]], ids: Callable[[Any], object]
+) -> Callable[..., None]:
+    @functools.wraps(test)
+    def test_all(**fixtures: Any) -> None:
+        disagreements = []
+        for row in rows:
+            try:
+                test(**fixtures, **dict(zip(columns, row, strict=True)))
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told with all the others below
+                disagreements.append(f"{ids(row)}: {_told(error, test)}")
+        if disagreements or not rows:
+            pytest.fail("\n".join([f"{len(disagreements)} of {len(rows)} cases", *disagreements]), pytrace=False)
+
+    signature = inspect.signature(test)
+    rest = [parameter for key, parameter in signature.parameters.items() if key not in columns]
+    test_all.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+    return test_all
 
 
 def _told(error: BaseException, test: Callable[..., None]) -> str:

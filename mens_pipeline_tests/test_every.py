@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline_tests.every import every
+from mens_pipeline_tests.every import every, every_row
 
 
 def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) -> None:
@@ -41,3 +41,18 @@ def test_no_cases_are_no_test() -> None:
 def test_fixtures_are_given_beside_the_case(number: int, tmp_path: Path) -> None:
     assert number in {1, 2}
     assert tmp_path.is_dir()
+
+
+@every_row((1, "a"), (2, "aa"))
+def test_a_row_gives_the_first_parameters(number: int, text: str, tmp_path: Path) -> None:
+    assert len(text) == number
+    assert tmp_path.is_dir()
+
+
+def test_a_row_that_disagrees_or_lacks_a_value_is_told() -> None:
+    @every_row((1, 1), (1, 2), (3,))
+    def test(one: int, other: int) -> None:
+        assert one == other
+
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)^2 of 3 cases\n\(1, 2\): .*Assert.*\n\(3,\): .*ValueError"):
+        test()
