@@ -4,7 +4,7 @@ from collections import Counter
 
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, histogram, mode_of
 from mens_pipeline_tests.every import every
-from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
+from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, parse, reference_examples
 
 
 def _verdict(case: Case) -> tuple[bool, dict[str, int]]:
@@ -39,8 +39,7 @@ def test_every_golden_program_is_accepted() -> None:
 def test_every_construct_has_eight_golden_files() -> None:
     files: Counter[str] = Counter()
     for name, source in golden_programs().items():
-        module = analyze(source, mode_of(name)).module
-        assert module is not None
+        module = parse(source, mode_of(name))
         files.update({construct_of(declaration).name for declaration in module.declarations})
 
     assert {name: files[name] for name in CONSTRUCTS if files[name] < 8} == {}

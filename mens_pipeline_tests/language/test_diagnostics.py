@@ -2,13 +2,11 @@
 
 from typing import NamedTuple
 
-import pytest
-
 from mens_pipeline.language import Code, Diagnostic, Position, Severity, SourceText, analyze, analyze_bytes
 from mens_pipeline.language.front_end import MAX_WARNINGS, verdict_record
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 from mens_pipeline.language.parser.modules import MAX_FAILURES
-from mens_pipeline_tests.every import every
+from mens_pipeline_tests.every import every, every_row
 from mens_pipeline_tests.language.semantics.tables import SEMANTIC_CODES
 
 
@@ -186,19 +184,16 @@ def test_a_warning_that_an_error_explains_is_not_repeated() -> None:
     assert [d.severity for d in analyze("let x = 1; let y = 2 z").diagnostics] == [Severity.WARNING, Severity.ERROR]
 
 
-@pytest.mark.parametrize(
-    ("text", "index", "position"),
-    [
-        ("", 0, Position(0, 1, 0)),
-        ("ab", 2, Position(2, 1, 2)),
-        ("a\nb", 1, Position(1, 1, 1)),
-        ("a\nb", 2, Position(2, 2, 0)),
-        ("a\r\nb", 3, Position(3, 2, 0)),
-        ("a\rb", 2, Position(2, 1, 2)),
-        ("é\n日x", 3, Position(6, 2, 1)),
-        ("\ud800x", 1, Position(3, 1, 1)),
-        ("a\n", 2, Position(2, 2, 0)),
-    ],
+@every_row(
+    ("", 0, Position(0, 1, 0)),
+    ("ab", 2, Position(2, 1, 2)),
+    ("a\nb", 1, Position(1, 1, 1)),
+    ("a\nb", 2, Position(2, 2, 0)),
+    ("a\r\nb", 3, Position(3, 2, 0)),
+    ("a\rb", 2, Position(2, 1, 2)),
+    ("é\n日x", 3, Position(6, 2, 1)),
+    ("\ud800x", 1, Position(3, 1, 1)),
+    ("a\n", 2, Position(2, 2, 0)),
 )
 def test_position_of_a_character(text: str, index: int, position: Position) -> None:
     assert SourceText(text).position(index) == position

@@ -4,6 +4,7 @@ import pytest
 
 from mens_pipeline.language import analyze
 from mens_pipeline.language.outline import declaration_structures, structure_of
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import golden_programs, parse
 
 _PROGRAM = """
@@ -61,28 +62,25 @@ def test_a_whole_text_has_a_structure_too() -> None:
     assert structure_of(parse(_COPY)) != structure_of(parse(_PROGRAM))
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("fn f(a: int) to int { return a + 1 }", "fn f(a: int) to int { return a - 1 }"),
-        ("fn f(a: int) to int { return -a }", "fn f(a: bool) to int { return not a }"),
-        ("fn f(a: int) { }", "fn f(a: str) { }"),
-        ("fn f(a: List[int]) { }", "fn f(a: Set[int]) { }"),
-        ("fn f(a: str) to str { return a.trim() }", "fn f(a: str) to str { return a.upper() }"),
-        ("fn f(a: str) { print(a) }", "fn f(a: str) { log(a) }"),
-        ("fn f(a: int, b: int) to int { return a }", "fn f(a: int, b: int) to int { return b }"),
-        ("fn f() to int { return 1 }", 'fn f() to int { return "1" }'),
-        ("fn f() { g(1) }", "fn f() { g(1, 2) }"),
-        ("fn f() { g(1, h(2)) }", "fn f() { g(1, h(2, 3)) }"),
-        ("fn f() { return }", "fn f() { break }"),
-        ("fn f() { }", "pub fn f() { }"),
-        ("@pure fn f() { }", "@deprecated fn f() { }"),
-        ("@endpoint(kind: query) fn f() { }", "@endpoint(kind: mutation) fn f() { }"),
-        ("component C() { view: row() { 1 } }", "component C() { view: column() { 1 } }"),
-        ("component C() { view: row(gap=1) { 1 } }", "component C() { view: row(pad=1) { 1 } }"),
-        ("component C() { view: text(gap=1) }", "component C() { view: text(pad=1) }"),
-        ("component C() { state n = 1 view: row() { n } }", "component C() { derived n = 1 view: row() { n } }"),
-    ],
+@every_row(
+    ("fn f(a: int) to int { return a + 1 }", "fn f(a: int) to int { return a - 1 }"),
+    ("fn f(a: int) to int { return -a }", "fn f(a: bool) to int { return not a }"),
+    ("fn f(a: int) { }", "fn f(a: str) { }"),
+    ("fn f(a: List[int]) { }", "fn f(a: Set[int]) { }"),
+    ("fn f(a: str) to str { return a.trim() }", "fn f(a: str) to str { return a.upper() }"),
+    ("fn f(a: str) { print(a) }", "fn f(a: str) { log(a) }"),
+    ("fn f(a: int, b: int) to int { return a }", "fn f(a: int, b: int) to int { return b }"),
+    ("fn f() to int { return 1 }", 'fn f() to int { return "1" }'),
+    ("fn f() { g(1) }", "fn f() { g(1, 2) }"),
+    ("fn f() { g(1, h(2)) }", "fn f() { g(1, h(2, 3)) }"),
+    ("fn f() { return }", "fn f() { break }"),
+    ("fn f() { }", "pub fn f() { }"),
+    ("@pure fn f() { }", "@deprecated fn f() { }"),
+    ("@endpoint(kind: query) fn f() { }", "@endpoint(kind: mutation) fn f() { }"),
+    ("component C() { view: row() { 1 } }", "component C() { view: column() { 1 } }"),
+    ("component C() { view: row(gap=1) { 1 } }", "component C() { view: row(pad=1) { 1 } }"),
+    ("component C() { view: text(gap=1) }", "component C() { view: text(pad=1) }"),
+    ("component C() { state n = 1 view: row() { n } }", "component C() { derived n = 1 view: row() { n } }"),
 )
 def test_what_is_not_a_name_of_its_own_makes_another_structure(one: str, other: str) -> None:
     assert structure_of(parse(one)) != structure_of(parse(other))

@@ -9,45 +9,33 @@ import pytest
 from mens_pipeline.language import Viability, ViableText, analyze
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.every import every, every_row
 
 _REST = "\n\nfn last() to int {\n    return 3\n}\n"
 """A program after the line of the cursor."""
 
 
-@pytest.mark.parametrize(
-    ("prefix", "piece", "suffix", "fits"),
-    [
-        ("fn f() to int {\n    return ", "1", "\n}\n", True),
-        ("fn f() to int {\n    return ", "1", _REST, True),
-        ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
-        ("fn f(a: int) to int {\n    if ", "a > 1 {", "\n}\n", True),
-        ("fn ", "f(a: int) to int {", _REST, True),
-        ("fn f() to int {\n    let a = ", "", _REST, False),
-        ("fn f() to int {\n    let a = ", "last(", _REST, False),
-        ("fn f() to int {\n    let a = ", "[1, 2", "\n}\n", False),
-        ("fn f() to int {\n    return last(", "1", ")" + _REST, False),
-        ("fn f() to int {\n    let a = ", "1", "\n        }\n    }\n}\n", True),
-        ("fn f() to int {\n    if true {\n    }\n", "}", "\n}\n", False),
-        ("fn broken( {\n    ", "return 1", _REST, True),
-        ("fn broken( {\n    ", "return", ")" + _REST, False),
-    ],
-    ids=[
-        "a program",
-        "its block is still to be closed",
-        "two blocks are",
-        "a block begins",
-        "a function begins",
-        "nothing",
-        "a call is open",
-        "a list is open",
-        "the line has more text",
-        "the text after the cursor belongs to later lines",
-        "a brace too many",
-        "after a broken line",
-        "on a broken line",
-    ],
-)
-def test_a_line_fits_where_more_lines_may_follow(prefix: str, piece: str, suffix: str, fits: bool) -> None:  # noqa: FBT001 - a parameter of the test
+_LINES = {
+    "a program": ("fn f() to int {\n    return ", "1", "\n}\n", True),
+    "its block is still to be closed": ("fn f() to int {\n    return ", "1", _REST, True),
+    "two blocks are": ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
+    "a block begins": ("fn f(a: int) to int {\n    if ", "a > 1 {", "\n}\n", True),
+    "a function begins": ("fn ", "f(a: int) to int {", _REST, True),
+    "nothing": ("fn f() to int {\n    let a = ", "", _REST, False),
+    "a call is open": ("fn f() to int {\n    let a = ", "last(", _REST, False),
+    "a list is open": ("fn f() to int {\n    let a = ", "[1, 2", "\n}\n", False),
+    "the line has more text": ("fn f() to int {\n    return last(", "1", ")" + _REST, False),
+    "the text belongs to later lines": ("fn f() to int {\n    let a = ", "1", "\n        }\n    }\n}\n", True),
+    "a brace too many": ("fn f() to int {\n    if true {\n    }\n", "}", "\n}\n", False),
+    "after a broken line": ("fn broken( {\n    ", "return 1", _REST, True),
+    "on a broken line": ("fn broken( {\n    ", "return", ")" + _REST, False),
+}
+
+
+@every("name", _LINES)
+def test_a_line_fits_where_more_lines_may_follow(name: str) -> None:
+    prefix, piece, suffix, fits = _LINES[name]
+
     assert read_surroundings(prefix, suffix).accept(piece) is fits
 
 
@@ -133,20 +121,17 @@ def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
     assert around.skipped == ("lines above the cursor",)
 
 
-@pytest.mark.parametrize(
-    ("line", "piece", "code"),
-    [
-        ("    return ", "price * orders", None),
-        ("    return ", "prise", "unknown-name"),
-        ("    return pri", "se", "unknown-name"),
-        ("    let rest = ", "price.cents", "unknown-field"),
-        ("    let rest = ", "is_regular(orders, price)", "wrong-argument-count"),
-        ("    return ", "grade(price)", "type-mismatch"),
-        ("    let rest = is_regular(orders", ")", None),
-        ("    if ", "prise > 1 {", "unknown-name"),
-        ("    if ", "price > 1 {", None),
-        ("    let rest = ", "= prise", None),
-    ],
+@every_row(
+    ("    return ", "price * orders", None),
+    ("    return ", "prise", "unknown-name"),
+    ("    return pri", "se", "unknown-name"),
+    ("    let rest = ", "price.cents", "unknown-field"),
+    ("    let rest = ", "is_regular(orders, price)", "wrong-argument-count"),
+    ("    return ", "grade(price)", "type-mismatch"),
+    ("    let rest = is_regular(orders", ")", None),
+    ("    if ", "prise > 1 {", "unknown-name"),
+    ("    if ", "price > 1 {", None),
+    ("    let rest = ", "= prise", None),
 )
 def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str | None) -> None:
     prefix, suffix = _PROGRAM.split("    return 0\n")
@@ -248,36 +233,29 @@ def test_a_piece_in_a_line_brings_no_second_blank() -> None:
     assert _accept_at_cursor("fn f() {\n", "\n    return", "\n}\n") == "fn f() {\n\n    return\n}\n"
 
 
-@pytest.mark.parametrize(
-    ("prefix", "suffix", "is_finished"),
-    [
-        ("// Adds two num", "\nfn add() {\n}\n", True),
-        ("fn f() {\n    let a = 1 # half of", "\n}\n", True),
-        ("fn f() {\n    // Adds two numbers.\n    ", "\n}\n", False),
-        ('fn f() {\n    print("half', "\n}\n", True),
-        ('fn f() {\n    print("whole"', "\n}\n", False),
-        ("fn f() {\n}\n", "", True),
-        ("fn f() {\n}\n\n\n", "\n\n", True),
-        ("fn f() {\n}\n\n// Adds two numbers.\n", "", False),
-        ("fn f() {\n}\n\n@pure\n", "", False),
-        ("fn f() {\n}\n\nfn ", "", False),
-        ("fn f() {\n    return 1\n", "", False),
-        ("fn f() {\n}\n\n", "fn g() {\n}\n", False),
-        ("", "", False),
-    ],
+@every_row(
+    ("// Adds two num", "\nfn add() {\n}\n", True),
+    ("fn f() {\n    let a = 1 # half of", "\n}\n", True),
+    ("fn f() {\n    // Adds two numbers.\n    ", "\n}\n", False),
+    ('fn f() {\n    print("half', "\n}\n", True),
+    ('fn f() {\n    print("whole"', "\n}\n", False),
+    ("fn f() {\n}\n", "", True),
+    ("fn f() {\n}\n\n\n", "\n\n", True),
+    ("fn f() {\n}\n\n// Adds two numbers.\n", "", False),
+    ("fn f() {\n}\n\n@pure\n", "", False),
+    ("fn f() {\n}\n\nfn ", "", False),
+    ("fn f() {\n    return 1\n", "", False),
+    ("fn f() {\n}\n\n", "fn g() {\n}\n", False),
+    ("", "", False),
 )
 def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert read_surroundings(prefix, suffix).is_finished is is_finished
 
 
-@pytest.mark.parametrize(
-    ("prefix", "piece", "suffix"),
-    [
-        ("    | Round(radius: int)\n    | ", "Square(side: int)", "\n"),
-        ("        count = count + 1\n    }\n    on read() to int {\n        return ", "count", "\n    }\n}\n"),
-        ('fn f() {\n    print("first\nfn second() {\nthird")\n    ', "print(1)", "\n}\n"),
-    ],
-    ids=["variants", "handlers of an actor", "a string of several lines"],
+@every_row(
+    ("    | Round(radius: int)\n    | ", "Square(side: int)", "\n"),
+    ("        count = count + 1\n    }\n    on read() to int {\n        return ", "count", "\n    }\n}\n"),
+    ('fn f() {\n    print("first\nfn second() {\nthird")\n    ', "print(1)", "\n}\n"),
 )
 def test_other_declarations_are_opened_too(prefix: str, piece: str, suffix: str) -> None:
     around = read_surroundings(prefix, suffix)

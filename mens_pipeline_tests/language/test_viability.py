@@ -26,6 +26,7 @@ from mens_pipeline.language.viability import (
     has_tokens,
 )
 from mens_pipeline_tests.evaluation.benches import SHIPPED
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import (
     Case,
     Program,
@@ -130,59 +131,53 @@ def test_every_open_prefix_is_completed() -> None:
     assert failed == []
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", Viability.COMPLETE),
-        ("fn", Viability.OPEN),
-        ("fx", Viability.DEAD),
-        ("// fx", Viability.COMPLETE),
-        ("fn f(a int", Viability.DEAD),
-        ("fn f(a", Viability.OPEN),
-        ("fn f() { let x = (a, 1) =>", Viability.DEAD),
-        ("fn f() { (a, 1) =", Viability.OPEN),
-        ("fn f() { (a, 1) =>", Viability.DEAD),
-        ("fn f() { if a && b ", Viability.DEAD),
-        ("fn f() { return a +\n", Viability.DEAD),
-        ("fn f() { return a +", Viability.OPEN),
-        ("fn f() { return 1", Viability.OPEN),
-        ("fn f() {} }", Viability.DEAD),
-        ("@endpoint(kind: qu", Viability.OPEN),
-        ("@endpoint(kind: qi", Viability.DEAD),
-        ("@mcp.tool", Viability.OPEN),
-        ("@mcp.tool fx", Viability.DEAD),
-        ("pub partial", Viability.OPEN),
-        ("pub partial type", Viability.DEAD),
-        ("fn f() {\n    import", Viability.OPEN),
-        ("fn f() {\n    import ", Viability.DEAD),
-        ('fn f() { workflow.version("a", 1', Viability.OPEN),
-        ('fn f() { workflow.version("a" +', Viability.DEAD),
-        ("fn f() { workflow.vex", Viability.DEAD),
-        ("type A = | B(", Viability.OPEN),
-        ("type A { x: int", Viability.COMPLETE),
-    ],
+@every_row(
+    ("", Viability.COMPLETE),
+    ("fn", Viability.OPEN),
+    ("fx", Viability.DEAD),
+    ("// fx", Viability.COMPLETE),
+    ("fn f(a int", Viability.DEAD),
+    ("fn f(a", Viability.OPEN),
+    ("fn f() { let x = (a, 1) =>", Viability.DEAD),
+    ("fn f() { (a, 1) =", Viability.OPEN),
+    ("fn f() { (a, 1) =>", Viability.DEAD),
+    ("fn f() { if a && b ", Viability.DEAD),
+    ("fn f() { return a +\n", Viability.DEAD),
+    ("fn f() { return a +", Viability.OPEN),
+    ("fn f() { return 1", Viability.OPEN),
+    ("fn f() {} }", Viability.DEAD),
+    ("@endpoint(kind: qu", Viability.OPEN),
+    ("@endpoint(kind: qi", Viability.DEAD),
+    ("@mcp.tool", Viability.OPEN),
+    ("@mcp.tool fx", Viability.DEAD),
+    ("pub partial", Viability.OPEN),
+    ("pub partial type", Viability.DEAD),
+    ("fn f() {\n    import", Viability.OPEN),
+    ("fn f() {\n    import ", Viability.DEAD),
+    ('fn f() { workflow.version("a", 1', Viability.OPEN),
+    ('fn f() { workflow.version("a" +', Viability.DEAD),
+    ("fn f() { workflow.vex", Viability.DEAD),
+    ("type A = | B(", Viability.OPEN),
+    ("type A { x: int", Viability.COMPLETE),
 )
 def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
     assert _viable(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("fn ~f() {}", Viability.DEAD),
-        ("fn f() { return 1 !", Viability.OPEN),
-        ("fn f() { return 1 ! ", Viability.DEAD),
-        ("fn f() { @nothing", Viability.DEAD),
-        ("fn f() {}\n@mcp", Viability.OPEN),
-        ("fn f() {}\n@pur", Viability.OPEN),
-        ('fn f() { return "a', Viability.OPEN),
-        ("fn f() {}\r", Viability.OPEN),
-        ("fn f() {}\n~", Viability.DEAD),
-        ("importé", Viability.DEAD),
-        ("let a = ²", Viability.DEAD),
-        ("fn f() { return 99999999999999999999 ", Viability.DEAD),
-        ("fn f() {}", Viability.COMPLETE),
-    ],
+@every_row(
+    ("fn ~f() {}", Viability.DEAD),
+    ("fn f() { return 1 !", Viability.OPEN),
+    ("fn f() { return 1 ! ", Viability.DEAD),
+    ("fn f() { @nothing", Viability.DEAD),
+    ("fn f() {}\n@mcp", Viability.OPEN),
+    ("fn f() {}\n@pur", Viability.OPEN),
+    ('fn f() { return "a', Viability.OPEN),
+    ("fn f() {}\r", Viability.OPEN),
+    ("fn f() {}\n~", Viability.DEAD),
+    ("importé", Viability.DEAD),
+    ("let a = ²", Viability.DEAD),
+    ("fn f() { return 99999999999999999999 ", Viability.DEAD),
+    ("fn f() {}", Viability.COMPLETE),
 )
 def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expected: Viability) -> None:
     assert _viable(text, is_strict=True) is expected
@@ -232,16 +227,12 @@ def _words_of_the_parser() -> Iterator[str]:
                 yield from re.findall(r"'([a-z_]+)'", ast.unparse(part))
 
 
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ("fn f() { return 1" + "0" * 40, ".5 } "),
-        ("fn f() { return 1.5", " } "),
-        ("fn f() { x(match b", " {  }  )  } "),
-        ("fn f() {\n    x = 'a", "' } "),
-        ("@ai(tier_max=Light, cost_ceiling_usd_per_call=0.", "5 )  fn  q  (  ) "),
-    ],
-    ids=["too large", "a number", "closed by the end", "a string", "half a number"],
+@every_row(
+    ("fn f() { return 1" + "0" * 40, ".5 } "),
+    ("fn f() { return 1.5", " } "),
+    ("fn f() { x(match b", " {  }  )  } "),
+    ("fn f() {\n    x = 'a", "' } "),
+    ("@ai(tier_max=Light, cost_ceiling_usd_per_call=0.", "5 )  fn  q  (  ) "),
 )
 def test_what_closes_is_written_first(text: str, rest: str) -> None:
     assert complete(text, is_strict=True) == rest

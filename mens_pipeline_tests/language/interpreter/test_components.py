@@ -3,6 +3,7 @@
 import pytest
 
 from mens_pipeline.language.interpreter import Features, ProgramReport, run_with_tests
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, verdict
 
 _SEEN = Features(database=True, views=True)
@@ -95,20 +96,17 @@ def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
     assert verdict(_ran(_LABEL, f"assert({claim})").tests[0]) == expected
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("Label()", "error:ArityError"),
-        ('Label(words="a", more=1)', "error:NamedArgument"),
-        ('text(class="a").press()', "error:MissingField"),
-        ("text(on_click=1).press()", "error:MissingField"),
-        ("text().enter(1)", "error:MissingField"),
-        ("input(on_change=fn(v) { assert(v is 2) }).enter(2)", "pass"),
-        ("input(on_change=fn(v) { assert(v is 2) }).enter(1)", "fail"),
-        ("Hasty()", "unsupported:ui"),
-        ("Page().nothing()", "error:UnknownMethod"),
-        ("text().find(1)", "error:TypeError"),
-    ],
+@every_row(
+    ("Label()", "error:ArityError"),
+    ('Label(words="a", more=1)', "error:NamedArgument"),
+    ('text(class="a").press()', "error:MissingField"),
+    ("text(on_click=1).press()", "error:MissingField"),
+    ("text().enter(1)", "error:MissingField"),
+    ("input(on_change=fn(v) { assert(v is 2) }).enter(2)", "pass"),
+    ("input(on_change=fn(v) { assert(v is 2) }).enter(1)", "fail"),
+    ("Hasty()", "unsupported:ui"),
+    ("Page().nothing()", "error:UnknownMethod"),
+    ("text().find(1)", "error:TypeError"),
 )
 def test_wrong_use_of_views_is_an_error(expression: str, expected: str) -> None:
     assert verdict(_ran(_LABEL, f"let x = {expression}").tests[0]) == expected
@@ -131,17 +129,14 @@ fn unknown() { nothing = 1 }
 """
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("tick() assert(left is 2) assert(half is 1)", "pass"),
-        ("assert(left is 3) assert(half is 1)", "pass"),
-        ("mark(0) assert(seen is [3])", "pass"),
-        ("mark(4)", "error:IndexOutOfRange"),
-        ("wrong()", "error:AssignToImmutable"),
-        ("unknown()", "error:UndefinedName"),
-        ('assert(hidden_output() is "ready\\n")', "pass"),
-    ],
+@every_row(
+    ("tick() assert(left is 2) assert(half is 1)", "pass"),
+    ("assert(left is 3) assert(half is 1)", "pass"),
+    ("mark(0) assert(seen is [3])", "pass"),
+    ("mark(4)", "error:IndexOutOfRange"),
+    ("wrong()", "error:AssignToImmutable"),
+    ("unknown()", "error:UndefinedName"),
+    ('assert(hidden_output() is "ready\\n")', "pass"),
 )
 def test_members_of_a_page_are_state(body: str, expected: str) -> None:
     assert verdict(_ran(_PAGE, body).tests[0]) == expected

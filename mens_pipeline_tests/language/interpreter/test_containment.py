@@ -19,6 +19,7 @@ import pytest
 from mens_pipeline.language.interpreter import Features, Limits, Sandbox
 from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND, RunRequest, WorkerProcess
 from mens_pipeline.language.interpreter.worker import contain, die_with_parent, own_prctl, system_call_filter
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.waits import wait_until
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
@@ -172,24 +173,9 @@ def _verdict(program: bytes, machine: int, number: int, protection: int = 0) -> 
             place += if_true if is_true else if_false
 
 
-@pytest.mark.parametrize(
-    ("machine", "name", "allowed", "refused", "memory"),
-    [
-        (
-            "x86_64",
-            0xC000003E,
-            [0, 1, 13, 202, 228, 231, 318],
-            [2, 41, 56, 57, 59, 62, 87, 101, 257, 302, 435],
-            [9, 10],
-        ),
-        (
-            "aarch64",
-            0xC00000B7,
-            [63, 64, 134, 98, 113, 94, 278],
-            [56, 198, 220, 221, 129, 35, 117, 261, 435],
-            [222, 226],
-        ),
-    ],
+@every_row(
+    ("x86_64", 0xC000003E, [0, 1, 13, 202, 228, 231, 318], [2, 41, 56, 57, 59, 62, 87, 101, 257, 302, 435], [9, 10]),
+    ("aarch64", 0xC00000B7, [63, 64, 134, 98, 113, 94, 278], [56, 198, 220, 221, 129, 35, 117, 261, 435], [222, 226]),
 )
 def test_the_filter_of_each_machine(
     machine: str, name: int, allowed: list[int], refused: list[int], memory: list[int]

@@ -12,11 +12,14 @@ import pytest
 from mens_pipeline.language.interpreter import LimitKind, Limits, Outcome, ProgramReport, ProgramStatus, run_tests
 from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.results import VoxError
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _HUGE = 2**62
 _SLOW = "[!-\U0010ffff]" * 500
 _SMALL = Limits(max_steps=50_000, test_seconds=2.0)
+_DEEP = "let mut x = [1] let mut k = 0 while k < 200 { x = [x] k += 1 }"
+_WIDE = "let mut x = [1] let mut k = 0 while k < 60 { x = [x, x] k += 1 }"
 
 _BODIES = {
     "endless loop": ("loop { }", LimitKind.STEPS),
@@ -28,30 +31,18 @@ _BODIES = {
     "range": ("let xs = range(0, 2000000)", LimitKind.SIZE),
     "pushing for ever": ("let mut xs = [1] loop { xs = xs.push(xs) }", LimitKind.SIZE),
     "much of everything": ('loop { let s = "a".repeat(900000) }', LimitKind.SIZE),
-    "deep value": ("let mut x = [1] let mut k = 0 while k < 200 { x = [x] k += 1 } print(x)", LimitKind.SIZE),
-    "deep comparison": (
-        "let mut x = [1] let mut k = 0 while k < 200 { x = [x] k += 1 } assert(x is x)",
-        LimitKind.SIZE,
-    ),
-    "wide comparison": (
-        "let mut x = [1] let mut k = 0 while k < 60 { x = [x, x] k += 1 } assert(x is x)",
-        LimitKind.STEPS,
-    ),
-    "wide text": ("let mut x = [1] let mut k = 0 while k < 60 { x = [x, x] k += 1 } print(x)", LimitKind.STEPS),
-    "wide json": (
-        "let mut x = [1] let mut k = 0 while k < 60 { x = [x, x] k += 1 } let s = json.stringify(x)",
-        LimitKind.STEPS,
-    ),
+    "deep value": (f"{_DEEP} print(x)", LimitKind.SIZE),
+    "deep comparison": (f"{_DEEP} assert(x is x)", LimitKind.SIZE),
+    "wide comparison": (f"{_WIDE} assert(x is x)", LimitKind.STEPS),
+    "wide text": (f"{_WIDE} print(x)", LimitKind.STEPS),
+    "wide json": (f"{_WIDE} let s = json.stringify(x)", LimitKind.STEPS),
     "long strings compared": (
         'let a = "a".repeat(900000) let b = "a".repeat(900000) loop { assert(a is b) }',
         LimitKind.STEPS,
     ),
     "self-made recursion": ("let f = fn(g) g(g) let x = f(f)", LimitKind.DEPTH),
     "recursion through map": ("let f = fn(g) [g].map(g) let x = f(f)", LimitKind.DEPTH),
-    "regex bomb": (
-        'let re = std.regex.compile("(a+)+$").unwrap() assert(re.matches("a".repeat(40) + "b"))',
-        LimitKind.TIME,
-    ),
+    "regex bomb": ('assert(std.regex.compile("(a+)+$").unwrap().matches("a".repeat(40) + "b"))', LimitKind.TIME),
     "slow pattern": (f'let re = std.regex.compile("{_SLOW}")', LimitKind.TIME),
 }
 
@@ -173,13 +164,10 @@ def test_too_many_tests_are_left_out() -> None:
     assert (len(report.tests), report.notes) == (3, ("2 tests beyond the first 3 were left out",))
 
 
-@pytest.mark.parametrize(
-    ("source", "status", "message"),
-    [
-        ("fn f( {", ProgramStatus.REJECTED, ""),
-        ("# é", ProgramStatus.NO_TESTS, "the program has no tests"),
-        ("#" * 50, ProgramStatus.REJECTED, "the program has 50 bytes; the most is 40"),
-    ],
+@every_row(
+    ("fn f( {", ProgramStatus.REJECTED, ""),
+    ("# é", ProgramStatus.NO_TESTS, "the program has no tests"),
+    ("#" * 50, ProgramStatus.REJECTED, "the program has 50 bytes; the most is 40"),
 )
 def test_programs_that_do_not_run(source: str, status: ProgramStatus, message: str) -> None:
     report = run_tests(source, Limits(max_source=40))

@@ -3,6 +3,7 @@
 import pytest
 
 from mens_pipeline.language.interpreter import Features, TextName
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _PASSING = {
@@ -87,24 +88,21 @@ def test_body_ends_in_its_error(body: str, expected: str) -> None:
     assert verdict(result_of_body(body)) == expected
 
 
-@pytest.mark.parametrize(
-    ("declarations", "expression", "expected"),
-    [
-        ("extern fn e() to int = 'm'", "e()", "unsupported:extern"),
-        ("@ai fn a() to str", "[a]", "unsupported:llm"),
-        ("component C() { view: text('x') }", "C", "unsupported:ui"),
-        ("@loading fn l() { text('x') }", "l", "unsupported:ui"),
-        ("import a.b as { c }", "c", "unsupported:import"),
-        ("import rust:serde", "serde", "unsupported:import"),
-        ("import std.regex.deeper", "deeper", "unsupported:import"),
-        ("actor A { on e() { } }", "A.e()", "error:UnknownMethod"),
-        ("actor A { on e() { } }", "spawn(A).f()", "error:UnknownMethod"),
-        ("actor A { on e() { } }", "spawn(A).e(x=1)", "error:NamedArgument"),
-        ("type W = | Ok(a: int, b: int)", "Ok(1, 2)?", "error:TypeError"),
-        ("type W = | Some(a: int, b: int)", "Some(1, 2).unwrap()", "error:UnknownMethod"),
-        ("fn f(a: int, b: int = 1) to int { return a }", "f()", "error:ArityError"),
-        ("fn f(a: int, b: int = 1) to int { return a }", "f(1, 2, 3)", "error:ArityError"),
-    ],
+@every_row(
+    ("extern fn e() to int = 'm'", "e()", "unsupported:extern"),
+    ("@ai fn a() to str", "[a]", "unsupported:llm"),
+    ("component C() { view: text('x') }", "C", "unsupported:ui"),
+    ("@loading fn l() { text('x') }", "l", "unsupported:ui"),
+    ("import a.b as { c }", "c", "unsupported:import"),
+    ("import rust:serde", "serde", "unsupported:import"),
+    ("import std.regex.deeper", "deeper", "unsupported:import"),
+    ("actor A { on e() { } }", "A.e()", "error:UnknownMethod"),
+    ("actor A { on e() { } }", "spawn(A).f()", "error:UnknownMethod"),
+    ("actor A { on e() { } }", "spawn(A).e(x=1)", "error:NamedArgument"),
+    ("type W = | Ok(a: int, b: int)", "Ok(1, 2)?", "error:TypeError"),
+    ("type W = | Some(a: int, b: int)", "Some(1, 2).unwrap()", "error:UnknownMethod"),
+    ("fn f(a: int, b: int = 1) to int { return a }", "f()", "error:ArityError"),
+    ("fn f(a: int, b: int = 1) to int { return a }", "f(1, 2, 3)", "error:ArityError"),
 )
 def test_what_a_declaration_makes_of_a_name(declarations: str, expression: str, expected: str) -> None:
     result = only_result(f"{declarations}\n@test fn t() {{ let x = {expression} }}")
@@ -120,17 +118,14 @@ def test_a_failure_says_where_and_what() -> None:
     assert (result.num_assertions, result.error_class) == (1, "wrong_answer")
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("assert(false)", "the assertion is false"),
-        ("assert(not true)", "the assertion is false"),
-        ("assert(true and false)", "the assertion is false"),
-        ("assert_eq(1, 2)", "expected `left is right` (left: 1, right: 2)"),
-        ("assert_ne(1, 1)", "expected `left isnt right` (left: 1, right: 1)"),
-        ('assert("a".repeat(200) is "")', f'expected `left is right` (left: "{"a" * 119}…, right: "")'),
-        ("return Error(7)", "the test returned Error(7)"),
-    ],
+@every_row(
+    ("assert(false)", "the assertion is false"),
+    ("assert(not true)", "the assertion is false"),
+    ("assert(true and false)", "the assertion is false"),
+    ("assert_eq(1, 2)", "expected `left is right` (left: 1, right: 2)"),
+    ("assert_ne(1, 1)", "expected `left isnt right` (left: 1, right: 1)"),
+    ('assert("a".repeat(200) is "")', f'expected `left is right` (left: "{"a" * 119}…, right: "")'),
+    ("return Error(7)", "the test returned Error(7)"),
 )
 def test_messages_of_failures(body: str, message: str) -> None:
     result = result_of_body(body)
@@ -178,21 +173,18 @@ def test_tables_in_memory() -> None:
     assert verdict(only_result(_TABLES)) == "unsupported:db"
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("db.Note.where({ a: 1 })", "unsupported:db"),
-        ("db.Note.find(1).count()", "unsupported:db"),
-        ("db.Note.all().map(n => n).count()", "error:UnknownMethod"),
-        ("{ let rows = db.Note.all() let n = rows.limit(1) n }", "unsupported:db"),
-        ("{ let titles = [1] let n = titles.count() n }", "error:UnknownMethod"),
-        ("[1]?", "pass"),
-        ("1?", "error:TypeError"),
-        ("db.Note.filter({ a: 1 }).limit(1)", "unsupported:db"),
-        ("db.Note.insert(1)", "error:TypeError"),
-        ("db.Other.all()", "error:UndefinedName"),
-        ("db.Note.nothing()", "error:UnknownMethod"),
-    ],
+@every_row(
+    ("db.Note.where({ a: 1 })", "unsupported:db"),
+    ("db.Note.find(1).count()", "unsupported:db"),
+    ("db.Note.all().map(n => n).count()", "error:UnknownMethod"),
+    ("{ let rows = db.Note.all() let n = rows.limit(1) n }", "unsupported:db"),
+    ("{ let titles = [1] let n = titles.count() n }", "error:UnknownMethod"),
+    ("[1]?", "pass"),
+    ("1?", "error:TypeError"),
+    ("db.Note.filter({ a: 1 }).limit(1)", "unsupported:db"),
+    ("db.Note.insert(1)", "error:TypeError"),
+    ("db.Other.all()", "error:UndefinedName"),
+    ("db.Note.nothing()", "error:UnknownMethod"),
 )
 def test_what_tables_do_not_do(expression: str, expected: str) -> None:
     """Most chains are refused, also under a name, mistakes are errors; `?` of rows is the rows (U5)."""
@@ -201,19 +193,16 @@ def test_what_tables_do_not_do(expression: str, expected: str) -> None:
     assert verdict(only_result(source, features=Features(database=True))) == expected
 
 
-@pytest.mark.parametrize(
-    ("decorators", "call", "expected"),
-    [
-        ("@require(n > 0)", "f(1)", "pass"),
-        ("@require(n > 0)", "f(0)", "error:ContractViolation"),
-        ("@ensure(result > n)", "f(1)", "pass"),
-        ("@ensure(result < n)", "f(1)", "error:ContractViolation"),
-        ("@ensure(result < n, fallback: other)", "f(1)", "pass"),
-        ("@invariant(n isnt 3)", "f(3)", "error:ContractViolation"),
-        ("@require(1)", "f(1)", "error:TypeError"),
-        ("@require(unknown(n))", "f(1)", "pass"),
-        ("@pure", "f(1)", "pass"),
-    ],
+@every_row(
+    ("@require(n > 0)", "f(1)", "pass"),
+    ("@require(n > 0)", "f(0)", "error:ContractViolation"),
+    ("@ensure(result > n)", "f(1)", "pass"),
+    ("@ensure(result < n)", "f(1)", "error:ContractViolation"),
+    ("@ensure(result < n, fallback: other)", "f(1)", "pass"),
+    ("@invariant(n isnt 3)", "f(3)", "error:ContractViolation"),
+    ("@require(1)", "f(1)", "error:TypeError"),
+    ("@require(unknown(n))", "f(1)", "pass"),
+    ("@pure", "f(1)", "pass"),
 )
 def test_contracts_are_checked_where_asked_for(decorators: str, call: str, expected: str) -> None:
     source = (

@@ -5,6 +5,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.interpreter import Features, Outcome, ProgramStatus, TextName, run_with_tests
 from mens_pipeline.language.interpreter.running import with_given
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
 _TESTS = """fn close(a: int, b: int) to bool { return (a - b).abs() < 2 }
@@ -37,13 +38,9 @@ def test_a_wrong_candidate_fails() -> None:
 
 
 def test_an_error_in_the_candidate_has_its_place_there() -> None:
-    report = run_with_tests(_GOOD.replace("n * 2", "n / 0"), _TESTS)
+    result = run_with_tests(_GOOD.replace("n * 2", "n / 0"), _TESTS).tests[0]
 
-    assert (verdict(report.tests[0]), report.tests[0].text, report.tests[0].line) == (
-        "error:DivisionByZero",
-        TextName.PROGRAM,
-        1,
-    )
+    assert (verdict(result), result.text, result.line) == ("error:DivisionByZero", TextName.PROGRAM, 1)
 
 
 @pytest.mark.parametrize(
@@ -69,21 +66,18 @@ def test_names_of_the_candidate_do_not_matter(attack: str) -> None:
     assert _verdicts(_GOOD + attack) == ([] if rejected else ["pass", "pass"])
 
 
-@pytest.mark.parametrize(
-    ("attack", "name"),
-    [
-        ("fn assert(c: bool) { }", "assert"),
-        ("fn assert_eq(a: int, b: int) { }", "assert_eq"),
-        ("let assert = 1", "assert"),
-        ("type T = | assert", "assert"),
-        ("fn len(xs: List[int]) to int { return 2 }", "len"),
-        ("let len = fn(x) 2", "len"),
-        ("actor len { on e() { } }", "len"),
-        ("workflow len() { }", "len"),
-        ("component len() { }", "len"),
-        ("import a.b as len", "len"),
-        ("type T = | n", "n"),
-    ],
+@every_row(
+    ("fn assert(c: bool) { }", "assert"),
+    ("fn assert_eq(a: int, b: int) { }", "assert_eq"),
+    ("let assert = 1", "assert"),
+    ("type T = | assert", "assert"),
+    ("fn len(xs: List[int]) to int { return 2 }", "len"),
+    ("let len = fn(x) 2", "len"),
+    ("actor len { on e() { } }", "len"),
+    ("workflow len() { }", "len"),
+    ("component len() { }", "len"),
+    ("import a.b as len", "len"),
+    ("type T = | n", "n"),
 )
 def test_redefining_what_the_tests_rely_on_fails_them(attack: str, name: str) -> None:
     report = run_with_tests(_GOOD + attack, _TESTS)
@@ -127,12 +121,9 @@ def test_a_rejected_candidate_has_diagnostics() -> None:
     assert (report.status, report.error_class, len(report.diagnostics)) == (ProgramStatus.REJECTED, "parse", 1)
 
 
-@pytest.mark.parametrize(
-    ("tests", "advice"),
-    [
-        ("@test fn t( {", r"hidden tests are rejected at line 1, column 13: .* Mend the task\."),
-        ("fn f() { }", r"hidden tests hold no `@test` and no `@forall`\. Add one to the task\."),
-    ],
+@every_row(
+    ("@test fn t( {", r"hidden tests are rejected at line 1, column 13: .* Mend the task\."),
+    ("fn f() { }", r"hidden tests hold no `@test` and no `@forall`\. Add one to the task\."),
 )
 def test_broken_tests_are_a_mistake_of_the_task(tests: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=advice):

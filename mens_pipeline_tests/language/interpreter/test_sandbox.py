@@ -25,6 +25,7 @@ from mens_pipeline.language.interpreter import (
 )
 from mens_pipeline.language.interpreter.sandbox import RunRequest, WorkerProcess, read_report, read_request
 from mens_pipeline.language.interpreter.worker import confine, main, refuse
+from mens_pipeline_tests.every import every_row
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
 _OK = "@test fn t() { assert(1 is 1) }"
@@ -72,16 +73,13 @@ def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> 
 
 
 @pytest.mark.threat("P2")
-@pytest.mark.parametrize(
-    ("body", "limit"),
-    [
-        ('assert(std.regex.compile("(a+)+$").unwrap().matches("a".repeat(40) + "b"))', LimitKind.TIME),
-        ('let mut s = "a" loop { s = s + s }', LimitKind.SIZE),
-        ("let f = fn(g) g(g) let x = f(f)", LimitKind.DEPTH),
-        ("loop { }", LimitKind.STEPS),
-    ],
+@every_row(
+    ('assert(std.regex.compile("(a+)+$").unwrap().matches("a".repeat(40) + "b"))', LimitKind.TIME),
+    ('let mut s = "a" loop { s = s + s }', LimitKind.SIZE),
+    ("let f = fn(g) g(g) let x = f(f)", LimitKind.DEPTH),
+    ("loop { }", LimitKind.STEPS),
 )
-def test_hostile_programs_leave_the_worker_alive(sandbox: Sandbox, body: str, limit: LimitKind) -> None:
+def test_hostile_programs_leave_the_worker_alive(body: str, limit: LimitKind, sandbox: Sandbox) -> None:
     report = sandbox.run(f"@test fn a() {{ {body} }}\n@test fn b() {{ assert(true) }}")
 
     assert [result.reason for result in report.tests] == [limit, None]

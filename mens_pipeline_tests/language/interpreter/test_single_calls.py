@@ -10,6 +10,7 @@ from mens_pipeline.language.interpreter import ErrorKind, Features, LimitKind, L
 from mens_pipeline.language.interpreter.results import VoxError
 from mens_pipeline.language.interpreter.running import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.values import Native, Value, ok
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import parse
 
 _PROGRAM = """let scale = 3
@@ -56,20 +57,17 @@ def test_an_error_that_a_function_returns_is_a_value() -> None:
     assert _call("early", 4).value.fields == ok(2).fields
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "reason"),
-    [
-        ("positive", (0,), ErrorKind.CONTRACT_VIOLATION),
-        ("times", (2**62,), ErrorKind.INTEGER_OVERFLOW),
-        ("times", (1, 2), ErrorKind.ARITY_ERROR),
-        ("endless", (1,), LimitKind.STEPS),
-        ("deep", (1,), LimitKind.DEPTH),
-        ("asked", (1,), Refusal.CLOCK),
-        ("told", (1,), Refusal.MODEL),
-        ("missing", (), ErrorKind.NOT_CALLABLE),
-        ("scale", (), ErrorKind.NOT_CALLABLE),
-        ("checked", (0,), None),
-    ],
+@every_row(
+    ("positive", (0,), ErrorKind.CONTRACT_VIOLATION),
+    ("times", (2**62,), ErrorKind.INTEGER_OVERFLOW),
+    ("times", (1, 2), ErrorKind.ARITY_ERROR),
+    ("endless", (1,), LimitKind.STEPS),
+    ("deep", (1,), LimitKind.DEPTH),
+    ("asked", (1,), Refusal.CLOCK),
+    ("told", (1,), Refusal.MODEL),
+    ("missing", (), ErrorKind.NOT_CALLABLE),
+    ("scale", (), ErrorKind.NOT_CALLABLE),
+    ("checked", (0,), None),
 )
 def test_a_call_says_how_it_ended(function: str, arguments: Sequence[Value], reason: object) -> None:
     result = _call(function, *arguments)

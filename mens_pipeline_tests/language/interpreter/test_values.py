@@ -23,6 +23,7 @@ from mens_pipeline.language.interpreter.values import (
     ok,
     some,
 )
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import parse
 
 _TYPES = "type Shape = | Dot | Rect(w: int, h: int)\n"
@@ -69,22 +70,19 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
     assert equal(Machine(Limits()), _evaluate(literal), value)
 
 
-@pytest.mark.parametrize(
-    ("value", "literal"),
-    [
-        (-3, "-3"),
-        (-(2**63), "(-9223372036854775807 - 1)"),
-        (1.0, "1.0"),
-        (1e21, "1000000000000000000000.0"),
-        (-math.inf, "(-1.0 / 0.0)"),
-        (Decimal("1.50"), "1.50dec"),
-        ('a"b\\\n', '"a\\"b\\\\\\n"'),
-        ({"name": "Ann", "b c": 1, "type": True}, '{ name: "Ann", "b c": 1, "type": true }'),
-        ({}, "{}"),
-        ([some(1), NONE], "[Some(1), None]"),
-        ((1,), "(1,)"),
-        (VariantValue("Rect", (2, -3)), "Rect(2, -3)"),
-    ],
+@every_row(
+    (-3, "-3"),
+    (-(2**63), "(-9223372036854775807 - 1)"),
+    (1.0, "1.0"),
+    (1e21, "1000000000000000000000.0"),
+    (-math.inf, "(-1.0 / 0.0)"),
+    (Decimal("1.50"), "1.50dec"),
+    ('a"b\\\n', '"a\\"b\\\\\\n"'),
+    ({"name": "Ann", "b c": 1, "type": True}, '{ name: "Ann", "b c": 1, "type": true }'),
+    ({}, "{}"),
+    ([some(1), NONE], "[Some(1), None]"),
+    ((1,), "(1,)"),
+    (VariantValue("Rect", (2, -3)), "Rect(2, -3)"),
 )
 def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:
     assert literal_of(value) == literal

@@ -1,24 +1,21 @@
 """Programs made wrong on purpose: one mistake of a known kind in a right program."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from mens_pipeline.language import Mode, analyze, ast
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.values import Native
 from mens_pipeline.language.names.declarations import METHOD_NAMES, VALUES, VARIANTS
-
-Kind = TypeVar("Kind", bound=ast.Node)
+from mens_pipeline_tests.language.examples import parse
 
 _OTHER_LITERALS: Final = {"int": '"seven"', "str": "7", "bool": '"yes"', "float": '"one"'}
 _PLAIN: Final = frozenset(_OTHER_LITERALS)
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """One replacement in a text."""
 
     start: int
@@ -29,26 +26,13 @@ class Edit:
 Edits = tuple[Edit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A right program with one mistake of a kind; `name` is that of the right program."""
-
-    kind: str
-    name: str
-    source: str
-    module: ast.Module
-    edits: Edits
-
-
 class Program:
     """A right program, and every place where a mistake can be made."""
 
-    def __init__(self, name: str, source: str, mode: Mode) -> None:
-        self.name = name
+    def __init__(self, source: str, mode: Mode) -> None:
         self.source = source
         self.mode = mode
-        module = analyze(source, mode).module
-        assert module is not None
+        module = parse(source, mode)
         self.nodes = list(ast.walk(module))
         self.words = {getattr(node, "name", None) for node in self.nodes} | VALUES | METHOD_NAMES
         self.functions = {node.name: node for node in self.nodes if isinstance(node, ast.Function)}
@@ -56,13 +40,9 @@ class Program:
         self.variants = {node.name: node for node in self.nodes if isinstance(node, ast.Variant)}
         self.is_closed = not any(isinstance(node, ast.ImportPath) for node in self.nodes)
 
-    def of(self, *kinds: type[Kind]) -> Iterator[Kind]:
+    def of(self, *kinds: type[ast.Node]) -> Iterator[Any]:
         """The nodes of some classes."""
         return (node for node in self.nodes if isinstance(node, kinds))
-
-    def mutants(self, kind: str) -> list[Edits]:
-        """All ways to make one kind of mistake; names are misspelt the same way each time."""
-        return list(KINDS[kind](self))
 
     def misspell(self, word: str) -> str:
         """A word that is nearly another, and no name of the program."""
@@ -76,25 +56,6 @@ class Program:
 def _misspell_at(node: ast.Node, name: str, program: Program, after: int | None = None) -> Edits:
     start = program.source.index(name, node.start if after is None else after, node.end)
     return (Edit(start, start + len(name), program.misspell(name)),)
-
-
-def _rename_name(program: Program) -> Iterator[Edits]:
-    for node in program.of(ast.Ident):
-        if program.is_closed or node.name[0].islower():
-            yield _misspell_at(node, node.name, program)
-
-
-def _rename_type(program: Program) -> Iterator[Edits]:
-    for node in program.of(ast.NamedType, ast.GenericType):
-        assert isinstance(node, ast.NamedType | ast.GenericType)
-        yield _misspell_at(node, node.name, program)
-
-
-def _rename_variant(program: Program) -> Iterator[Edits]:
-    for node in program.of(ast.ConstructorPattern, ast.IdentPattern):
-        assert isinstance(node, ast.ConstructorPattern | ast.IdentPattern)
-        if program.is_closed and (node.name in program.variants or node.name in VARIANTS):
-            yield _misspell_at(node, node.name, program)
 
 
 def _rename_field(program: Program) -> Iterator[Edits]:
@@ -114,15 +75,8 @@ def _is_foreign(node: ast.Expr, program: Program) -> bool:
     return not program.is_closed or (isinstance(node, ast.Ident) and node.name in {"db", "std", "env", "fs", "process"})
 
 
-def _rename_method(program: Program) -> Iterator[Edits]:
-    for node in program.of(ast.MethodCall):
-        if program.is_closed:
-            yield _misspell_at(node, node.method, program, node.object.end)
-
-
 def _change_arity(program: Program) -> Iterator[Edits]:
     for node in program.of(ast.Call, ast.MethodCall):
-        assert isinstance(node, ast.Call | ast.MethodCall)
         if not _has_fixed_arity(node, program):
             continue
         if node.arguments:
@@ -283,12 +237,24 @@ def _unwrap_plain(program: Program) -> Iterator[Edits]:
             yield (Edit(start, start, "let unwrapped_here = Ok(1)?\n"),)
 
 
+def _is_variant(name: str, program: Program) -> bool:
+    return program.is_closed and (name in program.variants or name in VARIANTS)
+
+
 KINDS: Final[dict[str, Callable[[Program], Iterator[Edits]]]] = {
-    "rename a name": _rename_name,
-    "rename a type": _rename_type,
-    "rename a variant": _rename_variant,
+    "rename a name": lambda p: (
+        _misspell_at(node, node.name, p) for node in p.of(ast.Ident) if p.is_closed or node.name[0].islower()
+    ),
+    "rename a type": lambda p: (_misspell_at(node, node.name, p) for node in p.of(ast.NamedType, ast.GenericType)),
+    "rename a variant": lambda p: (
+        _misspell_at(node, node.name, p)
+        for node in p.of(ast.ConstructorPattern, ast.IdentPattern)
+        if _is_variant(node.name, p)
+    ),
     "rename a field": _rename_field,
-    "unknown method": _rename_method,
+    "unknown method": lambda p: (
+        _misspell_at(node, node.method, p, node.object.end) for node in p.of(ast.MethodCall) if p.is_closed
+    ),
     "change arity": _change_arity,
     "drop a field": _drop_field,
     "swap arguments": _swap_arguments,
@@ -303,24 +269,26 @@ KINDS: Final[dict[str, Callable[[Program], Iterator[Edits]]]] = {
 """Kind of mistake -> all places of a program to make it."""
 
 
-def mutants(programs: dict[str, str], mode_of: Callable[[str], Mode], number: int, seed: int) -> Iterator[Mutant]:
-    """Wrong programs, as many of each kind, drawn at random without repeating one."""
-    parsed = [Program(name, source, mode_of(name)) for name, source in programs.items()]
+def mutants(
+    programs: dict[str, str], mode_of: Callable[[str], Mode], number: int, seed: int
+) -> Iterator[tuple[str, str, ast.Module]]:
+    """Wrong programs with the kind of their mistake, as many of each, drawn at random without repeating one."""
+    parsed = [Program(source, mode_of(name)) for name, source in programs.items()]
     random = Random(seed)  # noqa: S311 - a reproducible draw
-    places = {kind: [(program, edits) for program in parsed for edits in program.mutants(kind)] for kind in KINDS}
+    places = {kind: [(program, edits) for program in parsed for edits in make(program)] for kind, make in KINDS.items()}
     left = number
     # The rarest kinds first: what they cannot give is left to the others.
     for done, kind in enumerate(sorted(KINDS, key=lambda kind: len(places[kind]))):
         random.shuffle(places[kind])
-        made = (_mutant(kind, program, edits) for program, edits in places[kind])
-        chosen = list(islice((mutant for mutant in made if mutant is not None), left // (len(KINDS) - done)))
+        made = filter(None, (_mistaken(program, edits) for program, edits in places[kind]))
+        chosen = list(islice(made, left // (len(KINDS) - done)))
         left -= len(chosen)
-        yield from chosen
+        yield from ((kind, *mistaken) for mistaken in chosen)
 
 
-def _mutant(kind: str, program: Program, edits: Edits) -> Mutant | None:
+def _mistaken(program: Program, edits: Edits) -> tuple[str, ast.Module] | None:
     source = program.source
     for edit in sorted(edits, key=lambda edit: -edit.start):
         source = source[: edit.start] + edit.text + source[edit.end :]
     module = analyze(source, program.mode).module
-    return None if module is None or source == program.source else Mutant(kind, program.name, source, module, edits)
+    return None if module is None or source == program.source else (source, module)

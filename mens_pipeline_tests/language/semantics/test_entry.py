@@ -8,6 +8,7 @@ import pytest
 from mens_pipeline.language import Code, Severity, analyze, analyze_uncached
 from mens_pipeline.language.names.declarations import MAX_FINDINGS
 from mens_pipeline.language.semantics import first_error, semantic_diagnostics, semantic_records
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import conformance_cases, parse, reference_examples
 from mens_pipeline_tests.language.semantics.tables import diagnostics_of
 from mens_pipeline_tests.language.test_nesting import NESTED
@@ -18,14 +19,11 @@ def _resolves(source: str) -> bool:
     return module is not None and first_error(module, source) is None
 
 
-@pytest.mark.parametrize(
-    ("source", "verdict"),
-    [
-        ("fn f() to int { return 1 }", True),
-        ("fn f() to int { return x }", False),
-        ("fn f() to int { return", False),
-        ("fn f(n: int) { match n { _ => 1 2 => 3 } }", True),
-    ],
+@every_row(
+    ("fn f() to int { return 1 }", True),
+    ("fn f() to int { return x }", False),
+    ("fn f() to int { return", False),
+    ("fn f(n: int) { match n { _ => 1 2 => 3 } }", True),
 )
 def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None:  # noqa: FBT001 - a table
     assert _resolves(source) is verdict
