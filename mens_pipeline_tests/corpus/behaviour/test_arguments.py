@@ -5,9 +5,10 @@ from itertools import islice
 import pytest
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, type_key
-from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Function, Module
 from mens_pipeline.language.interpreter import Value, VariantValue, literal_of
+from mens_pipeline_tests.every import every
+from mens_pipeline_tests.language.examples import parse
 
 _TYPES = """type Person { name: str, age: int }
 type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)
@@ -25,8 +26,7 @@ url Path { Home Task(id: int) }
 
 
 def _parse(signature: str, body: str = "return 1") -> tuple[Module, Function]:
-    module = analyze(f"{_TYPES}fn f{signature} to int {{ {body} }}").module
-    assert module is not None
+    module = parse(f"{_TYPES}fn f{signature} to int {{ {body} }}")
     function = module.declarations[-1]
     assert isinstance(function, Function)
     return module, function
@@ -41,26 +41,17 @@ def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
     return [values[0] for values in _draw(f"(a: {type_text})", body)]
 
 
-@pytest.mark.parametrize(
-    ("type_text", "kind"),
+@every(
+    "case",
     [
-        ("int", int),
-        ("str", str),
-        ("bool", bool),
-        ("float", float),
-        ("List[int]", list),
-        ("list[str]", list),
-        ("Map[str, int]", dict),
-        ("map[str, int]", dict),
-        ("Person", dict),
-        ("Note", dict),
-        ("Shape", VariantValue),
-        ("Path", VariantValue),
-        ("Option[int]", VariantValue),
-        ("Result[int]", VariantValue),
+        *((kind.__name__, kind) for kind in (int, str, bool, float)),
+        *((text, list) for text in ("List[int]", "list[str]")),
+        *((text, dict) for text in ("Map[str, int]", "map[str, int]", "Person", "Note")),
+        *((text, VariantValue) for text in ("Shape", "Path", "Option[int]", "Result[int]")),
     ],
 )
-def test_values_are_of_the_type(type_text: str, kind: type) -> None:
+def test_values_are_of_the_type(case: tuple[str, type]) -> None:
+    type_text, kind = case
     values = _firsts(type_text)
 
     assert {type(value) for value in values} == {kind}
@@ -140,25 +131,17 @@ def test_type_parameters_are_ints() -> None:
     assert {type(element) for (xs,) in values for element in xs} == {int}
 
 
-@pytest.mark.parametrize(
-    "signature",
+@every(
+    "annotation",
     [
-        "(a)",
-        "(a: fn(int) to int)",
-        "(a: Unknown)",
-        "(a: List[fn(int) to int])",
-        "(a: Set[int])",
-        "(a: List[Missing])",
-        "(a: Map[int, int])",
-        "(a: Endless)",
-        "(a: Callback)",
-        "(a: Option[int, int])",
-        "(a: _)",
+        *("", ": _", ": Unknown", ": List[Missing]", ": Endless"),
+        *(": fn(int) to int", ": List[fn(int) to int]", ": Callback"),
+        *(": Set[int]", ": Map[int, int]", ": Option[int, int]"),
     ],
 )
-def test_other_types_are_not_drawn(signature: str) -> None:
+def test_other_types_are_not_drawn(annotation: str) -> None:
     with pytest.raises(UndrawableError):
-        _draw(signature)
+        _draw(f"(a{annotation})")
 
 
 def test_types_that_mean_the_same_have_one_key() -> None:

@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 from mens_pipeline.corpus.behaviour.examples import (
     Observation,
     example_tests,
@@ -12,7 +10,9 @@ from mens_pipeline.corpus.behaviour.examples import (
     stated_examples,
 )
 from mens_pipeline.corpus.extract.metadata import task_sentence
-from mens_pipeline.language import analyze, declaration_spans
+from mens_pipeline.language import declaration_spans
+from mens_pipeline_tests.every import every_row
+from mens_pipeline_tests.language.examples import parse
 
 
 def test_examples_are_one_sentence() -> None:
@@ -25,8 +25,7 @@ def test_examples_are_one_sentence() -> None:
 
 def test_the_comment_above_is_the_behaviour_sentence() -> None:
     source = "// Adds two numbers.\n// vox:skip\n// Never fails.\nfn f(n: int) to int { return n }\nfn g() { }"
-    module = analyze(source).module
-    assert module is not None
+    module = parse(source)
     first, second = declaration_spans(source, module)
 
     assert task_sentence(first.doc) == "Adds two numbers. Never fails."
@@ -50,21 +49,18 @@ def test_what_is_written_is_read_again() -> None:
     assert stated_examples(f"Write f. {examples_sentence(seen)}") == tuple(seen)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "results"),
-    [
-        ("Example: `f(1)` returns `2` and `f(2)` gives `[3]`.", ["2", "[3]"]),
-        ("`f(1)` is 6 (120), and `f(2)` equals -1", ["6", "-1"]),
-        ("`f(1)` is an error. `f(2)` is `not, a value`. `f(3)` is 4.", ["4"]),
-        ("`f(1)` is - and `f(2)` is", []),
-        ("`f(1)` is [1, 2 and `f(2)` is )", []),
-        ("`f(1)` is (1] or so", []),
-        ("`f(1)` is [1, 2", []),
-        ("`f(1)` is \u00e9 3", []),
-        ("`f(1)` is Ok (in short)", ["Ok"]),
-        ("`f(1` is 2, f(3) is 4, `f` is 5", []),
-        ("", []),
-    ],
+@every_row(
+    ("Example: `f(1)` returns `2` and `f(2)` gives `[3]`.", ["2", "[3]"]),
+    ("`f(1)` is 6 (120), and `f(2)` equals -1", ["6", "-1"]),
+    ("`f(1)` is an error. `f(2)` is `not, a value`. `f(3)` is 4.", ["4"]),
+    ("`f(1)` is - and `f(2)` is", []),
+    ("`f(1)` is [1, 2 and `f(2)` is )", []),
+    ("`f(1)` is (1] or so", []),
+    ("`f(1)` is [1, 2", []),
+    ("`f(1)` is \u00e9 3", []),
+    ("`f(1)` is Ok (in short)", ["Ok"]),
+    ("`f(1` is 2, f(3) is 4, `f` is 5", []),
+    ("", []),
 )
 def test_other_words_for_examples(prompt: str, results: list[str]) -> None:
     assert [example.result for example in stated_examples(prompt)] == results

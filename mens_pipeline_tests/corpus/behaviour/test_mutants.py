@@ -1,17 +1,11 @@
 """Changed bodies, and probes."""
 
 from mens_pipeline.corpus.behaviour.mutants import PROBE, Probes, build_mutants
-from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Declaration, Module
 from mens_pipeline.language.interpreter import UNIT, CallableProgram, Features, Limits, Machine, Native, Value, some
+from mens_pipeline_tests.language.examples import parse
 
 _LIMITS = Limits(max_steps=5_000)
-
-
-def _module(source: str) -> Module:
-    module = analyze(source).module
-    assert module is not None
-    return module
 
 
 def _results(module: Module, declaration: Declaration, *arguments: Value) -> str:
@@ -23,7 +17,7 @@ def _results(module: Module, declaration: Declaration, *arguments: Value) -> str
 
 
 def _mutant_results(source: str, *arguments: Value) -> set[str]:
-    module = _module(source)
+    module = parse(source)
     mutants = build_mutants(module.declarations[0], 100, "s")
     assert module.declarations[0] not in mutants
     return {_results(module, mutant, *arguments) for mutant in mutants}
@@ -73,7 +67,7 @@ def test_loops_are_mutated_inside() -> None:
 
 
 def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> None:
-    module = _module('fn f(n: int) to str { if n > 1 and n < 100 { return "a" + "b" } return "c" + "d" + "e" }')
+    module = parse('fn f(n: int) to str { if n > 1 and n < 100 { return "a" + "b" } return "c" + "d" + "e" }')
     chosen = build_mutants(module.declarations[0], 4, "s")
 
     assert len(chosen) == 4
@@ -82,7 +76,7 @@ def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> N
 
 
 def test_the_function_inside_a_wrapper_is_changed() -> None:
-    module = _module("@endpoint(kind: query) fn f(n: int) to int { return n + 1 }")
+    module = parse("@endpoint(kind: query) fn f(n: int) to int { return n + 1 }")
     mutants = build_mutants(module.declarations[0], 10, "s")
 
     assert {type(mutant).__name__ for mutant in mutants} == {"Endpoint"}
@@ -101,7 +95,7 @@ _BRANCHES = """fn f(n: int) to int {
 
 
 def test_probes_tell_branches_and_change_nothing() -> None:
-    module = _module(_BRANCHES)
+    module = parse(_BRANCHES)
     plain = CallableProgram(module, _LIMITS, Features())
     observed = CallableProgram(module, _LIMITS, Features())
     reached: set[int] = set()

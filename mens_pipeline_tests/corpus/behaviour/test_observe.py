@@ -8,6 +8,7 @@ from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour,
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze_uncached
+from mens_pipeline_tests.every import every, every_row
 from mens_pipeline_tests.speed import assert_below
 
 _GRADE = """fn grade(points: int, bonus: bool) to str {
@@ -65,16 +66,13 @@ def test_the_function_passes_its_own_sharp_tests(name: str) -> None:
     assert behaviour.num_mutants > 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("total >= 90", "total > 90"),
-        ("total >= 75", "total < 75"),
-        ("total + 5", "total + 6"),
-        ("if bonus", "if not bonus"),
-        ('"C"', '"D"'),
-        ('if total >= 75 { return "B" }', ""),
-    ],
+@every_row(
+    ("total >= 90", "total > 90"),
+    ("total >= 75", "total < 75"),
+    ("total + 5", "total + 6"),
+    ("if bonus", "if not bonus"),
+    ('"C"', '"D"'),
+    ('if total >= 75 { return "B" }', ""),
 )
 def test_wrong_functions_are_refused(old: str, new: str) -> None:
     assert not passes(_GRADE.replace(old, new), _behaviour("grade").tests)
@@ -153,34 +151,38 @@ def test_arguments_can_be_given() -> None:
     assert calls <= {f"grade({n}, false)" for n, _ in arguments}
 
 
-def test_tests_hide_no_name_of_the_program() -> None:
-    source = "fn observed_1(n: int) to int { return observed_2(n) + 1 }\nfn observed_2(n: int) to int { return n * 2 }"
-
-    assert passes(source, _behaviour("observed_1", source).tests)
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
+@every(
+    "source",
     [
-        ("fn f(p: str) to str { return std.fs.read(p) }", NoBehaviour.NOT_PURE),
-        ('@ai(model="m") fn f(p: str) to str', NoBehaviour.NO_BODY),
-        ("import other.part\nfn f(n: int) to int { return part.g(n) }", NoBehaviour.NOT_PURE),
-        ("fn f(n: int) to int { return std.time.now_ms() + n }", NoBehaviour.NONDETERMINISTIC),
-        ("fn f(n: int) to str { return std.uuid() + str(n) }", NoBehaviour.NONDETERMINISTIC),
-        ("fn f(g: fn(int) to int) to int { return g(1) }", NoBehaviour.UNDRAWABLE),
-        ("fn f(n) to int { return n }", NoBehaviour.UNDRAWABLE),
-        ("fn f() to int { return 1 }", NoBehaviour.NO_PARAMETERS),
-        ("fn f(n: int) to int { loop { } }", NoBehaviour.DOES_NOT_END),
-        ("fn f(n: int) to int { return f(n + 1) }", NoBehaviour.DOES_NOT_END),
-        ('fn f(n: int) to int { panic("no") }', NoBehaviour.FAILS),
-        ("fn f(n: int) to fn(int) to int { return fn(m: int) to int m + n }", NoBehaviour.NO_LITERAL),
-        ('fn f(n: int) to str { return "ab".repeat(500) + str(n) }', NoBehaviour.NO_LITERAL),
-        ("fn f(n: int) to int { return 7 }", NoBehaviour.CONSTANT),
-        ("fn f(n: int) to int { return n }", NoBehaviour.IDENTITY),
-        ("fn f(a: int, b: str) to str { let c = a return b }", NoBehaviour.IDENTITY),
-        ("fn f(a: bool) to int { if a { return 1 } return 2 }", NoBehaviour.TOO_FEW_INPUTS),
-        (f"fn f(n: int) to int {{ return {' + '.join(['n'] * 2_000)} }}", NoBehaviour.TOO_LARGE),
+        "fn observed_1(n: int) to int { return observed_2(n) + 1 }\nfn observed_2(n: int) to int { return n * 2 }",
+        "fn f(n: int) to int { return n + 1 }\nfn f(n: int) to int { return n * 2 }",  # the last one counts
+        "fn f(a: float, b: float) to float { return a / b }",  # of which some equal nothing
+        "fn f(a: int, b: int = 2) to int { return a * b }",
     ],
+)
+def test_functions_pass_their_own_tests(source: str) -> None:
+    assert passes(source, _behaviour(source[3 : source.index("(")], source).tests)
+
+
+@every_row(
+    ("fn f(p: str) to str { return std.fs.read(p) }", NoBehaviour.NOT_PURE),
+    ('@ai(model="m") fn f(p: str) to str', NoBehaviour.NO_BODY),
+    ("import other.part\nfn f(n: int) to int { return part.g(n) }", NoBehaviour.NOT_PURE),
+    ("fn f(n: int) to int { return std.time.now_ms() + n }", NoBehaviour.NONDETERMINISTIC),
+    ("fn f(n: int) to str { return std.uuid() + str(n) }", NoBehaviour.NONDETERMINISTIC),
+    ("fn f(g: fn(int) to int) to int { return g(1) }", NoBehaviour.UNDRAWABLE),
+    ("fn f(n) to int { return n }", NoBehaviour.UNDRAWABLE),
+    ("fn f() to int { return 1 }", NoBehaviour.NO_PARAMETERS),
+    ("fn f(n: int) to int { loop { } }", NoBehaviour.DOES_NOT_END),
+    ("fn f(n: int) to int { return f(n + 1) }", NoBehaviour.DOES_NOT_END),
+    ('fn f(n: int) to int { panic("no") }', NoBehaviour.FAILS),
+    ("fn f(n: int) to fn(int) to int { return fn(m: int) to int m + n }", NoBehaviour.NO_LITERAL),
+    ('fn f(n: int) to str { return "ab".repeat(500) + str(n) }', NoBehaviour.NO_LITERAL),
+    ("fn f(n: int) to int { return 7 }", NoBehaviour.CONSTANT),
+    ("fn f(n: int) to int { return n }", NoBehaviour.IDENTITY),
+    ("fn f(a: int, b: str) to str { let c = a return b }", NoBehaviour.IDENTITY),
+    ("fn f(a: bool) to int { if a { return 1 } return 2 }", NoBehaviour.TOO_FEW_INPUTS),
+    (f"fn f(n: int) to int {{ return {' + '.join(['n'] * 2_000)} }}", NoBehaviour.TOO_LARGE),
 )
 def test_some_functions_have_no_behaviour(source: str, reason: NoBehaviour) -> None:
     assert observe_behaviour(source, "f", seed="s") is reason
@@ -191,24 +193,6 @@ def test_a_function_that_is_not_there_is_refused() -> None:
         observe_behaviour("fn f(n: int) to int { return n }\n@test fn g() { }", "g", seed="s")
     with pytest.raises(RefusedError, match="rejected"):
         observe_behaviour("fn f(", "f", seed="s")
-
-
-def test_the_last_of_equal_names_counts() -> None:
-    source = "fn f(n: int) to int { return n + 1 }\nfn f(n: int) to int { return n * 2 }"
-
-    assert passes("fn f(n: int) to int { return n * 2 }", _behaviour("f", source).tests)
-
-
-def test_values_that_equal_nothing_are_left_out() -> None:
-    source = "fn f(a: float, b: float) to float { return a / b }"
-
-    assert passes(source, _behaviour("f", source).tests)
-
-
-def test_a_parameter_with_a_default_is_given() -> None:
-    source = "fn f(a: int, b: int = 2) to int { return a * b }"
-
-    assert passes(source, _behaviour("f", source).tests)
 
 
 def test_a_text_of_a_few_arguments_may_be_scarce() -> None:

@@ -1,9 +1,8 @@
 """Functions tried on the hidden tests of tasks."""
 
-import pytest
-
 from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, TaskStatus
 from mens_pipeline.language.interpreter import with_given
+from mens_pipeline_tests.every import every_row
 
 _REFERENCE = "fn spent(prices: List[int], limit: int) to int {\n    return total(prices.filter(p => p <= limit))\n}\n"
 _TOTAL = "fn total(xs: List[int]) to int { let mut sum = 0 for x in xs { sum = sum + x } return sum }\n"
@@ -31,18 +30,15 @@ def test_a_function_that_does_the_same_passes() -> None:
     assert _first_passed(renamed, "s") == 0
 
 
-@pytest.mark.parametrize(
-    ("program", "function"),
-    [
-        (_LOOP.replace("now > border", "now >= border"), "count"),
-        (_LOOP.replace("for now in values", "loop { } for now in values"), "count"),
-        (_LOOP.replace("result = 0", "result = missing"), "count"),
-        (_LOOP, "other"),
-        ("let count = 3", "count"),
-        ("let x = missing\n" + _LOOP, "count"),
-        ("fn count(", "count"),
-        ('@ai(model="m") fn count(xs: List[int], n: int) to int', "count"),
-    ],
+@every_row(
+    (_LOOP.replace("now > border", "now >= border"), "count"),
+    (_LOOP.replace("for now in values", "loop { } for now in values"), "count"),
+    (_LOOP.replace("result = 0", "result = missing"), "count"),
+    (_LOOP, "other"),
+    ("let count = 3", "count"),
+    ("let x = missing\n" + _LOOP, "count"),
+    ("fn count(", "count"),
+    ('@ai(model="m") fn count(xs: List[int], n: int) to int', "count"),
 )
 def test_a_function_that_does_not_passes_nothing(program: str, function: str) -> None:
     assert _first_passed(program, function) is None

@@ -16,6 +16,7 @@ from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Lineage, SourceKind, TrainingPair
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.every import every_row
 
 _POLICY = SplitPolicy(heldout_share=0.25, seed=0, max_overlap=0.5, min_nodes=12)
 _PATHS = [f"golden/{number}.vox" for number in range(40)]
@@ -85,15 +86,11 @@ def _programs(number: int) -> list[TrainingPair]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "num_tasks", "num_files"),
-    [
-        ({}, 1, 1),
-        ({"min_heldout_tasks": 10}, 10, 7),
-        ({"min_heldout_files": 9}, 12, 9),
-        ({"min_heldout_tasks": 3, "min_heldout_files": 2}, 3, 2),
-    ],
-    ids=["least", "more tasks", "more files", "enough"],
+@every_row(
+    ({}, 1, 1),
+    ({"min_heldout_tasks": 10}, 10, 7),
+    ({"min_heldout_files": 9}, 12, 9),
+    ({"min_heldout_tasks": 3, "min_heldout_files": 2}, 3, 2),
 )
 def test_more_files_are_held_out_until_the_exam_is_large_enough(
     changes: dict[str, int], num_tasks: int, num_files: int
@@ -102,11 +99,8 @@ def test_more_files_are_held_out_until_the_exam_is_large_enough(
     split = _split(policy.model_copy(update=changes), rows=_programs(40))
     usual = {path for path in (f"{n}.vox" for n in range(40)) if is_held_out(path, policy)}
 
-    assert (len(split.heldout), split.num_evaluating_groups, split.num_heldout_groups) == (
-        num_tasks,
-        num_files,
-        num_files,
-    )
+    assert len(split.heldout) == num_tasks
+    assert split.num_evaluating_groups == split.num_heldout_groups == num_files
     assert {group_of(pair) for pair in split.heldout} >= usual
     assert split.shortfall == ""
 

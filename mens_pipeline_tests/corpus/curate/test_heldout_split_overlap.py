@@ -9,6 +9,7 @@ from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks, refuse_train
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.every import every, every_row
 
 _ANSWER = """fn total(prices: List[int], limit: int) to int {
     let mut sum = 0
@@ -29,31 +30,29 @@ _OTHER = 'fn greet(name: str) to str { return "Good morning to you, " + name + "
 _TASK = pair_at("held.vox", "Write a function `total`.", _ANSWER)
 
 
-def _overlap(prompt: str, response: str, max_overlap: float = 0.5) -> tuple[SplitReason, str] | None:
-    return HeldoutTasks([_TASK], max_overlap, 12).overlap(pair_at("train.vox", prompt, response))
-
-
-def test_another_task_is_no_overlap() -> None:
-    assert _overlap("Write a greeting.", _OTHER) is None
+def test_without_tasks_there_is_no_overlap() -> None:
     assert HeldoutTasks([], 0.5, 12).overlap(_TASK) is None
 
 
-def test_the_same_request_is_an_overlap_whatever_its_spacing_and_case() -> None:
-    assert _overlap("write  a Function\n`TOTAL` .", _OTHER) == (SplitReason.PROMPT, "held.vox")
-
-
-@pytest.mark.parametrize(
-    ("prompt", "response"),
+@every(
+    "case",
     [
-        ("Add up.", _ANSWER),
-        ("Add up.", f"// Adds.\n{_ANSWER}\n{_OTHER}"),
-        (f"What does this do?\n\n{_ANSWER}", _OTHER),
-        (f"Complete this.\n\n{_ANSWER[:120]}", _ANSWER[120:]),
+        ("Write a greeting.", _OTHER, None),
+        ("write  a Function\n`TOTAL` .", _OTHER, SplitReason.PROMPT),
+        ("Add up.", _ANSWER, SplitReason.WORDS),
+        ("Add up.", f"// Adds.\n{_ANSWER}\n{_OTHER}", SplitReason.WORDS),
+        (f"What does this do?\n\n{_ANSWER}", _OTHER, SplitReason.WORDS),
+        (f"Complete this.\n\n{_ANSWER[:120]}", _ANSWER[120:], SplitReason.WORDS),
+        ("Add up.", _RENAMED, SplitReason.STRUCTURE),
+        ("Add up.", f"{_OTHER}\n{_RENAMED}", SplitReason.STRUCTURE),
+        ("Add up.", _RENAMED.replace("all + debt", "all * debt"), None),
     ],
-    ids=["answer", "within an answer", "prompt", "one half each"],
 )
-def test_a_held_out_answer_in_a_row_is_an_overlap(prompt: str, response: str) -> None:
-    assert _overlap(prompt, response) == (SplitReason.WORDS, "held.vox")
+def test_a_row_that_repeats_a_task_is_an_overlap(case: tuple[str, str, SplitReason | None]) -> None:
+    prompt, response, reason = case
+    found = HeldoutTasks([_TASK], 0.5, 12).overlap(pair_at("train.vox", prompt, response))
+
+    assert found == (reason and (reason, "held.vox"))
 
 
 def test_how_much_may_be_repeated_is_asked_for() -> None:
@@ -75,15 +74,6 @@ def test_of_several_tasks_the_first_is_named() -> None:
     assert HeldoutTasks(tasks, 0.5, 12).overlap(pair_at("t.vox", "q", _RENAMED)) == (
         *(SplitReason.STRUCTURE, "a row without a source"),
     )
-
-
-def test_a_renamed_copy_is_an_overlap() -> None:
-    assert _overlap("Add up.", _RENAMED) == (SplitReason.STRUCTURE, "held.vox")
-    assert _overlap("Add up.", _OTHER + "\n" + _RENAMED) == (SplitReason.STRUCTURE, "held.vox")
-
-
-def test_a_changed_copy_is_none() -> None:
-    assert _overlap("Add up.", _RENAMED.replace("all + debt", "all * debt")) is None
 
 
 def test_a_renamed_copy_of_a_program_of_several_declarations_is_an_overlap() -> None:
@@ -126,17 +116,13 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.threat("M14")
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({}, "1 prompts and 1 answers"),
-        ({"prompt": "Something else."}, "0 prompts and 1 answers"),
-        ({"response": "fn other() to int { return 7 }"}, "1 prompts and 0 answers"),
-        ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 prompts and 1 answers"),
-    ],
-    ids=["pair", "answer", "request", "other white space"],
+@every_row(
+    ({}, "1 prompts and 1 answers"),
+    ({"prompt": "Something else."}, "0 prompts and 1 answers"),
+    ({"response": "fn other() to int { return 7 }"}, "1 prompts and 0 answers"),
+    ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 prompts and 1 answers"),
 )
-def test_a_held_out_row_that_was_trained_on_is_named(tmp_path: Path, changes: dict[str, str], found: str) -> None:
+def test_a_held_out_row_that_was_trained_on_is_named(changes: dict[str, str], found: str, tmp_path: Path) -> None:
     train = _write(tmp_path / "train.jsonl", [*_FREE, _HELD[1].model_copy(update=changes), _FREE[0]])
     heldout = _write(tmp_path / "heldout.jsonl", [*_HELD])
 

@@ -101,14 +101,8 @@ def test_a_row_of_each_format_lacks_what_it_needs(record_format: RecordFormat) -
     row = _ROWS[record_format]
     text = next(iter(row))
     bad: list[Any] = [{key: value for key, value in row.items() if key != missing} for missing in row]
-    bad += [
-        {**row, text: ""},
-        {**row, "rating": 6},
-        {**row, "rating": "5"},
-        {**row, text: "x" * (MAX_TEXT + 1)},
-        [row],
-        3,
-    ]
+    bad += [{**row, text: wrong} for wrong in ("", "x" * (MAX_TEXT + 1))]
+    bad += [{**row, "rating": 6}, {**row, "rating": "5"}, [row], 3]
 
     for broken in bad:
         with pytest.raises(ValidationError, match="validation error"):

@@ -19,11 +19,7 @@ def test_files_answer_as_memory_does(threshold: float, recent: int) -> None:
 
 def test_a_label_is_told_as_it_was_given() -> None:
     near = NearDuplicates(0.9)
-    labels = ["größe", "", "世界"]
-    assert [near.earlier(label, f"{label} a text of its own {number}") for number, label in enumerate(labels)] == [
-        None
-    ] * 3
+    texts = {label: f"{label} a text of its own {number}" for number, label in enumerate(("größe", "", "世界"))}
 
-    assert [
-        near.earlier("later", f"{label} a text of its own {number}") for number, label in enumerate(labels)
-    ] == labels
+    assert [near.earlier(label, text) for label, text in texts.items()] == [None] * 3
+    assert [near.earlier("later", text) for text in texts.values()] == list(texts)

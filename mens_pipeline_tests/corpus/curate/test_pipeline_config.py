@@ -9,6 +9,7 @@ import yaml
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline_tests.every import every_row
 
 
 def test_the_configuration_of_the_project_holds_together() -> None:
@@ -22,24 +23,21 @@ def test_the_configuration_of_the_project_holds_together() -> None:
 _TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"split": {"heldout_share": 1}}, "split.heldout_share: Input should be less than 1"),
-        ({"split": {"max_overlap": 0}}, "split.max_overlap: Input should be greater than 0"),
-        ({"split": {"min_nodes": 0}}, "split.min_nodes"),
-        ({"validate": {"near_duplicate_threshold": 1.1}}, "validate.near_duplicate_threshold"),
-        ({"validate": {"max_per_source": 0}}, "validate.max_per_source"),
-        ({"synthesize": {"limit": -1}}, "synthesize.limit"),
-        ({"synthesize": {"limt": 1}}, "synthesize.limt: Extra inputs are not permitted"),
-        ({"synthesize": {"shares": {"task": 1.0}}}, "synthesize.shares.template: Field required"),
-        ({"synthesize": {"shares": _TOO_MUCH}}, r"synthesize.shares: the shares add up to 1\.1, not to 1"),
-        ({"nightly": {"timezone": "Mars/Base"}}, "nightly.timezone: 'Mars/Base' is not a time zone"),
-        ({"mix": {}}, "mix: Extra inputs are not permitted"),
-        ({"split": {"seed": None}, "validate": {"max_per_source": "x"}}, r"max_per_source: .*; split.seed: "),
-    ],
+@every_row(
+    ({"split": {"heldout_share": 1}}, "split.heldout_share: Input should be less than 1"),
+    ({"split": {"max_overlap": 0}}, "split.max_overlap: Input should be greater than 0"),
+    ({"split": {"min_nodes": 0}}, "split.min_nodes"),
+    ({"validate": {"near_duplicate_threshold": 1.1}}, "validate.near_duplicate_threshold"),
+    ({"validate": {"max_per_source": 0}}, "validate.max_per_source"),
+    ({"synthesize": {"limit": -1}}, "synthesize.limit"),
+    ({"synthesize": {"limt": 1}}, "synthesize.limt: Extra inputs are not permitted"),
+    ({"synthesize": {"shares": {"task": 1.0}}}, "synthesize.shares.template: Field required"),
+    ({"synthesize": {"shares": _TOO_MUCH}}, r"synthesize.shares: the shares add up to 1\.1, not to 1"),
+    ({"nightly": {"timezone": "Mars/Base"}}, "nightly.timezone: 'Mars/Base' is not a time zone"),
+    ({"mix": {}}, "mix: Extra inputs are not permitted"),
+    ({"split": {"seed": None}, "validate": {"max_per_source": "x"}}, r"max_per_source: .*; split.seed: "),
 )
-def test_mistakes_are_named_with_their_places(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+def test_mistakes_are_named_with_their_places(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
     values = yaml.safe_load(PIPELINE_CONFIG.read_text())
     for key, part in change.items():
         values[key] = {**values.get(key, {}), **part}
@@ -49,19 +47,16 @@ def test_mistakes_are_named_with_their_places(tmp_path: Path, change: dict[str, 
         load_pipeline_config(tmp_path / "pipeline.yaml")
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"a: [", "not YAML"),
-        (b"\xff", "not YAML"),
-        (b"a: 2001-13-45\n", "not YAML"),
-        (b"[" * 1200, "not YAML"),
-        (b"", "the whole: Input should be"),
-        (b"- 1\n", "the whole: Input should be"),
-        (b"split: 3\n", "validate: Field required; synthesize: Field required; .*split: Input should be"),
-    ],
+@every_row(
+    (b"a: [", "not YAML"),
+    (b"\xff", "not YAML"),
+    (b"a: 2001-13-45\n", "not YAML"),
+    (b"[" * 1200, "not YAML"),
+    (b"", "the whole: Input should be"),
+    (b"- 1\n", "the whole: Input should be"),
+    (b"split: 3\n", "validate: Field required; synthesize: Field required; .*split: Input should be"),
 )
-def test_a_file_that_is_no_configuration_is_an_error(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_a_file_that_is_no_configuration_is_an_error(content: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_bytes(content)
 
     with pytest.raises(ConfigurationError, match=rf"(?s)pipeline.yaml: {problem}.*Correct the file"):

@@ -1,7 +1,6 @@
 """Rows are kept as they should be, or quarantined with the reason."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Sourc
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.every import every_row
 
 _PAIR = {"prompt": "p", "response": "fn f() { }", "rating": 5, "category": "function"}
 
@@ -64,35 +64,28 @@ def test_an_extracted_record_is_kept() -> None:
 
 
 @pytest.mark.seed_row(4, 48)
-@pytest.mark.parametrize(
-    ("row", "reason", "detail"),
-    [
-        (b"nope", RejectReason.MALFORMED_JSON, "expected ident"),
-        (b'"\xff"', RejectReason.MALFORMED_JSON, "invalid unicode"),
-        (b'["\\ud800"]', RejectReason.MALFORMED_JSON, "hex escape"),
-        (b'{"prompt": "\\ud800", "response": "fn f() { }"}', RejectReason.MALFORMED_JSON, "hex escape"),
-        (b'{"x": ' + b"[" * 500 + b"]" * 500 + b"}", RejectReason.MALFORMED_JSON, "recursion"),
-        (
-            b'{"prompt": ' + b"[" * 150 + b"]" * 150 + b"}",
-            RejectReason.SCHEMA,
-            "prompt: Input should be a valid string",
-        ),
-        (b"[" * 100_000, RejectReason.MALFORMED_JSON, "recursion"),
-        (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "found list"),
-        ({**_PAIR, "rating": 6}, RejectReason.SCHEMA, "rating: Input should be less than or equal to 5"),
-        ({**_PAIR, "rating": 0}, RejectReason.SCHEMA, "rating: Input should be greater than or equal to 1"),
-        ({**_PAIR, "rating": "5"}, RejectReason.SCHEMA, "rating: Input should be a valid integer"),
-        ({**_PAIR, "schema_version": "v2"}, RejectReason.SCHEMA, "schema_version"),
-        ({"prompt": "p"}, RejectReason.SCHEMA, "response: Field required"),
-        ({**_PAIR, "prompt": ""}, RejectReason.SCHEMA, "prompt"),
-        ({**_PAIR, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
-        ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
-        ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
-        ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
-        ({**_PAIR, "tests": "@test fn ("}, RejectReason.COMPILER_REJECTED, "hidden tests are rejected at line 1"),
-        ({**_PAIR, "tests": "fn t() { }"}, RejectReason.COMPILER_REJECTED, "hidden tests hold no `@test`"),
-        (b'"' + b"x" * MAX_LINE_BYTES + b'"', RejectReason.TOO_LARGE, "more than"),
-    ],
+@every_row(
+    (b"nope", RejectReason.MALFORMED_JSON, "expected ident"),
+    (b'"\xff"', RejectReason.MALFORMED_JSON, "invalid unicode"),
+    (b'["\\ud800"]', RejectReason.MALFORMED_JSON, "hex escape"),
+    (b'{"prompt": "\\ud800", "response": "fn f() { }"}', RejectReason.MALFORMED_JSON, "hex escape"),
+    (b'{"x": ' + b"[" * 500 + b"]" * 500 + b"}", RejectReason.MALFORMED_JSON, "recursion"),
+    (b'{"prompt": ' + b"[" * 150 + b"]" * 150 + b"}", RejectReason.SCHEMA, "prompt: Input should be a valid string"),
+    (b"[" * 100_000, RejectReason.MALFORMED_JSON, "recursion"),
+    (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "found list"),
+    ({**_PAIR, "rating": 6}, RejectReason.SCHEMA, "rating: Input should be less than or equal to 5"),
+    ({**_PAIR, "rating": 0}, RejectReason.SCHEMA, "rating: Input should be greater than or equal to 1"),
+    ({**_PAIR, "rating": "5"}, RejectReason.SCHEMA, "rating: Input should be a valid integer"),
+    ({**_PAIR, "schema_version": "v2"}, RejectReason.SCHEMA, "schema_version"),
+    ({"prompt": "p"}, RejectReason.SCHEMA, "response: Field required"),
+    ({**_PAIR, "prompt": ""}, RejectReason.SCHEMA, "prompt"),
+    ({**_PAIR, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
+    ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
+    ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
+    ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
+    ({**_PAIR, "tests": "@test fn ("}, RejectReason.COMPILER_REJECTED, "hidden tests are rejected at line 1"),
+    ({**_PAIR, "tests": "fn t() { }"}, RejectReason.COMPILER_REJECTED, "hidden tests hold no `@test`"),
+    (b'"' + b"x" * MAX_LINE_BYTES + b'"', RejectReason.TOO_LARGE, "more than"),
 )
 def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: str) -> None:
     kept, (quarantined,), report = _validate(row)
@@ -112,17 +105,6 @@ def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
     assert report.warned == {WarnReason.UNKNOWN_CATEGORY: 1, WarnReason.SEMANTIC_ERROR: 0}
 
 
-def test_prose_is_not_judged_by_the_compiler() -> None:
-    prose: dict[str, Any] = {
-        **_PAIR,
-        "response": "An actor is ...",
-        "response_mode": "prose_only",
-        "lane": "vox_docs_qa",
-    }
-
-    assert len(_validate(prose)[0]) == 1
-
-
 @pytest.mark.seed_row(5)
 def test_without_recheck_only_the_compiler_is_skipped() -> None:
     bad_code = {**_PAIR, "response": "fn ("}
@@ -130,35 +112,17 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
 
     assert len(kept) == 1
     assert [row.reason for row in quarantined] == [RejectReason.DUPLICATE, RejectReason.SCHEMA]
-    assert report.as_json() == {
-        "recheck": False,
-        "seen": 3,
-        "kept": 1,
-        "rejected": {
-            "too_large": 0,
-            "malformed_json": 0,
-            "not_an_object": 0,
-            "schema": 1,
-            "compiler_rejected": 0,
-            "duplicate": 1,
-            "near_duplicate": 0,
-            "source_cap": 0,
-            "template_cap": 0,
-        },
-        "warned": {"semantic_error": 0, "unknown_category": 0},
-    }
+    rejected = dict.fromkeys(map(str, RejectReason), 0) | {"schema": 1, "duplicate": 1}
+    warned = dict.fromkeys(map(str, WarnReason), 0)
+    assert report.as_json() == {"recheck": False, "seen": 3, "kept": 1, "rejected": rejected, "warned": warned}
 
 
-@pytest.mark.parametrize(
-    ("changes", "warned"),
-    [
-        ({"response": "fn f() { missing() }"}, 1),
-        ({"response": "fn f() { missing() }", "prompt": "Call `missing`."}, 0),
-        ({"response": "fn f() { missing() }", "tests": "fn missing() { }\n@test fn t() { f() }\n"}, 0),
-        ({"response": "What is `missing`?", "response_mode": "prose_only"}, 0),
-        ({"response": "fn f(n: int) { match n { _ => 1 2 => 3 } }"}, 0),
-    ],
-    ids=["unknown", "in the request", "in the tests", "prose", "a doubt"],
+@every_row(
+    ({"response": "fn f() { missing() }"}, 1),
+    ({"response": "fn f() { missing() }", "prompt": "Call `missing`."}, 0),
+    ({"response": "fn f() { missing() }", "tests": "fn missing() { }\n@test fn t() { f() }\n"}, 0),
+    ({"response": "What is `missing`?", "response_mode": "prose_only"}, 0),
+    ({"response": "fn f(n: int) { match n { _ => 1 2 => 3 } }"}, 0),
 )
 def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict[str, str], warned: int) -> None:
     kept, quarantined, report = _validate({**_PAIR, **changes})

@@ -8,19 +8,12 @@ from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 
-def test_words_are_names_numbers_and_single_signs() -> None:
-    assert words_of("fn f(a_1: int)\n\t{ a_1 >= 2.5 }") == (
-        *("fn", "f", "(", "a_1", ":", "int", ")", "{", "a_1", ">", "=", "2", ".", "5", "}"),
-    )
+def test_words_are_names_numbers_and_single_signs_and_runs_overlap() -> None:
+    words = ("fn", "f", "(", "a_1", ":", "int", ")", "{", "a_1", ">", "=", "2", ".", "5", "}")
 
-
-def test_runs_overlap() -> None:
+    assert words_of("fn f(a_1: int)\n\t{ a_1 >= 2.5 }") == words
     assert ngrams_of(("a", "b", "c", "a", "b"), 2) == {"a b", "b c", "c a"}
-
-
-def test_a_short_text_is_one_run() -> None:
-    assert ngrams_of(("a", "b"), 8) == {"a b"}
-    assert ngrams_of((), 8) == {""}
+    assert (ngrams_of(("a", "b"), 8), ngrams_of((), 8)) == ({"a b"}, {""}), "a short text is one run"
 
 
 _WORDS = [f"word{number}" for number in range(200)]

@@ -1,7 +1,5 @@
 """What a model wrote against what it was asked."""
 
-import pytest
-
 from mens_pipeline.corpus.evolution.evolve import (
     MAX_INSTRUCTION,
     Attempt,
@@ -17,10 +15,12 @@ from mens_pipeline.corpus.evolution.evolve import (
 from mens_pipeline.corpus.evolution.operators import Evolution, ModelRequest, Operator
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind, TrainingPair
-from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import Limits, run_tests
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, good, read
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.every import every_row
+from mens_pipeline_tests.language.examples import parse
 
 _PARENT = pair_at(
     "a.vox", "Write a function `add` in Vox.", "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
@@ -41,45 +41,35 @@ def _attempt(
     return Attempt(parent, evolution, 2, ModelRequest("k", "s", "p"), instruction, program)
 
 
-@pytest.mark.parametrize(
-    ("text", "instruction"),
-    [
-        ("  Write it.\n", "Write it."),
-        ("Request: Write it.", "Write it."),
-        ("**New request:** Write it.", "Write it."),
-        ("The rewritten request**: Write it.", "Write it."),
-        ('"Write it."', "Write it."),
-        ("\u201cWrite it.\u201d", "Write it."),
-        ('"', '"'),
-        ("Request handling in Vox, please.", "Request handling in Vox, please."),
-    ],
+@every_row(
+    ("  Write it.\n", "Write it."),
+    ("Request: Write it.", "Write it."),
+    ("**New request:** Write it.", "Write it."),
+    ("The rewritten request**: Write it.", "Write it."),
+    ('"Write it."', "Write it."),
+    ("\u201cWrite it.\u201d", "Write it."),
+    ('"', '"'),
+    ("Request handling in Vox, please.", "Request handling in Vox, please."),
 )
 def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str) -> None:
     assert instruction_in(text) == instruction
 
 
-@pytest.mark.parametrize(
-    ("text", "stopped", "fault"),
-    [
-        (_INSTRUCTION, True, None),
-        ("", True, "hardly a word"),
-        ("\ufffd x, 12 34 ... go", True, "hardly a word"),
-        ("I cannot help with that.", True, "a refusal"),
-        (_INSTRUCTION, False, "cut off"),
-        ("word " * MAX_INSTRUCTION, True, "9999 characters"),
-        ("Here is a harder version of it: clamp.", True, "says `harder version`"),
-        ("Write ```fn f() { }``` in Vox.", True, "contains code"),
-        ("fn f() { }", True, "contains code"),
-        ("Write a FUNCTION `add` in Vox.", True, "says nothing new"),
-        ("In Vox write a function `add`.", True, "says nothing new"),
-        ("Write a function `add`.", True, "says nothing new"),
-    ],
+@every_row(
+    (_INSTRUCTION, True, None),
+    ("", True, "hardly a word"),
+    ("\ufffd x, 12 34 ... go", True, "hardly a word"),
+    ("I cannot help with that.", True, "a refusal"),
+    (_INSTRUCTION, False, "cut off"),
+    ("word " * MAX_INSTRUCTION, True, "9999 characters"),
+    ("Here is a harder version of it: clamp.", True, "says `harder version`"),
+    ("Write ```fn f() { }``` in Vox.", True, "contains code"),
+    ("fn f() { }", True, "contains code"),
+    ("Write a FUNCTION `add` in Vox.", True, "says nothing new"),
+    ("In Vox write a function `add`.", True, "says nothing new"),
+    ("Write a function `add`.", True, "says nothing new"),
 )
-def test_a_request_that_is_not_worth_answering_is_not_answered(
-    text: str,
-    stopped: bool,  # noqa: FBT001 - a case of the table
-    fault: str | None,
-) -> None:
+def test_a_request_that_is_not_worth_answering_is_not_answered(text: str, *, stopped: bool, fault: str | None) -> None:
     assert find_fault(instruction_in(text), _PARENT, read(text), stopped=stopped) == fault
 
 
@@ -90,24 +80,19 @@ def test_words_of_the_seed_do_not_leak() -> None:
     assert find_fault(text, parent, read(text), stopped=True) is None
 
 
-@pytest.mark.parametrize(
-    ("program", "stopped", "refusal"),
-    [
-        (_PROGRAM, True, None),
-        (" \n", True, (EvolutionDrop.BAD_REPLY, "empty")),
-        ("I cannot do that.", True, (EvolutionDrop.BAD_REPLY, "a refusal")),
-        (_PROGRAM, False, (EvolutionDrop.BAD_REPLY, "cut off")),
-        ("x" * (MAX_TEXT + 1), True, (EvolutionDrop.BAD_REPLY, f"{MAX_TEXT + 1} characters")),
-        ("fn f(", True, (EvolutionDrop.REJECTED, "1:6: ")),
-        ("// nothing\n", True, (EvolutionDrop.REJECTED, "it declares nothing")),
-        (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment in place of code")),
-        (f"// I cannot say more.\n{_PROGRAM}", True, None),
-    ],
+@every_row(
+    (_PROGRAM, True, None),
+    (" \n", True, (EvolutionDrop.BAD_REPLY, "empty")),
+    ("I cannot do that.", True, (EvolutionDrop.BAD_REPLY, "a refusal")),
+    (_PROGRAM, False, (EvolutionDrop.BAD_REPLY, "cut off")),
+    ("x" * (MAX_TEXT + 1), True, (EvolutionDrop.BAD_REPLY, f"{MAX_TEXT + 1} characters")),
+    ("fn f(", True, (EvolutionDrop.REJECTED, "1:6: ")),
+    ("// nothing\n", True, (EvolutionDrop.REJECTED, "it declares nothing")),
+    (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment in place of code")),
+    (f"// I cannot say more.\n{_PROGRAM}", True, None),
 )
 def test_an_answer_that_is_no_program_is_dropped(
-    program: str,
-    stopped: bool,  # noqa: FBT001 - a case of the table
-    refusal: tuple[EvolutionDrop, str] | None,
+    program: str, *, stopped: bool, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
     found = check_form(_attempt(program), read(program), stopped=stopped)
 
@@ -115,26 +100,22 @@ def test_an_answer_that_is_no_program_is_dropped(
     assert found is None or refusal is None or found[1].startswith(refusal[1])
 
 
-@pytest.mark.parametrize(
-    ("attempt", "refusal"),
-    [
-        (_attempt(), None),
-        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.NOT_AS_ASKED, "repeats the request")),
-        (_attempt("type Clamp { low: int }"), (EvolutionDrop.NOT_AS_ASKED, "no function")),
-        (_attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), (EvolutionDrop.NOT_AS_ASKED, "no table")),
-        (_attempt(_PROGRAM.replace("clamp", "other")), (EvolutionDrop.NOT_AS_ASKED, "not called clamp")),
-        (_attempt(evolution=Evolution(Operator.CONTRACTS)), (EvolutionDrop.NOT_AS_ASKED, "does not show contracts")),
-        (
-            _attempt("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
-            (EvolutionDrop.REPEATED, "the parent"),
-        ),
-    ],
+@every_row(
+    (_attempt(), None),
+    (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.NOT_AS_ASKED, "repeats the request")),
+    (_attempt("type Clamp { low: int }"), (EvolutionDrop.NOT_AS_ASKED, "no function")),
+    (_attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), (EvolutionDrop.NOT_AS_ASKED, "no table")),
+    (_attempt(_PROGRAM.replace("clamp", "other")), (EvolutionDrop.NOT_AS_ASKED, "not called clamp")),
+    (_attempt(evolution=Evolution(Operator.CONTRACTS)), (EvolutionDrop.NOT_AS_ASKED, "does not show contracts")),
+    (
+        _attempt("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
+        (EvolutionDrop.REPEATED, "the parent"),
+    ),
 )
 def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
     attempt: Attempt, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
-    module = analyze(attempt.program, attempt.mode).module
-    assert module is not None
+    module = parse(attempt.program, attempt.mode)
 
     assert check_content(attempt, module) == refusal
 
@@ -150,17 +131,14 @@ def test_names_are_those_behind_the_noun() -> None:
 _TEST = "@test\nfn t() {{\n    {}\n}}\n"
 
 
-@pytest.mark.parametrize(
-    ("program", "found"),
-    [
-        (_PROGRAM, False),
-        (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 3)"), True),
-        (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 1)"), EvolutionDrop.TESTS_FAILED),
-        (_PROGRAM + _TEST.format("assert_eq(nobody(1), 1)"), EvolutionDrop.TESTS_FAILED),
-        (_PROGRAM + _TEST.format('let x = fs.read_text("a")'), EvolutionDrop.TESTS_FAILED),
-        (_PROGRAM + _TEST.format("while true { }"), EvolutionDrop.TESTS_FAILED),
-        (_PROGRAM + _TEST.format("let x = clamp(1, 3)"), EvolutionDrop.TESTS_FAILED),
-    ],
+@every_row(
+    (_PROGRAM, False),
+    (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 3)"), True),
+    (_PROGRAM + _TEST.format("assert_eq(clamp(1, 3), 1)"), EvolutionDrop.TESTS_FAILED),
+    (_PROGRAM + _TEST.format("assert_eq(nobody(1), 1)"), EvolutionDrop.TESTS_FAILED),
+    (_PROGRAM + _TEST.format('let x = fs.read_text("a")'), EvolutionDrop.TESTS_FAILED),
+    (_PROGRAM + _TEST.format("while true { }"), EvolutionDrop.TESTS_FAILED),
+    (_PROGRAM + _TEST.format("let x = clamp(1, 3)"), EvolutionDrop.TESTS_FAILED),
 )
 def test_tests_are_run(program: str, found: EvolutionDrop | bool) -> None:  # noqa: FBT001 - a case of the table
     limits = Limits(max_steps=10_000)
@@ -184,8 +162,7 @@ def test_members_of_an_interface_stay_such() -> None:
     )
     program = "state open: bool = false\nstate n: int = 1\n\non mount: {\n    n = 2\n}\n"
     attempt = _attempt(program, "Write other reactive members, two of them.", parent=parent)
-    module = analyze(program, attempt.mode).module
-    assert module is not None
+    module = parse(program, attempt.mode)
     rows = [
         make_row(changed, module, Scripted(good), seed=7, is_tested=False)
         for changed in (attempt, _attempt(program, parent=parent.model_copy(update={"template": "t"})))

@@ -4,9 +4,9 @@ from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.evolution.evolve import Neighbours, sort_seeds
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
-from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import POLICY, function_seed, function_seeds
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.language.examples import parse
 
 _HELD = next(path for path in (f"h{n}.vox" for n in range(1000)) if is_held_out(path, POLICY))
 _SEEDS = function_seeds(6)
@@ -58,8 +58,7 @@ def test_a_row_near_to_what_is_there_is_refused() -> None:
 
     def explain(prompt: str, program: str) -> list[str] | None:
         """The reason, and of a held-out pair by what it is near."""
-        module = analyze(program).module
-        assert module is not None
+        module = parse(program)
         refusal = neighbours.find_reason(pair_at(None, prompt, program), module)
         return [refusal[0], *refusal[1].split(": ")[:-1]] if refusal is not None else None
 

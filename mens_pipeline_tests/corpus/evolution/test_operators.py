@@ -2,12 +2,12 @@
 
 from random import Random
 
-import pytest
-
 from mens_pipeline.corpus.evolution.operators import REWRITER, Evolution, EvolutionPrompts, Operator, draw_evolution
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language import Mode
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_seed, good
+from mens_pipeline_tests.every import every_row
+from mens_pipeline_tests.language.examples import parse
 
 _EXAMPLES = {"table": "@table type T { a: int }", "workflow": "workflow w() { }", "const": "let x = 1"}
 
@@ -34,23 +34,19 @@ def test_operators_are_drawn_where_they_make_sense() -> None:
     assert Operator.HARDER_CONSTRUCT not in {evolution.operator for evolution in _draw_all("workflow")}
 
 
-@pytest.mark.parametrize(
-    ("evolution", "shown", "missing"),
-    [
-        (Evolution(Operator.DEEPEN), "fn f() { }", None),
-        (Evolution(Operator.HARDER_CONSTRUCT, "table"), "@table type T { a: int }", "type T { a: int }"),
-        (Evolution(Operator.ERROR_HANDLING), "fn f() to Option[int] { return None }", "fn f() { }"),
-        (Evolution(Operator.ERROR_HANDLING), "fn f() { let a = g()? }", "fn f() { let a = g() }"),
-        (Evolution(Operator.CONTRACTS), "@require(a > 0) fn f(a: int) { }", "@pure fn f(a: int) { }"),
-        (Evolution(Operator.TESTS), "@test fn f() { }", "fn f() { }"),
-        (Evolution(Operator.TESTS), "@forall fn f(a: int) { }", "fn f() { }"),
-    ],
+@every_row(
+    (Evolution(Operator.DEEPEN), "fn f() { }", None),
+    (Evolution(Operator.HARDER_CONSTRUCT, "table"), "@table type T { a: int }", "type T { a: int }"),
+    (Evolution(Operator.ERROR_HANDLING), "fn f() to Option[int] { return None }", "fn f() { }"),
+    (Evolution(Operator.ERROR_HANDLING), "fn f() { let a = g()? }", "fn f() { let a = g() }"),
+    (Evolution(Operator.CONTRACTS), "@require(a > 0) fn f(a: int) { }", "@pure fn f(a: int) { }"),
+    (Evolution(Operator.TESTS), "@test fn f() { }", "fn f() { }"),
+    (Evolution(Operator.TESTS), "@forall fn f(a: int) { }", "fn f() { }"),
 )
 def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: str, missing: str | None) -> None:
     for program, expected in ((shown, True), (missing, False)):
         if program is not None:
-            module = analyze(program).module
-            assert module is not None, program
+            module = parse(program)
             assert evolution.is_shown(module) is expected
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.extract.batches import Pool, in_batches, start_processes
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.waits import wait_until
 
 _Item = tuple[int | None, str | None, int]
@@ -48,14 +49,10 @@ def test_other_processes_work_when_there_is_enough_to_do() -> None:
     assert os.getpid() not in processes
 
 
-@pytest.mark.parametrize(
-    ("items", "workers"),
-    [
-        ([(n, None, 9) for n in range(1)], 2),
-        ([(n, None, 10) for n in range(4)], 1),
-        ([(1, None, 10), *((None, "0 in 0", 10) for _ in range(9))], 2),
-    ],
-    ids=["one batch", "one worker", "one batch with jobs"],
+@every_row(
+    ([(n, None, 9) for n in range(1)], 2),
+    ([(n, None, 10) for n in range(4)], 1),
+    ([(1, None, 10), *((None, "0 in 0", 10) for _ in range(9))], 2),
 )
 def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> None:
     """Starting one costs more than the work."""

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.extract.page import parse_page
 from mens_pipeline.corpus.schema.account import Drop, Unit
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import MAX_CONTEXT, MAX_TEXT, Lane, SourceFile, SourceKind
+from mens_pipeline_tests.every import every_row
 
 _HEADER = '---\ntitle: "Actors"\ntraining_eligible: true\ndifficulty: beginner\n---\n'
 _PAGE = (
@@ -61,7 +62,8 @@ def _extract(page: str, root: Path) -> PageExtraction:
 
 @pytest.mark.seed_row(3)
 def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
-    actor, quoted, section = _extract(_PAGE, tmp_path).records
+    found = _extract(_PAGE, tmp_path)
+    (drop,), (actor, quoted, section) = found.drops, found.records
 
     assert (actor.lane, actor.category, actor.source.kind) == (Lane.CODEGEN, "actor", SourceKind.DOC_BLOCK)
     assert actor.text == "# not a heading\nactor A {\n    on e() { }\n}\n"
@@ -72,16 +74,8 @@ def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
     assert "actor A" not in section.text
     assert section.text.endswith("- a list counts as prose, too")
     assert section.metadata["difficulty"] == "beginner"
-
-
-def test_a_short_section_is_counted(tmp_path: Path) -> None:
-    (drop,) = _extract(_PAGE, tmp_path).drops
-
-    assert (drop.unit, drop.reason, drop.line) == (
-        Unit.SECTION,
-        DropReason.TOO_SHORT,
-        _PAGE.split("\n").index("## Short") + 1,
-    )
+    short = _PAGE.split("\n").index("## Short") + 1
+    assert (drop.unit, drop.reason, drop.line) == (Unit.SECTION, DropReason.TOO_SHORT, short)
 
 
 def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: Path) -> None:
@@ -123,10 +117,8 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
     page = f"{_HEADER}\n## Long\n\n{block}\n{'word ' * (MAX_TEXT // 4)}\n\n## {'T' * 900}\n\n{'word ' * 40}\n"
     found = _extract(page, tmp_path)
 
-    assert [(drop.unit, drop.reason) for drop in found.drops] == [
-        (Unit.BLOCK, DropReason.TOO_LARGE),
-        (Unit.SECTION, DropReason.TOO_LARGE),
-    ]
+    assert [drop.unit for drop in found.drops] == [Unit.BLOCK, Unit.SECTION]
+    assert {drop.reason for drop in found.drops} == {DropReason.TOO_LARGE}
     assert [len(str(record.context)) for record in found.records] == [MAX_CONTEXT]
 
 
@@ -139,23 +131,20 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
 
 
 @pytest.mark.seed_row(3)
-@pytest.mark.parametrize(
-    ("page", "reason"),
-    [
-        (b"# No header\n", DropReason.NOT_OPTED_IN),
-        (b"---\ntitle: x\n---\n", DropReason.NOT_OPTED_IN),
-        (b"---\ntraining_eligible: false\n---\n", DropReason.OPTED_OUT),
-        (b"---\ntraining_eligible: true\nstatus: deprecated\n---\n", DropReason.DEPRECATED),
-        (b"---\n- a\n---\n", DropReason.BAD_FRONTMATTER),
-        (b"---\ntraining_eligible: true\n\n# Never closed\n", DropReason.BAD_FRONTMATTER),
-        (b"\n---\ntraining_eligible: true\n---\n", DropReason.BAD_FRONTMATTER),
-        (b"\xef\xbb\xbf---\r\ntraining_eligible: true\r\n\r\n", DropReason.BAD_FRONTMATTER),
-        (b"---\n\nA line, and no header.\n", DropReason.NOT_OPTED_IN),
-        (b"---\ntraining_eligible: true\ntraining_weight: 0\n---\n", DropReason.BAD_FRONTMATTER),
-        (b"\xff", DropReason.NOT_TEXT),
-    ],
+@every_row(
+    (b"# No header\n", DropReason.NOT_OPTED_IN),
+    (b"---\ntitle: x\n---\n", DropReason.NOT_OPTED_IN),
+    (b"---\ntraining_eligible: false\n---\n", DropReason.OPTED_OUT),
+    (b"---\ntraining_eligible: true\nstatus: deprecated\n---\n", DropReason.DEPRECATED),
+    (b"---\n- a\n---\n", DropReason.BAD_FRONTMATTER),
+    (b"---\ntraining_eligible: true\n\n# Never closed\n", DropReason.BAD_FRONTMATTER),
+    (b"\n---\ntraining_eligible: true\n---\n", DropReason.BAD_FRONTMATTER),
+    (b"\xef\xbb\xbf---\r\ntraining_eligible: true\r\n\r\n", DropReason.BAD_FRONTMATTER),
+    (b"---\n\nA line, and no header.\n", DropReason.NOT_OPTED_IN),
+    (b"---\ntraining_eligible: true\ntraining_weight: 0\n---\n", DropReason.BAD_FRONTMATTER),
+    (b"\xff", DropReason.NOT_TEXT),
 )
-def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropReason) -> None:
+def test_each_reason_to_drop_a_page(page: bytes, reason: DropReason, tmp_path: Path) -> None:
     drop = extract_docs(SourceFile("docs/page.md", page), tmp_path)
 
     assert isinstance(drop, Drop)

@@ -3,15 +3,13 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.extracted_corpus import (
     RECORDS,
     REPORT,
@@ -25,11 +23,9 @@ from mens_pipeline.corpus.extract.sources import tree_fingerprint
 from mens_pipeline.corpus.schema.records import FILES, read_record_lines
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
-from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, Draft
-from mens_pipeline_tests.corpus.checkouts import commit_all, make_checkout, write_files
-from mens_pipeline_tests.corpus.large_program import write_large_program
+from mens_pipeline_tests.corpus.checkouts import commit_all, git, make_checkout, write_files
 
 _PAGE = "---\ntraining_eligible: true\n---\n```vox\n{}\n```\n"
 
@@ -59,15 +55,6 @@ def _rows(corpus: Artifact, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (corpus.path / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _commit(root: Path, *options: str) -> str:
-    git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "add", "-A"], check=True)
-    subprocess.run([*git, "commit", "-q", "-m", " ".join(("x", *options)), *options], check=True)
-    result = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
-    return result.stdout.strip()
-
-
 def test_an_unchanged_workspace_is_not_extracted_again(workspace: Path, store: ArtifactStore) -> None:
     first, first_reuse = build_extracted_corpus(workspace, store)
     second, second_reuse = build_extracted_corpus(workspace, store)
@@ -93,28 +80,6 @@ def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, stor
     assert position == len(data)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
-    root = shutil.copytree(PROJECT_ROOT / "data" / "docs" / "tutorials", tmp_path / "workspace")
-    for name in ("a.vox", "b.vox"):
-        write_large_program(root / name)
-    corpus, _ = build_extracted_corpus(root, ArtifactStore(tmp_path / "store"), Pool(workers))
-
-    assert _contents(corpus) == _cold(root, tmp_path / "cold")
-
-
-def test_only_an_edited_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    (workspace / "i.md").unlink()
-    build_extracted_corpus(workspace, store)
-    (workspace / "p.md").write_text(_PAGE.format("fn edited() { }"))
-    corpus, reuse = build_extracted_corpus(workspace, store)
-
-    assert reuse == Reuse(known=3, extracted=1)
-    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
-    assert "fn edited() { }\n" in {row["text"] for row in _rows(corpus, RECORDS)}
-
-
 @pytest.mark.seed_row(35)
 def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
     workspace: Path, store: ArtifactStore, tmp_path: Path
@@ -130,29 +95,32 @@ def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
     assert [row["path"] for row in _rows(corpus, FILES)] == ["a.vox", "b.vox", "bad.vox", "q.md"]
 
 
-def test_a_renamed_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "a page is edited": lambda root: (root / "p.md").write_text(_PAGE.format("fn edited() { }")),
+    "a file is renamed": lambda root: (root / "p.md").rename(root / "r.md"),
+    "what a page includes is edited": lambda root: (root / "a.vox").write_text("fn other() { }\n"),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
+def test_only_what_changed_and_pages_that_include_are_extracted(
+    workspace: Path, store: ArtifactStore, tmp_path: Path, change: Callable[[Path], object]
+) -> None:
     build_extracted_corpus(workspace, store)
-    (workspace / "p.md").rename(workspace / "r.md")
-    corpus, reuse = build_extracted_corpus(workspace, store)
-
-    assert reuse.extracted == 2
-    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
-
-
-def test_a_page_follows_what_it_includes(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    build_extracted_corpus(workspace, store)
-    (workspace / "a.vox").write_text("fn other() { }\n")
+    change(workspace)
     corpus, reuse = build_extracted_corpus(workspace, store)
 
     assert reuse == Reuse(known=3, extracted=2)
     assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
-    assert {row["text"] for row in _rows(corpus, RECORDS) if row["source"]["path"] == "i.md"} == {"fn other() { }\n"}
 
 
 def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    make_checkout(workspace, {})
     build_extracted_corpus(workspace, store)
-    for options in ((), ("--amend",)):
-        commit = _commit(workspace, *options)
+    for words in (("status",), ("commit", "-q", "--amend", "-m", "y")):
+        commit_all(workspace)
+        git(workspace, *words)
+        commit = git(workspace, "rev-parse", "HEAD")
         corpus, reuse = build_extracted_corpus(workspace, store)
         assert reuse == Reuse(known=4, extracted=1)
         assert _contents(corpus) == _cold(workspace, tmp_path / commit)
@@ -160,10 +128,11 @@ def test_another_commit_is_stamped_on_known_records(workspace: Path, store: Arti
 
 
 def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
-    commit = _commit(workspace)
+    make_checkout(workspace, {})
+    commit = commit_all(workspace)
     first, _ = build_extracted_corpus(workspace, store)
     (workspace / "lib.rs").write_text("fn main() {}")
-    newer = _commit(workspace)
+    newer = commit_all(workspace)
     second, reuse = build_extracted_corpus(workspace, store)
 
     assert newer != commit

@@ -8,8 +8,9 @@ from mens_pipeline.corpus.extract.extractors import BETWEEN, Dependencies, extra
 from mens_pipeline.corpus.schema.account import Drop
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, SourceKind
-from mens_pipeline.language import DeclarationSpan, Mode, analyze, construct_of, declaration_spans
-from mens_pipeline_tests.language.examples import conformance_cases, golden_programs
+from mens_pipeline.language import DeclarationSpan, Mode, construct_of, declaration_spans
+from mens_pipeline_tests.every import every_row
+from mens_pipeline_tests.language.examples import conformance_cases, golden_programs, parse
 
 _SOURCE = """import std.fs
 let limit = 3
@@ -30,25 +31,20 @@ routes { "/" to Rack }
 
 
 def _spans(source: str) -> tuple[DeclarationSpan, ...]:
-    module = analyze(source).module
-
-    assert module is not None
+    module = parse(source)
     return declaration_spans(source, module)
 
 
-@pytest.mark.parametrize(
-    ("name", "needed"),
-    [
-        ("alone", ["alone"]),
-        ("Paint", ["Colour", "Paint"]),
-        ("mix", ["Colour", "Paint", "mix"]),
-        ("is_red", ["Colour", "is_red"]),
-        ("ping", ["limit", "ping", "pong"]),
-        ("Shelf.by_paint", ["Shelf", "Shelf.by_paint"]),
-        ("shelf", ["Shelf", "shelf"]),
-        ("mixes", ["Colour", "is_red", "mixes"]),
-        (None, ["alone", "Rack", None]),
-    ],
+@every_row(
+    ("alone", ["alone"]),
+    ("Paint", ["Colour", "Paint"]),
+    ("mix", ["Colour", "Paint", "mix"]),
+    ("is_red", ["Colour", "is_red"]),
+    ("ping", ["limit", "ping", "pong"]),
+    ("Shelf.by_paint", ["Shelf", "Shelf.by_paint"]),
+    ("shelf", ["Shelf", "shelf"]),
+    ("mixes", ["Colour", "is_red", "mixes"]),
+    (None, ["alone", "Rack", None]),
 )
 def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -> None:
     spans = _spans(_SOURCE)
@@ -107,11 +103,8 @@ def test_the_file_is_a_record_with_its_own_words() -> None:
 
     assert (whole.prompt, whole.context, whole.weight) == ("Write a paint mixer.", "Mixes paint.", 2.0)
     assert (whole.category, whole.difficulty, whole.constructs) == ("query", 4, {"function": 1, "query": 1, "type": 1})
-    assert (whole.source.kind, whole.source.span, whole.source.lines) == (
-        SourceKind.VOX_FILE,
-        (0, len(_PROGRAM)),
-        (1, 14),
-    )
+    assert (whole.source.kind, whole.source.span) == (SourceKind.VOX_FILE, (0, len(_PROGRAM)))
+    assert whole.source.lines == (1, 14)
     assert whole.text.startswith("// A colour.\ntype Colour")
     assert whole.metadata == {"title": "Paint", "description": "Mixes paint.", "training_weight": 2.0}
     assert (whole.source.commit, len(whole.source.blob)) == ("c0ffee", 64)
@@ -149,18 +142,15 @@ def test_a_reactive_file_is_read_in_its_mode() -> None:
 
 
 @pytest.mark.seed_row(2)
-@pytest.mark.parametrize(
-    ("data", "reason", "line"),
-    [
-        (b"\xff", DropReason.NOT_TEXT, 1),
-        (b"// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
-        (b"// ---\n// training_weight: no\n// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
-        (b"// ---\n// training_eligible: false\n// ---\nfn f() { }\n", DropReason.OPTED_OUT, 1),
-        (b"// ---\n// status: deprecated\n// ---\nfn f() { }\n", DropReason.DEPRECATED, 1),
-        (b"// vox:skip\nfn f() { }\n", DropReason.SKIP_MARKER, 1),
-        (b"fn f() { }\n\nx\n", DropReason.REJECTED, 3),
-        (b"// nothing\n", DropReason.NO_DECLARATION, 1),
-    ],
+@every_row(
+    (b"\xff", DropReason.NOT_TEXT, 1),
+    (b"// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
+    (b"// ---\n// training_weight: no\n// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
+    (b"// ---\n// training_eligible: false\n// ---\nfn f() { }\n", DropReason.OPTED_OUT, 1),
+    (b"// ---\n// status: deprecated\n// ---\nfn f() { }\n", DropReason.DEPRECATED, 1),
+    (b"// vox:skip\nfn f() { }\n", DropReason.SKIP_MARKER, 1),
+    (b"fn f() { }\n\nx\n", DropReason.REJECTED, 3),
+    (b"// nothing\n", DropReason.NO_DECLARATION, 1),
 )
 def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: int) -> None:
     drop = extract_vox(SourceFile("a.vox", data))
@@ -216,8 +206,7 @@ def test_every_record_of_an_accepted_program_is_accepted() -> None:
     for name, source in programs.items():
         found = extract_vox(SourceFile(name, source.encode(), "c0ffee"))
         for record in found if isinstance(found, tuple) else ():
-            module = analyze(record.text, SourceFile(name, b"").mode).module
-            assert module is not None, (name, record.text)
+            module = parse(record.text, SourceFile(name, b"").mode)
             assert Counter(construct_of(each).name for each in module.declarations) == record.constructs
             num_pieces += record.source.kind is SourceKind.VOX_DECLARATION
 

@@ -17,22 +17,19 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.every import every_row
 
 _DIGEST = "0123456789abcdef"
 _FILE = Forgotten(path="a/b.vox", sha256=(_DIGEST,), reason='says "no"\n- licence: MIT')
 _LICENCE = Forgotten(licence="GPL-*")
 
 
-@pytest.mark.parametrize(
-    ("path", "sha256", "is_held"),
-    [
-        ("a/b.vox", "f" * 64, True),
-        ("elsewhere.vox", _DIGEST + "0" * 48, True),
-        ("a/b.vox/c.vox", "f" * 64, True),
-        ("a/b.vox.ui", "f" * 64, False),
-        ("b.vox", "f" * 64, False),
-    ],
-    ids=["the path", "a copy", "in the folder", "a longer name", "another folder"],
+@every_row(
+    ("a/b.vox", "f" * 64, True),
+    ("elsewhere.vox", _DIGEST + "0" * 48, True),
+    ("a/b.vox/c.vox", "f" * 64, True),
+    ("a/b.vox.ui", "f" * 64, False),
+    ("b.vox", "f" * 64, False),
 )
 def test_a_path_and_its_contents_are_kept_out(path: str, sha256: str, *, is_held: bool) -> None:
     assert _FILE.holds(path, sha256) is is_held
@@ -51,22 +48,19 @@ def test_the_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load_forgotten(PIPELINE_CONFIG.with_name("forgotten.yaml")) == ()
 
 
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
-        ("- {reason: x}", "0: an entry needs either `path` or `licence`"),
-        ("- {path: a.vox, licence: MIT}", "0: an entry needs either `path` or `licence`"),
-        ("- {path: /a.vox}", "0.path: '/a.vox' is not a path below the workspace"),
-        ("- {path: ../a.vox}", "0.path: '../a.vox' is not a path below the workspace"),
-        ("- {path: .}", "0.path: '.' is not a path below the workspace"),
-        ("- {path: a.vox, sha256: [abc]}", "0.sha256: 'abc': expected 16 to 64 hexadecimal digits"),
-        ("- {path: a.vox, sha256: [ABCDEF0123456789]}", "expected 16 to 64 hexadecimal digits"),
-        ("- {licence: GPL}", "'GPL' is not an SPDX id. Did you mean `GPL-2.0`"),
-        ("- {path: a.vox, why: x}", "0.why: Extra inputs are not permitted"),
-        ("path: a.vox", "Input should be a valid tuple"),
-    ],
+@every_row(
+    ("- {reason: x}", "0: an entry needs either `path` or `licence`"),
+    ("- {path: a.vox, licence: MIT}", "0: an entry needs either `path` or `licence`"),
+    ("- {path: /a.vox}", "0.path: '/a.vox' is not a path below the workspace"),
+    ("- {path: ../a.vox}", "0.path: '../a.vox' is not a path below the workspace"),
+    ("- {path: .}", "0.path: '.' is not a path below the workspace"),
+    ("- {path: a.vox, sha256: [abc]}", "0.sha256: 'abc': expected 16 to 64 hexadecimal digits"),
+    ("- {path: a.vox, sha256: [ABCDEF0123456789]}", "expected 16 to 64 hexadecimal digits"),
+    ("- {licence: GPL}", "'GPL' is not an SPDX id. Did you mean `GPL-2.0`"),
+    ("- {path: a.vox, why: x}", "0.why: Extra inputs are not permitted"),
+    ("path: a.vox", "Input should be a valid tuple"),
 )
-def test_a_wrong_entry_is_named(tmp_path: Path, entry: str, problem: str) -> None:
+def test_a_wrong_entry_is_named(entry: str, problem: str, tmp_path: Path) -> None:
     """Else a file would train that somebody took back."""
     path = tmp_path / "forgotten.yaml"
     path.write_text(entry)

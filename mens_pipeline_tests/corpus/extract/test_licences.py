@@ -16,7 +16,7 @@ from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.every import every
+from mens_pipeline_tests.every import every, every_row
 
 _MIT = """Permission is hereby granted, free of charge, to any person obtaining a copy of this software ...
 
@@ -104,20 +104,13 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     assert list(licence_files_above(checkout)) == []
 
 
-@pytest.mark.parametrize(
-    ("deny", "denied"),
-    [
-        ((), ()),
-        (("GPL-3.0",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
-        (("GPL-3.0-only",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
-        (
-            ("gpl-*",),
-            ("GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0", "MIT AND GPL-3.0-only"),
-        ),
-        (("MIT", "Zlib"), ("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)")),
-        (("unknown",), (UNKNOWN_LICENCE,)),
-    ],
-    ids=str,
+@every_row(
+    ((), ()),
+    (("GPL-3.0",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
+    (("GPL-3.0-only",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
+    (("gpl-*",), ("GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0", "MIT AND GPL-3.0-only")),
+    (("MIT", "Zlib"), ("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)")),
+    (("unknown",), (UNKNOWN_LICENCE,)),
 )
 def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]) -> None:
     licences = (
@@ -129,13 +122,10 @@ def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]
     assert tuple(licence for licence in licences if policy.denies(licence)) == denied
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("Apache2.0", "Did you mean `Apache-2.0`"),
-        ("House", "Write an SPDX id, or `unknown`"),
-        ("GPL", "Did you mean `GPL-2.0`"),
-    ],
+@every_row(
+    ("Apache2.0", "Did you mean `Apache-2.0`"),
+    ("House", "Write an SPDX id, or `unknown`"),
+    ("GPL", "Did you mean `GPL-2.0`"),
 )
 def test_a_policy_that_denies_nothing_by_mistake_is_refused(name: str, advice: str) -> None:
     """What was meant would train."""
@@ -199,9 +189,5 @@ def test_the_key_of_a_corpus_holds_what_decides_licences(workspace: Path, store:
         *({}, {"licence_denied": 2}, {"licence_denied": 1})
     ]
     assert (reuse.known, again.known, again.extracted) == (0, 1, 2)
-    assert {account["path"]: account["licence"] for account in accounts} == {
-        "a.vox": "MIT",
-        "b.vox": None,
-        "p.md": "MIT",
-        "theirs/c.vox": "Apache-2.0",
-    }
+    expected = {"a.vox": "MIT", "b.vox": None, "p.md": "MIT", "theirs/c.vox": "Apache-2.0"}
+    assert {account["path"]: account["licence"] for account in accounts} == expected

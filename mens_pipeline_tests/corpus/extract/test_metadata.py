@@ -19,6 +19,7 @@ from mens_pipeline.corpus.extract.metadata import (
 )
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.language import tokenize
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import golden_programs
 
 
@@ -42,16 +43,13 @@ def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
     assert values == {"constructs": "[fn, @test]", "training_eligible": False}
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a: &x [1]\nb: [*x, *x]", "aliases"),
-        ("- a\n- b", "not a mapping"),
-        ("just words", "not a mapping"),
-        ("a: [1\n  b", "no YAML at 'b'"),
-        ("b: [\na: " + "- " * 4000 + "x", "levels"),
-        ("a: 1\n" * 4000, f"more than {MAX_FRONTMATTER}"),
-    ],
+@every_row(
+    ("a: &x [1]\nb: [*x, *x]", "aliases"),
+    ("- a\n- b", "not a mapping"),
+    ("just words", "not a mapping"),
+    ("a: [1\n  b", "no YAML at 'b'"),
+    ("b: [\na: " + "- " * 4000 + "x", "levels"),
+    ("a: 1\n" * 4000, f"more than {MAX_FRONTMATTER}"),
 )
 def test_a_header_that_is_no_plain_mapping_is_refused(text: str, problem: str) -> None:
     with pytest.raises(FrontmatterError, match=problem):
@@ -75,19 +73,16 @@ def test_an_empty_header_says_nothing() -> None:
 
 
 @pytest.mark.seed_row(50)
-@pytest.mark.parametrize(
-    ("values", "for_a_program", "for_a_page"),
-    [
-        ({}, None, DropReason.NOT_OPTED_IN),
-        ({"training_eligible": True}, None, None),
-        ({"training_eligible": False}, DropReason.OPTED_OUT, DropReason.OPTED_OUT),
-        ({"training_eligible": True, "status": "deprecated"}, DropReason.DEPRECATED, DropReason.DEPRECATED),
-        ({"training_eligible": True, "status": " Deprecated "}, DropReason.DEPRECATED, DropReason.DEPRECATED),
-        ({"training_eligible": True, "status": "golden"}, None, None),
-        ({"training_eligible": "yes"}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
-        ({"training_eligible": [True]}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
-        ({"training_eligible": 1}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
-    ],
+@every_row(
+    ({}, None, DropReason.NOT_OPTED_IN),
+    ({"training_eligible": True}, None, None),
+    ({"training_eligible": False}, DropReason.OPTED_OUT, DropReason.OPTED_OUT),
+    ({"training_eligible": True, "status": "deprecated"}, DropReason.DEPRECATED, DropReason.DEPRECATED),
+    ({"training_eligible": True, "status": " Deprecated "}, DropReason.DEPRECATED, DropReason.DEPRECATED),
+    ({"training_eligible": True, "status": "golden"}, None, None),
+    ({"training_eligible": "yes"}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
+    ({"training_eligible": [True]}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
+    ({"training_eligible": 1}, DropReason.BAD_FRONTMATTER, DropReason.BAD_FRONTMATTER),
 )
 def test_programs_opt_out_and_pages_opt_in(
     values: dict[str, Any], for_a_program: DropReason | None, for_a_page: DropReason | None
@@ -98,11 +93,8 @@ def test_programs_opt_out_and_pages_opt_in(
     assert (program and program[0], page and page[0]) == (for_a_program, for_a_page)
 
 
-@pytest.mark.parametrize(
-    ("values", "weight"), [({}, 1.0), ({"training_weight": 2}, 2.0), ({"training_weight": 0.5}, 0.5)]
-)
-def test_weight_is_a_positive_number(values: dict[str, Any], weight: float) -> None:
-    assert read_weight(values) == weight
+def test_weight_is_a_positive_number() -> None:
+    assert [read_weight(values) for values in ({}, {"training_weight": 2}, {"training_weight": 0.5})] == [1.0, 2.0, 0.5]
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "2", float("inf"), float("nan"), None])

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from mens_pipeline.cli.main import main
+from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import read_sources
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, CorpusDetails, build_extracted_corpus
@@ -79,16 +80,10 @@ def test_pages_of_other_folders_are_masked(workspace: Path) -> None:
     assert not any(_KEY in text or _MAIL in text for text in texts)
 
 
-def test_the_command_says_what_it_found(
-    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_found(workspace: Path, tmp_path: Path) -> None:
     output, report = tmp_path / "out.jsonl", tmp_path / "report.json"
-    monkeypatch.setattr(
-        "sys.argv", ["mens", "corpus", "extract", str(workspace), "-o", str(output), "--report", str(report)]
-    )
-    with pytest.raises(SystemExit):
-        main()
-    printed, document = capsys.readouterr().out, json.loads(report.read_text())
+    printed = CliRunner().invoke(app, f"corpus extract {workspace} -o {output} --report {report}").stdout
+    document = json.loads(report.read_text())
 
     assert "1  sensitive" in printed
     assert "masked or dropped as config/pipeline.yaml says" in printed

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from mens_pipeline.corpus.curate.pipeline_config import WatchPolicy
 from mens_pipeline.corpus.extract import sources
-from mens_pipeline.corpus.extract.git import head_commit, run_git
+from mens_pipeline.corpus.extract.git import head_commit
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
@@ -21,6 +20,8 @@ from mens_pipeline.corpus.extract.sources import (
     vox_files,
 )
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline_tests.corpus.checkouts import git
+from mens_pipeline_tests.every import every_row
 
 
 def _fill(root: Path, *names: str) -> None:
@@ -98,22 +99,19 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.seed_row(71)
-@pytest.mark.parametrize(
-    ("path", "programs", "pages"),
-    [
-        ("a.vox", True, False),
-        ("new.vox", True, False),
-        ("new.vox.ui", True, False),
-        ("docs/p.md", False, True),
-        ("docs/new/deep.md", False, True),
-        ("docs/example.vox", True, False),
-        ("notes.txt", False, False),
-        ("target/t.vox", False, False),
-        (".git/g.vox", False, False),
-        ("heldout_bench/b.vox", False, False),
-    ],
+@every_row(
+    ("a.vox", True, False),
+    ("new.vox", True, False),
+    ("new.vox.ui", True, False),
+    ("docs/p.md", False, True),
+    ("docs/new/deep.md", False, True),
+    ("docs/example.vox", True, False),
+    ("notes.txt", False, False),
+    ("target/t.vox", False, False),
+    (".git/g.vox", False, False),
+    ("heldout_bench/b.vox", False, False),
 )
-def test_which_paths_count(root: Path, path: str, *, programs: bool, pages: bool) -> None:
+def test_which_paths_count(path: str, *, programs: bool, pages: bool, root: Path) -> None:
     def look() -> tuple[str, str]:
         return sight(root, VOX_SUFFIXES, 100).fingerprint, sight(root, PAGE_SUFFIXES, 100).fingerprint
 
@@ -196,24 +194,17 @@ def test_patterns_say_which_paths_count(path: str, *, is_run: bool) -> None:
     assert WatchPolicy(paths=("*.vox", "docs/src/*")).counts(path) is is_run
 
 
-_GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org")
-
-
-def _git(folder: Path, *words: str) -> str:
-    return subprocess.run([*_GIT, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
     assert find_newest_commit(tmp_path) is None
-    _git(tmp_path, "init", "-q")
+    git(tmp_path, "init", "-q")
     assert find_newest_commit(tmp_path) is None
-    _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
     assert find_newest_commit(tmp_path) is None
     (tmp_path / "page.md").write_text("# Page")
-    _git(tmp_path, "add", "-A")
-    _git(tmp_path, "commit", "-q", "-m", "y")
-    of_page = _git(tmp_path, "rev-parse", "HEAD")
-    _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "z")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "y")
+    of_page = git(tmp_path, "rev-parse", "HEAD")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "z")
 
     assert find_newest_commit(tmp_path) == of_page
 
@@ -221,17 +212,17 @@ def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> Non
 def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     assert head_commit(tmp_path) is None
     assert head_commit(tmp_path / "nowhere") is None
-    _git(tmp_path, "init", "-q")
+    git(tmp_path, "init", "-q")
     assert head_commit(tmp_path) is None
     heads = []
     for message in ("x", "y"):
-        _git(tmp_path, "commit", "-q", "--allow-empty", "-m", message)
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", message)
         heads.append(head_commit(tmp_path))
 
-    assert heads == _git(tmp_path, "log", "--reverse", "--format=%H").split()
+    assert heads == git(tmp_path, "log", "--reverse", "--format=%H").split()
     (tmp_path / "below").mkdir()
     assert head_commit(tmp_path / "below") == heads[-1]
-    _git(tmp_path, "checkout", "-q", "--detach", "HEAD~1")
+    git(tmp_path, "checkout", "-q", "--detach", "HEAD~1")
     assert head_commit(tmp_path) == heads[0]
 
 
@@ -239,33 +230,11 @@ def test_a_hook_does_not_hand_on_its_repository(tmp_path: Path, monkeypatch: pyt
     """Git tells hooks where their repository is; the commit is that of the folder that is asked for."""
     for name in ("hooked", "workspace"):
         (tmp_path / name).mkdir()
-        _git(tmp_path / name, "init", "-q")
-        _git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", name)
-    own = _git(tmp_path / "workspace", "rev-parse", "HEAD")
+        git(tmp_path / name, "init", "-q")
+        git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", name)
+    own = git(tmp_path / "workspace", "rev-parse", "HEAD")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "hooked" / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "hooked" / ".git" / "index"))
 
-    assert _git(tmp_path / "workspace", "rev-parse", "HEAD") != own
+    assert git(tmp_path / "workspace", "rev-parse", "HEAD") != own
     assert head_commit(tmp_path / "workspace") == own
-
-
-def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None:
-    """A pipe where git looks for a file."""
-    _git(tmp_path, "init", "-q")
-    (tmp_path / ".git" / "HEAD").unlink()
-    os.mkfifo(tmp_path / ".git" / "HEAD")
-
-    assert run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None
-
-
-def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no error: a workspace need be no checkout."""
-    _git(tmp_path, "init", "-q")
-    (tmp_path / "page.md").write_text("# Page")
-    _git(tmp_path, "add", "-A")
-    _git(tmp_path, "commit", "-q", "-m", "x")
-    assert find_newest_commit(tmp_path)
-    monkeypatch.setenv("PATH", "")
-
-    assert find_newest_commit(tmp_path) is None
-    assert head_commit(tmp_path) is None

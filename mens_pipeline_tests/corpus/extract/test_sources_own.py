@@ -146,22 +146,12 @@ def test_a_checkout_about_which_git_does_not_tell(tmp_path: Path, monkeypatch: p
             o.path: "".join(d.reason for d in o.drops) for o in extract_workspace(tmp_path, sources=sources)
         }, sources.origins()
 
-    assert look() == (
-        {"a.vox": "", "build/b.vox": ""},
-        (CheckoutOrigin(folder=".", commit=None, remote=None, problem=None),),
-    )
+    origin = CheckoutOrigin(folder=".", commit=None, remote=None, problem=None)
+    assert look() == ({"a.vox": "", "build/b.vox": ""}, (origin,))
     with monkeypatch.context() as patch:
         patch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         reasons, (origin,) = look()
-        command = [
-            "corpus",
-            "extract",
-            str(tmp_path),
-            "-o",
-            str(tmp_path / "out"),
-            "--report",
-            str(tmp_path / "report"),
-        ]
+        command = f"corpus extract {tmp_path} -o {tmp_path / 'out'} --report {tmp_path / 'report'}"
         result = CliRunner().invoke(app, command)
     assert "dubious ownership" in result.stderr
     assert json.loads((tmp_path / "report").read_text())["checkouts"] == [origin.model_dump()]

@@ -1,26 +1,18 @@
 """Which comment above a declaration is the task: licences, notices, marks and separators are not."""
 
 from itertools import product
+from textwrap import dedent
 from typing import Final
 
 from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.extract.metadata import task_sentence
 from mens_pipeline.corpus.schema.records import SourceFile
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.every import every
 
+_APACHE: Final = (PROJECT_ROOT / "LICENSE").read_text()
 _ASIDES: Final = {
-    "Apache": """Copyright (c) 2024 Example Corp.
-Licensed under the Apache License, Version 2.0 (the "License");
-you may not use this file except in compliance with the License.
-You may obtain a copy of the License at
-
-    http://www.apache.org/licenses/LICENSE-2.0
-
-Unless required by applicable law or agreed to in writing, software
-distributed under the License is distributed on an "AS IS" BASIS,
-WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-See the License for the specific language governing permissions and
-limitations under the License.""",
+    "Apache": "Copyright (c) 2024 Example Corp.\n" + dedent(_APACHE[_APACHE.rindex("   Licensed") :]).strip(),
     "MIT": """MIT License
 
 Copyright (c) 2024 Example Corp.

@@ -230,39 +230,26 @@ def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monke
         _read(repository)
 
 
-def test_a_log_that_ends_in_the_midst_of_a_line_is_refused(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("word", "instead", "message"),
+    [
+        ("log", r"printf '\001abc 1\n:100644'; kill -9 $$", r"git log failed, or took over 1 seconds\. Name a later"),
+        ("rev-list", "exit 128", "git rev-list failed"),
+        ("cat-file", "exec sleep 60", r"git cat-file failed, or took over 1 seconds\. Name a later commit"),
+    ],
+)
+def test_a_command_of_git_that_fails_is_refused(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, word: str, instead: str, message: str
 ) -> None:
-    program_of_git = repository.root / "git"
-    half = "printf '\\001abc 1\\n:100644'; kill -9 $$"
-    program_of_git.write_text(f'#!/bin/sh\nif [ "$1" = log ]; then {half}; else exec git "$@"; fi\n')
-    program_of_git.chmod(0o755)
-    monkeypatch.setattr(history, "GIT", (str(program_of_git),))
-
-    with pytest.raises(RefusedError, match=r"git log failed, or took over 300 seconds\. Name a later commit"):
-        _read(repository)
-
-
-def test_merges_that_cannot_be_counted_are_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None would be said to be left out."""
-    program_of_git = repository.root / "git"
-    program_of_git.write_text('#!/bin/sh\nif [ "$1" = rev-list ]; then exit 128; else exec git "$@"; fi\n')
-    program_of_git.chmod(0o755)
-    monkeypatch.setattr(history, "GIT", (str(program_of_git),))
-
-    with pytest.raises(RefusedError, match=r"git rev-list failed"):
-        _read(repository)
-
-
-def test_files_that_git_stops_to_print_are_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Part of the history would be taken for the whole, and merges would not be said to be left out."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     program_of_git = repository.root / "git"
-    program_of_git.write_text('#!/bin/sh\nif [ "$1" = cat-file ]; then exec sleep 60; else exec git "$@"; fi\n')
+    program_of_git.write_text(f'#!/bin/sh\nif [ "$1" = {word} ]; then {instead}; else exec git "$@"; fi\n')
     program_of_git.chmod(0o755)
     monkeypatch.setattr(history, "GIT", (str(program_of_git),))
     monkeypatch.setattr(history, "_MOST_SECONDS", 1.0)
 
-    with pytest.raises(RefusedError, match=r"git cat-file failed, or took over 1 seconds\. Name a later commit"):
+    with pytest.raises(RefusedError, match=message):
         _read(repository)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from mens_pipeline.corpus.infill.holes import MAX_LINES, QUOTAS, Hole, draw_holes
 from mens_pipeline.corpus.schema.records import HoleKind
-from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+from mens_pipeline.language import Mode, mode_of, tokenize
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.language.examples import parse
 
 _PROGRAM = """\
 @table type Guest {
@@ -30,9 +31,7 @@ fn greet(name: str, age: int) to str {
 
 
 def _draw(source: str, number: int, seed: int = 0, mode: Mode = Mode.SOURCE) -> tuple[Hole, ...]:
-    module = analyze(source, mode).module
-
-    assert module is not None
+    module = parse(source, mode)
     return draw_holes(source, module, number, Random(seed))  # noqa: S311 - a reproducible draw
 
 

@@ -1,9 +1,9 @@
 """What one would ask for to be given a declaration."""
 
-import pytest
-
 from mens_pipeline.corpus.schema.prompts import describe_shape, mentioned_names, noun_of
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
+from mens_pipeline_tests.every import every_row
+from mens_pipeline_tests.language.examples import parse
 
 _SHAPES = [
     ("import a.b, c", "with the paths `a.b`, `c`"),
@@ -47,7 +47,7 @@ _SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "shape"), _SHAPES, ids=[source[:30] for source, _ in _SHAPES])
+@every_row(*_SHAPES)
 def test_shape_says_what_a_declaration_consists_of(source: str, shape: str) -> None:
     module = analyze(source, Mode.UI).module
 
@@ -62,21 +62,16 @@ def test_every_construct_has_a_noun() -> None:
 
 def test_a_shape_fits_on_a_line() -> None:
     source = "fn f() { }\ntype S =\n | A(x: int)\n"
-    module = analyze(source).module
+    module = parse(source)
 
-    assert module is not None
     assert all("\n" not in describe_shape(span.declaration, source) for span in declaration_spans(source, module))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "names"),
-    [
-        ("Use sum_of and Point2 with p2, then stop.", {"Use", "sum_of", "Point2", "p2"}),
-        ("write it with `area` and ```\nlet n = 1\n```", {"area", "let", "n"}),
-        ("write a helper.\n\nfn half(x: int)", {"fn", "half", "x", "int"}),
-        ("write it, please.", set()),
-    ],
-    ids=["no words of prose", "backticks", "behind a blank line", "prose"],
+@every_row(
+    ("Use sum_of and Point2 with p2, then stop.", {"Use", "sum_of", "Point2", "p2"}),
+    ("write it with `area` and ```\nlet n = 1\n```", {"area", "let", "n"}),
+    ("write a helper.\n\nfn half(x: int)", {"fn", "half", "x", "int"}),
+    ("write it, please.", set()),
 )
 def test_names_that_a_request_mentions(prompt: str, names: set[str]) -> None:
     assert mentioned_names(prompt) == names

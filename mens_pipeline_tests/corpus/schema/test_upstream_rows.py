@@ -20,6 +20,7 @@ from mens_pipeline.corpus.schema.records import (
     read_records,
 )
 from mens_pipeline.errors import RefusedError
+from mens_pipeline_tests.every import every_row
 
 _ROW: dict[str, Any] = {"prompt": "p", "response": "fn f() { }"}
 _RECORD: dict[str, Any] = {
@@ -53,23 +54,20 @@ def _problem(**fields: Any) -> str:
 
 
 @pytest.mark.seed_row(48, 52)
-@pytest.mark.parametrize(
-    ("fields", "lane", "mode", "family"),
-    [
-        ({}, "vox_codegen", "code_only", "vox_codegen"),
-        ({"category": "vox_a2a_ack", "lane": None}, "vox_codegen", "code_only", "vox_codegen"),
-        ({"category": "Tool_Trace_repair"}, "vox_tooling", "prose_only", "tool_trace"),
-        ({"category": "speech_to_code"}, "vox_speech", "code_only", "speech_to_code"),
-        ({"category": "asr_refine"}, "vox_speech", "prose_only", "speech_to_code"),
-        ({"category": "documentation"}, "vox_docs_qa", "prose_only", "docs_qa"),
-        ({"category": "documentation", "lane": "vox_codegen"}, "vox_codegen", "code_only", "vox_codegen"),
-        ({"lane": "vox_docs_qa", "task_family": "docs_code"}, "vox_docs_qa", "prose_only", "docs_code"),
-        ({"lane": "vox_research_expert", "response_mode": "structured"}, *("vox_research_expert", "prose_only"), None),
-        ({"category": "rust_doc"}, "rust_context", "prose_only", None),
-        ({"category": "agent_trust_score"}, "vox_codegen", "code_only", "vox_codegen"),
-        ({"lane": "vox_logic_composition"}, "vox_logic_composition", "code_only", "vox_codegen"),
-        ({"lane": "rust_context", "response_mode": "code_only"}, "rust_context", "code_only", None),
-    ],
+@every_row(
+    ({}, "vox_codegen", "code_only", "vox_codegen"),
+    ({"category": "vox_a2a_ack", "lane": None}, "vox_codegen", "code_only", "vox_codegen"),
+    ({"category": "Tool_Trace_repair"}, "vox_tooling", "prose_only", "tool_trace"),
+    ({"category": "speech_to_code"}, "vox_speech", "code_only", "speech_to_code"),
+    ({"category": "asr_refine"}, "vox_speech", "prose_only", "speech_to_code"),
+    ({"category": "documentation"}, "vox_docs_qa", "prose_only", "docs_qa"),
+    ({"category": "documentation", "lane": "vox_codegen"}, "vox_codegen", "code_only", "vox_codegen"),
+    ({"lane": "vox_docs_qa", "task_family": "docs_code"}, "vox_docs_qa", "prose_only", "docs_code"),
+    ({"lane": "vox_research_expert", "response_mode": "structured"}, *("vox_research_expert", "prose_only"), None),
+    ({"category": "rust_doc"}, "rust_context", "prose_only", None),
+    ({"category": "agent_trust_score"}, "vox_codegen", "code_only", "vox_codegen"),
+    ({"lane": "vox_logic_composition"}, "vox_logic_composition", "code_only", "vox_codegen"),
+    ({"lane": "rust_context", "response_mode": "code_only"}, "rust_context", "code_only", None),
 )
 def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str, mode: str, family: str | None) -> None:
     pair = _pair(**fields)
@@ -78,23 +76,20 @@ def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str,
 
 
 @pytest.mark.seed_row(48)
-@pytest.mark.parametrize(
-    ("fields", "read"),
-    [
-        ({"rating": None, "category": None, "difficulty": None}, {"rating": 3, "category": "general", "difficulty": 5}),
-        ({"difficulty": 0.5}, {"difficulty": 5}),
-        ({"difficulty": 0.0}, {"difficulty": 1}),
-        ({"difficulty": 7.0}, {"difficulty": 7}),
-        ({"category": "vox_gen_cot"}, {"category": "vox_gen_cot"}),
-        ({"schema_version": None}, {"schema_version": "vox_dogfood_v1"}),
-        ({"schema_version": 1}, {"schema_version": "vox_dogfood_v1"}),
-        ({"schema_version": "vox_dogfood_v0"}, {"schema_version": "vox_dogfood_v1"}),
-        ({"record_type": "cli_trace", "augmented": True, "coverage": ["decl:table"]}, {"prompt": "p"}),
-        ({"prompt": None, "instruction": "i"}, {"prompt": "i"}),
-        ({"prompt": None, "instruction": "i", "input": "evidence"}, {"prompt": "i\n\nevidence"}),
-        ({"input": "not for a prompt"}, {"prompt": "p"}),
-        ({"response": None, "completion": "fn c() { }"}, {"response": "fn c() { }"}),
-    ],
+@every_row(
+    ({"rating": None, "category": None, "difficulty": None}, {"rating": 3, "category": "general", "difficulty": 5}),
+    ({"difficulty": 0.5}, {"difficulty": 5}),
+    ({"difficulty": 0.0}, {"difficulty": 1}),
+    ({"difficulty": 7.0}, {"difficulty": 7}),
+    ({"category": "vox_gen_cot"}, {"category": "vox_gen_cot"}),
+    ({"schema_version": None}, {"schema_version": "vox_dogfood_v1"}),
+    ({"schema_version": 1}, {"schema_version": "vox_dogfood_v1"}),
+    ({"schema_version": "vox_dogfood_v0"}, {"schema_version": "vox_dogfood_v1"}),
+    ({"record_type": "cli_trace", "augmented": True, "coverage": ["decl:table"]}, {"prompt": "p"}),
+    ({"prompt": None, "instruction": "i"}, {"prompt": "i"}),
+    ({"prompt": None, "instruction": "i", "input": "evidence"}, {"prompt": "i\n\nevidence"}),
+    ({"input": "not for a prompt"}, {"prompt": "p"}),
+    ({"response": None, "completion": "fn c() { }"}, {"response": "fn c() { }"}),
 )
 def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, Any]) -> None:
     pair = _pair(**fields)
@@ -103,38 +98,32 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
 
 
 @pytest.mark.seed_row(48)
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and earlier ones"),
-        ({"schema_version": "mens"}, "schema_version 'mens': "),
-        ({"difficulty": 11.5}, "difficulty: Input should be less than or equal to 10"),
-        ({"difficulty": float("inf")}, "difficulty: Input should be a valid integer"),
-        ({"lane": ["vox_codegen"]}, "lane: Input should be 'vox_codegen', "),
-        ({"messages": 5}, "messages: expected a list of turns"),
-        ({"messages": [*_turns("user"), {"role": "assistant"}]}, "messages: expected a list of turns"),
-        ({"turns": _turns("system", "assistant")}, "messages: expected a turn of the user"),
-        ({"turns": _turns("user"), "response": None}, "messages: expected a turn of the user"),
-    ],
+@every_row(
+    ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and earlier ones"),
+    ({"schema_version": "mens"}, "schema_version 'mens': "),
+    ({"difficulty": 11.5}, "difficulty: Input should be less than or equal to 10"),
+    ({"difficulty": float("inf")}, "difficulty: Input should be a valid integer"),
+    ({"lane": ["vox_codegen"]}, "lane: Input should be 'vox_codegen', "),
+    ({"messages": 5}, "messages: expected a list of turns"),
+    ({"messages": [*_turns("user"), {"role": "assistant"}]}, "messages: expected a list of turns"),
+    ({"turns": _turns("system", "assistant")}, "messages: expected a turn of the user"),
+    ({"turns": _turns("user"), "response": None}, "messages: expected a turn of the user"),
 )
 def test_what_cannot_be_read_is_named(fields: dict[str, Any], problem: str) -> None:
     assert problem in _problem(**fields)
 
 
 @pytest.mark.seed_row(48)
-@pytest.mark.parametrize(
-    ("fields", "prompt", "response"),
-    [
-        ({"messages": _turns("user", "assistant"), "prompt": "", "response": ""}, "user 0", "assistant 1"),
-        ({"turns": _turns("system", "user", "assistant")}, "user 1", "assistant 2"),
-        (
-            {"turns": _turns("user", "assistant", "system", "assistant")},
-            "user: user 0\n\nassistant: assistant 1\n\nsystem: system 2",
-            "assistant 3",
-        ),
-        ({"messages": _turns("user")}, "user 0", "fn f() { }"),
-        ({"messages": [], "turns": None}, "p", "fn f() { }"),
-    ],
+@every_row(
+    ({"messages": _turns("user", "assistant"), "prompt": "", "response": ""}, "user 0", "assistant 1"),
+    ({"turns": _turns("system", "user", "assistant")}, "user 1", "assistant 2"),
+    (
+        {"turns": _turns("user", "assistant", "system", "assistant")},
+        "user: user 0\n\nassistant: assistant 1\n\nsystem: system 2",
+        "assistant 3",
+    ),
+    ({"messages": _turns("user")}, "user 0", "fn f() { }"),
+    ({"messages": [], "turns": None}, "p", "fn f() { }"),
 )
 def test_a_conversation_becomes_its_last_completion(fields: dict[str, Any], prompt: str, response: str) -> None:
     pair = _pair(**fields)
@@ -143,13 +132,10 @@ def test_a_conversation_becomes_its_last_completion(fields: dict[str, Any], prom
 
 
 @pytest.mark.seed_row(48)
-@pytest.mark.parametrize(
-    ("fields", "path", "kind"),
-    [
-        ({"source": "C:\\vox\\examples\\a.vox"}, "C:/vox/examples/a.vox", SourceKind.VOX_FILE),
-        ({"source": "a.vox.ui"}, "a.vox.ui", SourceKind.VOX_FILE),
-        ({"source": "docs/a.md"}, "docs/a.md", SourceKind.DOC_BLOCK),
-    ],
+@every_row(
+    ({"source": "C:\\vox\\examples\\a.vox"}, "C:/vox/examples/a.vox", SourceKind.VOX_FILE),
+    ({"source": "a.vox.ui"}, "a.vox.ui", SourceKind.VOX_FILE),
+    ({"source": "docs/a.md"}, "docs/a.md", SourceKind.DOC_BLOCK),
 )
 def test_the_path_of_a_file_is_a_source(fields: dict[str, Any], path: str, kind: SourceKind) -> None:
     source = _pair(**fields).source
@@ -188,13 +174,10 @@ def test_a_record_of_upstream_is_one_of_ours() -> None:
     assert list(read_records([record.model_dump_json().encode()], Path("ours.jsonl"))) == [record]
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"code": "fn ("}, "code: the front end does not accept it (expected a function name"),
-        ({"code": "// nothing"}, "code: the front end does not accept it (nothing is declared)"),
-        ({"code": 7}, "source: Input should be an object"),
-    ],
+@every_row(
+    ({"code": "fn ("}, "code: the front end does not accept it (expected a function name"),
+    ({"code": "// nothing"}, "code: the front end does not accept it (nothing is declared)"),
+    ({"code": 7}, "source: Input should be an object"),
 )
 def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any], problem: str) -> None:
     line = json.dumps(_RECORD | fields).encode()

@@ -10,6 +10,7 @@ import pytest
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, difficulty
 from mens_pipeline_tests.every import every
+from mens_pipeline_tests.language.examples import parse
 
 _COMBINATIONS = [family for family in load_families() if family.name.startswith("combination/")]
 
@@ -43,18 +44,12 @@ def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -
 
 
 @_each_family
-def test_samples_carry_the_names_of_their_family(family: Family, num_draws: int) -> None:
+def test_samples_are_text_and_programs_that_are_laid_out(family: Family, num_draws: int) -> None:
     assert family.construct in CONSTRUCTS
-    assert {(sample.template, sample.construct) for sample in _draw(family, num_draws)} == {
-        (family.name, family.construct)
-    }
-
-
-@_each_family
-def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
     for sample in _draw(family, num_draws):
         lines = sample.response.split("\n")
 
+        assert (sample.template, sample.construct) == (family.name, family.construct)
         assert lines[-1] == ""
         assert lines[-2] != ""
         assert "\n\n\n" not in sample.response
@@ -62,16 +57,10 @@ def test_programs_are_laid_out(family: Family, num_draws: int) -> None:
             assert line == line.rstrip()
             assert len(line) <= 120
             assert (len(line) - len(line.lstrip(" "))) % 4 == 0
-
-
-@_each_family
-def test_prompts_are_text(family: Family, num_draws: int) -> None:
-    for sample in _draw(family, num_draws):
         assert sample.prompt == sample.prompt.strip()
         assert sample.prompt.rstrip('"')[-1] in ".?"
-        assert not [
-            hole for hole in ("{what}", "{do}", "{context}", "{opening}", "None.", "..  ") if hole in sample.prompt
-        ]
+        holes = ("{what}", "{do}", "{context}", "{opening}", "None.", "..  ")
+        assert not [hole for hole in holes if hole in sample.prompt]
         if "```" not in sample.prompt:
             assert "  " not in re.sub('"[^"]*"', "text", sample.prompt)
 
@@ -105,8 +94,7 @@ def test_names_are_unique() -> None:
 @every("family", _COMBINATIONS, ids=lambda family: family.name)
 def test_combinations_teach_their_hardest_construct(family: Family) -> None:
     for sample in _draw(family):
-        module = analyze(sample.response, sample.mode).module
+        module = parse(sample.response, sample.mode)
 
-        assert module is not None
         assert len(module.declarations) >= 2
         assert CONSTRUCTS[family.construct].difficulty == difficulty(module)

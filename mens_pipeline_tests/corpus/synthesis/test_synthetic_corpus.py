@@ -26,10 +26,11 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import (
 from mens_pipeline.corpus.synthesis.tasks import draw
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import CONSTRUCTS, analyze, mode_of
+from mens_pipeline.language import CONSTRUCTS, mode_of
 from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.language.examples import parse
 
 _SHARES = {"task": 0.3, "template": 0.6, "combination": 0.1}
 _WITHOUT_TASKS = {"task": 0.0, "template": 0.5, "combination": 0.5}
@@ -55,8 +56,7 @@ def test_there_are_exactly_as_many_as_wanted_and_all_differ() -> None:
     for pair in pairs:
         assert pair.source is not None
         assert pair.template is not None
-        parsed = analyze(pair.response, mode_of(pair.source.path)).module
-        assert parsed is not None, pair.template
+        parsed = parse(pair.response, mode_of(pair.source.path))
         assert parsed.declarations
         assert "```" not in pair.response
 

@@ -24,7 +24,7 @@ from mens_pipeline.corpus.synthesis.words import (
 )
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import KEYWORDS
-from mens_pipeline_tests.every import every
+from mens_pipeline_tests.every import every, every_row
 
 _WORDS = load_words()
 _BANKS = load_banks(Path(families.__file__).parent)
@@ -106,28 +106,20 @@ def test_words_are_what_the_file_says(tmp_path: Path) -> None:
     assert book.adds_up
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("domain: library", "domain: libary", r"Book: there is no domain 'libary' among `domains`"),
-        (
-            "[180, 320]",
-            "[short, long]",
-            r"the fields of Book begin with str, str, str, bool, not with str, str, int, bool",
-        ),
-        ("[180, 320]", "[180]", r"entities\.0\.fields\.pages.*at least 2 items"),
-        ("[180, 320]", "[2026-03-02, 2026-04-18]", r"entities\.0\.fields\.pages.*Input should be a valid"),
-        ("pages:", "Pages:", r"entities\.0\.fields\.Pages"),
-        ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: Extra inputs"),
-        (
-            "entities:\n",
-            "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y], b: [x,y], c: [1,2],d: bool}}\n",
-            "two entities Book",
-        ),
-    ],
-    ids=["domain", "roles", "few", "dates", "name", "key", "twice"],
+@every_row(
+    ("domain: library", "domain: libary", r"Book: there is no domain 'libary' among `domains`"),
+    ("[180, 320]", "[short, long]", r"the fields of Book begin with str, str, str, bool, not with str, str, int, bool"),
+    ("[180, 320]", "[180]", r"entities\.0\.fields\.pages.*at least 2 items"),
+    ("[180, 320]", "[2026-03-02, 2026-04-18]", r"entities\.0\.fields\.pages.*Input should be a valid"),
+    ("pages:", "Pages:", r"entities\.0\.fields\.Pages"),
+    ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: Extra inputs"),
+    (
+        "entities:\n",
+        "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y], b: [x,y], c: [1,2],d: bool}}\n",
+        "two entities Book",
+    ),
 )
-def test_bad_words_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_bad_words_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "words.yaml"
     path.write_text(_BOOK.replace(old, new), encoding="utf-8")
 
@@ -178,50 +170,18 @@ def test_requests_vary() -> None:
     assert any("library" in request for request in requests)
 
 
-@pytest.mark.parametrize(
-    ("items", "text"),
-    [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")],
-    ids=["one", "two", "three"],
-)
-def test_lists_read_as_sentences_do(items: list[str], text: str) -> None:
-    assert list_items(items) == text
-
-
-@pytest.mark.parametrize(
-    ("noun", "text"),
-    [("book", "a book"), ("invoice", "an invoice"), ("`Invoice`", "an `Invoice`")],
-    ids=["consonant", "vowel", "code"],
-)
-def test_articles_fit_the_noun(noun: str, text: str) -> None:
-    assert with_article(noun) == text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "no fields"), (1, "one field"), (3, "three fields"), (11, "11 fields")],
-    ids=["none", "one", "few", "many"],
-)
-def test_numbers_agree_with_their_noun(number: int, text: str) -> None:
-    assert count_things(number, "field") == text
-
-
-def test_irregular_plurals_can_be_given() -> None:
+def test_words_are_put_together_as_in_sentences() -> None:
+    assert [list_items(items) for items in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+    assert [with_article(noun) for noun in ("book", "invoice", "`Invoice`")] == ["a book", "an invoice", "an `Invoice`"]
+    assert [count_things(n, "field") for n in (0, 1, 3, 11)] == ["no fields", "one field", "three fields", "11 fields"]
     assert count_things(2, "index", "indexes") == "two indexes"
 
 
-@pytest.mark.parametrize(
-    ("what", "plural"),
-    [
-        ("a table `Book`", False),
-        ("a function `f` with a type and a test", False),
-        ("a table `Book` and an index", True),
-        ("a query endpoint for one book, and its table", True),
-        ("design tokens", True),
-    ],
-    ids=["one", "with-others", "two", "comma", "no-article"],
-)
-def test_verbs_agree(what: str, *, plural: bool) -> None:
-    assert is_plural(what) is plural
+def test_verbs_agree() -> None:
+    one = ("a table `Book`", "a function `f` with a type and a test")
+    several = ("a table `Book` and an index", "a query endpoint for one book, and its table", "design tokens")
+
+    assert [is_plural(what) for what in (*one, *several)] == [False] * 2 + [True] * 3
 
 
 def test_fields_are_described_with_name_and_type() -> None:

@@ -24,6 +24,7 @@ from mens_pipeline.corpus.telemetry.table import (
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
+from mens_pipeline_tests.every import every_row
 
 _PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
 
@@ -76,15 +77,12 @@ def test_secrets_are_not_written(table: Path) -> None:
     assert b"firm.de" not in table.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("row", "drop"),
-    [
-        (TelemetryRow("a", "b", None, 3), TelemetryDrop.NOT_TEXT),
-        (TelemetryRow("a", " ", None, "c"), TelemetryDrop.EMPTY),
-        (TelemetryRow("a", "b", None, "c" * (MAX_TEXT + 1)), TelemetryDrop.TOO_LONG),
-        # What it becomes is longer than it is.
-        (TelemetryRow("a", "b", None, " ada@firm.de" * (MAX_TEXT // 12)), TelemetryDrop.TOO_LONG),
-    ],
+@every_row(
+    (TelemetryRow("a", "b", None, 3), TelemetryDrop.NOT_TEXT),
+    (TelemetryRow("a", " ", None, "c"), TelemetryDrop.EMPTY),
+    (TelemetryRow("a", "b", None, "c" * (MAX_TEXT + 1)), TelemetryDrop.TOO_LONG),
+    # What it becomes is longer than it is.
+    (TelemetryRow("a", "b", None, " ada@firm.de" * (MAX_TEXT // 12)), TelemetryDrop.TOO_LONG),
 )
 def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: TelemetryDrop) -> None:
     account = TelemetryAccount()

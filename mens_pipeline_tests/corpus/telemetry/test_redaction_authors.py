@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
-from mens_pipeline.language import analyze
+from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.examples import golden_programs
 
 _NAMES = (
@@ -70,29 +70,12 @@ def test_what_names_nobody_stays(text: str) -> None:
     assert redact(text).text == text
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("By Maria Gonzalez\n\nText", "By REDACTED_AUTHOR\n\nText"),
-        ("*Written by Maria Gonzalez*", "*Written by REDACTED_AUTHOR*"),
-        ("// TODO(maria): later", "// TODO(REDACTED_AUTHOR): later"),
-        ("// by Maria Gonzalez maria@example.org, then", "// by REDACTED_AUTHOR, then"),
-        ("let x = 1 // Author: mg@firm.de", "let x = 1 // Author: REDACTED_AUTHOR"),
-    ],
+@every_row(
+    ("By Maria Gonzalez\n\nText", "By REDACTED_AUTHOR\n\nText"),
+    ("*Written by Maria Gonzalez*", "*Written by REDACTED_AUTHOR*"),
+    ("// TODO(maria): later", "// TODO(REDACTED_AUTHOR): later"),
+    ("// by Maria Gonzalez maria@example.org, then", "// by REDACTED_AUTHOR, then"),
+    ("let x = 1 // Author: mg@firm.de", "let x = 1 // Author: REDACTED_AUTHOR"),
 )
 def test_a_byline_is_replaced(text: str, expected: str) -> None:
     assert redact(text).text == expected
-
-
-def test_golden_programs_raise_no_alarm() -> None:
-    programs = golden_programs().values()
-
-    assert len(programs) > 300
-    assert [redact(source).counts for source in programs if redact(source).counts] == []
-
-
-def test_a_masked_program_parses() -> None:
-    source = "fn f() to int { return 1 } // by Maria Gonzalez\n"
-
-    assert analyze(redact(source).text).module is not None
-    assert "Maria" not in redact(source).text

@@ -27,7 +27,7 @@ def _draw_text(length: int, alphabet: str = _ANY) -> str:
     return "".join(alphabet[byte % len(alphabet)] for byte in b"".join(blocks))[:length]
 
 
-_FORMS: Final = {
+FORMS: Final = {
     "AWS id": "AKIA" + _draw_text(16, _BIG),
     "AWS id of letters": "AKIA" + _draw_text(16, ascii_uppercase),
     "AWS id in series": "ASIA" + "12345" + _draw_text(11, ascii_uppercase),
@@ -118,9 +118,9 @@ def _rows(form: str) -> Iterator[ExtractedRecord | TrainingPair | None]:
 
 
 @pytest.mark.threat("R6")
-@every("name", _FORMS)
+@every("name", FORMS)
 def test_a_known_form_is_masked_everywhere(name: str) -> None:
-    form = _FORMS[name]
+    form = FORMS[name]
     secret = max(re.findall(r"\w{8,}", form.replace("\\n", " ")), key=len)
     rows = list(_rows(form))
 

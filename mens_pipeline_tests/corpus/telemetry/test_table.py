@@ -22,6 +22,7 @@ from mens_pipeline.corpus.telemetry.table import (
 )
 from mens_pipeline.errors import ConfigurationError, MensError, SourceNotFoundError
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, run_script, write_database
+from mens_pipeline_tests.every import every_row
 
 _FUNCTION = "fn f() to int { ret 1 }"
 _WORKFLOW = "workflow w() { }"
@@ -87,19 +88,16 @@ def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
     assert (source.span, source.lines, source.commit) == ((0, len(_WORKFLOW)), (1, 1), None)
 
 
-@pytest.mark.parametrize(
-    ("completion", "response"),
-    [
-        (f"\n{_FUNCTION}\n", _FUNCTION),
-        (f"---\nkey: *x\n---\n\n```vox\n{_FUNCTION}\n```", _FUNCTION),
-        (f"First\n\n```vox\n{_FUNCTION}\n```\n\n```python\nx = 1\n```", _FUNCTION),
-        (f"Two:\n\n```vox\n{_FUNCTION}\n```\n\n```vox\n{_WORKFLOW}\n```", None),
-        ("```vox\nfn (\n```", None),
-        ("```vox\n// nothing\n```", None),
-        (f"```\n{_FUNCTION}\n```", None),
-        (f"~~~vox\n{_FUNCTION}\n~~~", _FUNCTION),
-        ("fn (", None),
-    ],
+@every_row(
+    (f"\n{_FUNCTION}\n", _FUNCTION),
+    (f"---\nkey: *x\n---\n\n```vox\n{_FUNCTION}\n```", _FUNCTION),
+    (f"First\n\n```vox\n{_FUNCTION}\n```\n\n```python\nx = 1\n```", _FUNCTION),
+    (f"Two:\n\n```vox\n{_FUNCTION}\n```\n\n```vox\n{_WORKFLOW}\n```", None),
+    ("```vox\nfn (\n```", None),
+    ("```vox\n// nothing\n```", None),
+    (f"```\n{_FUNCTION}\n```", None),
+    (f"~~~vox\n{_FUNCTION}\n~~~", _FUNCTION),
+    ("fn (", None),
 )
 def test_code_is_what_the_front_end_accepts(completion: str, response: str | None) -> None:
     pair = _only("Write f", completion)
@@ -119,23 +117,20 @@ def test_secrets_do_not_pass() -> None:
     assert tally.redactions == {SensitiveKind.ACCESS_TOKEN: 1, SensitiveKind.EMAIL: 1}
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        (TelemetryRow(None, "x"), TelemetryDrop.EMPTY),
-        (TelemetryRow("x", " \n"), TelemetryDrop.EMPTY),
-        (TelemetryRow(7, "x"), TelemetryDrop.NOT_TEXT),
-        (TelemetryRow("x", b"x"), TelemetryDrop.NOT_TEXT),
-        (TelemetryRow("x", "caf\udce9"), TelemetryDrop.NOT_TEXT),
-        (TelemetryRow("x" * (MAX_TEXT + 1), "x"), TelemetryDrop.TOO_LONG),
-        # Placeholders are longer than what they stand for.
-        (TelemetryRow("x", "8.8.8.8 " * (MAX_TEXT // 8)), TelemetryDrop.TOO_LONG),
-        (TelemetryRow("8.8.8.8 " * (MAX_TEXT // 8), "x"), TelemetryDrop.TOO_LONG),
-        (TelemetryRow("x", "x", 0), TelemetryDrop.BAD_RATING),
-        (TelemetryRow("x", "x", 4.5), TelemetryDrop.BAD_RATING),
-        (TelemetryRow("x", "x", "good"), TelemetryDrop.BAD_RATING),
-        (TelemetryRow("x", "x", rating=True), TelemetryDrop.BAD_RATING),
-    ],
+@every_row(
+    (TelemetryRow(None, "x"), TelemetryDrop.EMPTY),
+    (TelemetryRow("x", " \n"), TelemetryDrop.EMPTY),
+    (TelemetryRow(7, "x"), TelemetryDrop.NOT_TEXT),
+    (TelemetryRow("x", b"x"), TelemetryDrop.NOT_TEXT),
+    (TelemetryRow("x", "caf\udce9"), TelemetryDrop.NOT_TEXT),
+    (TelemetryRow("x" * (MAX_TEXT + 1), "x"), TelemetryDrop.TOO_LONG),
+    # Placeholders are longer than what they stand for.
+    (TelemetryRow("x", "8.8.8.8 " * (MAX_TEXT // 8)), TelemetryDrop.TOO_LONG),
+    (TelemetryRow("8.8.8.8 " * (MAX_TEXT // 8), "x"), TelemetryDrop.TOO_LONG),
+    (TelemetryRow("x", "x", 0), TelemetryDrop.BAD_RATING),
+    (TelemetryRow("x", "x", 4.5), TelemetryDrop.BAD_RATING),
+    (TelemetryRow("x", "x", "good"), TelemetryDrop.BAD_RATING),
+    (TelemetryRow("x", "x", rating=True), TelemetryDrop.BAD_RATING),
 )
 def test_rows_that_do_not_train_are_counted_with_their_reason(row: TelemetryRow, reason: TelemetryDrop) -> None:
     assert _only(row.query, row.response, row.rating) is reason
@@ -167,11 +162,8 @@ def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
     path = write_database(tmp_path / "t.db", "CREATE TABLE t (query, optimal_response)", rows)
     run_script(path, "CREATE VIEW v AS SELECT * FROM t")
 
-    assert [(row.query, row.response) for row in read_telemetry(query_of(path, table="v"))] == [
-        ("b", "2"),
-        ("b", "1"),
-        ("a", "9"),
-    ]
+    found = [(row.query, row.response) for row in read_telemetry(query_of(path, table="v"))]
+    assert found == [("b", "2"), ("b", "1"), ("a", "9")]
 
 
 def test_names_may_be_qualified_and_of_any_case(database: Path) -> None:
@@ -216,20 +208,17 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
 
 
 @pytest.mark.seed_row(60)
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"table": "telemetry"}, "no table telemetry; there are AgentTelemetry. Name the table with --table."),
-        ({"query_column": "prompt"}, "no column prompt; it has id, query, optimal_response, rating, moment. Name"),
-        ({"order_column": "at", "rating_column": "r"}, "no column r, at; it has"),
-        (
-            {"order_column": "at"},
-            "Name its columns with --query-column, --response-column, --rating-column and --order-column.",
-        ),
-        ({"table": "other.AgentTelemetry"}, "no such table: other.sqlite_master"),
-    ],
+@every_row(
+    ({"table": "telemetry"}, "no table telemetry; there are AgentTelemetry. Name the table with --table."),
+    ({"query_column": "prompt"}, "no column prompt; it has id, query, optimal_response, rating, moment. Name"),
+    ({"order_column": "at", "rating_column": "r"}, "no column r, at; it has"),
+    (
+        {"order_column": "at"},
+        "Name its columns with --query-column, --response-column, --rating-column and --order-column.",
+    ),
+    ({"table": "other.AgentTelemetry"}, "no such table: other.sqlite_master"),
 )
-def test_what_is_missing_is_named(database: Path, parts: dict[str, str], message: str) -> None:
+def test_what_is_missing_is_named(parts: dict[str, str], message: str, database: Path) -> None:
     with pytest.raises(ConfigurationError) as error_info:
         list(read_telemetry(query_of(database, **parts)))
 
@@ -256,28 +245,21 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         list(read_telemetry(query_of(tmp_path / "empty.db")))
 
 
-@pytest.mark.parametrize(
-    ("url", "error", "message"),
-    [
-        ("sqlite://", SourceNotFoundError, "sqlite://: no such file"),
-        ("hunter2", ConfigurationError, "the URL cannot be read. Write sqlite:///FILE or postgresql://"),
-        ("postgresql://u:hunter2@host:hunter2/x", ConfigurationError, "the URL cannot be read"),
-        (
-            "mysql://u:hunter2@host/x?password=hunter2",
-            ConfigurationError,
-            r"mysql://u:\*\*\*@host/x: mysql is not read",
-        ),
-        (
-            "postgres://u:hunter2@127.0.0.1:1/x?application_name=y",
-            ConfigurationError,
-            r"//u:\*\*\*@127.0.0.1:1/x: .*Connection refused.*Check that the server runs",
-        ),
-        (
-            "postgresql+asyncpg://u@127.0.0.1:1/x?hunter2=1&password=hunter2",
-            ConfigurationError,
-            r'invalid connection option "\*\*\*"',
-        ),
-    ],
+@every_row(
+    ("sqlite://", SourceNotFoundError, "sqlite://: no such file"),
+    ("hunter2", ConfigurationError, "the URL cannot be read. Write sqlite:///FILE or postgresql://"),
+    ("postgresql://u:hunter2@host:hunter2/x", ConfigurationError, "the URL cannot be read"),
+    ("mysql://u:hunter2@host/x?password=hunter2", ConfigurationError, r"mysql://u:\*\*\*@host/x: mysql is not read"),
+    (
+        "postgres://u:hunter2@127.0.0.1:1/x?application_name=y",
+        ConfigurationError,
+        r"//u:\*\*\*@127.0.0.1:1/x: .*Connection refused.*Check that the server runs",
+    ),
+    (
+        "postgresql+asyncpg://u@127.0.0.1:1/x?hunter2=1&password=hunter2",
+        ConfigurationError,
+        r'invalid connection option "\*\*\*"',
+    ),
 )
 def test_bad_urls_are_refused_without_their_password(url: str, error: type[MensError], message: str) -> None:
     query = TelemetryQuery.model_validate({"url": url})

@@ -10,6 +10,7 @@ from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.corpus.telemetry.table import beginning, read_telemetry
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, run_script, write_database
+from mens_pipeline_tests.every import every_row
 
 
 @pytest.mark.threat("R4")
@@ -59,15 +60,12 @@ def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) 
         list(read_telemetry(query_of(path, table="t")))
 
 
-@pytest.mark.parametrize(
-    ("kind", "read"),
-    [
-        (sa.Integer(), "c"),
-        (sa.Numeric(), "c"),
-        (sa.Text(), "substr(c, 1, 20001)"),
-        (sa.LargeBinary(), "substr(c, 1, 20001)"),
-        (sa.JSON(), "convert_to(substr(CAST(c AS TEXT), 1, 20001), 'UTF8')"),
-    ],
+@every_row(
+    (sa.Integer(), "c"),
+    (sa.Numeric(), "c"),
+    (sa.Text(), "substr(c, 1, 20001)"),
+    (sa.LargeBinary(), "substr(c, 1, 20001)"),
+    (sa.JSON(), "convert_to(substr(CAST(c AS TEXT), 1, 20001), 'UTF8')"),
 )
 def test_what_postgresql_is_asked_for(kind: "sa.types.TypeEngine[Any]", read: str) -> None:
     """Numbers as they are, texts and bytes cut, all else as bytes, which do not train."""

@@ -172,11 +172,7 @@ _BAD_BANKS = {
     "short-row": ("[Gate, wide]", "[Gate]", r"some_banks\.yaml: banks\.DOORS: row 1 is \['Gate'\], not a list of 2"),
     "no-row": ("[Gate, wide]", "Gate", r"banks\.DOORS: row 1 is 'Gate', not a list of 2 values"),
     "date": ("[red, green]", "[2026-03-02]", r"banks\.COLOURS\.rows\.0.*Input should be a valid string"),
-    "keyword": (
-        "[name, open]",
-        "[name, class]",
-        r"banks\.DOORS\.columns: Type names and field names cannot be a keyword",
-    ),
+    "keyword": ("[name, open]", "[name, class]", r"columns: Type names and field names cannot be a keyword"),
     "column-twice": ("[name, open]", "[name, name]", r"banks\.DOORS\.columns: Encountered duplicate field name"),
     "yes": ("ajar", "off", r"column open has values of the types bool, str; put text in quotes"),
     "empty": ("[red, green]", "[]", r"banks\.COLOURS.*at least 1 item"),

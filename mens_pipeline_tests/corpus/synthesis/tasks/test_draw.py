@@ -25,7 +25,8 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.language.ast import Function
 from mens_pipeline.language.interpreter import Value, VariantValue
-from mens_pipeline_tests.every import every
+from mens_pipeline_tests.every import every, every_row
+from mens_pipeline_tests.language.examples import parse
 
 _NUM_TASKS = 120
 
@@ -36,8 +37,7 @@ def tasks() -> list[TrainingPair]:
 
 
 def _skeleton(pair: TrainingPair) -> str:
-    module = analyze(pair.response).module
-    assert module is not None
+    module = parse(pair.response)
     return structure_of(module).digest
 
 
@@ -119,9 +119,8 @@ def test_every_atom_gives_tasks(atom: Atom) -> None:
     for number, code in enumerate(atom.code * 2):
         details = atom.model_copy(update={"code": [code], "says": [atom.says[number % len(atom.says)]]})
         draft = draft_task(details, banks, Random(number), str(number))  # noqa: S311 - a reproducible draw
-        module = analyze(draft.program).module
+        module = parse(draft.program)
 
-        assert module is not None, draft.program
         assert max(map(len, draft.program.split("\n"))) <= 120
         kept += draw._observe(draft, module) is not None  # noqa: SLF001 - one draft at a time
     assert kept > 0
@@ -142,15 +141,7 @@ def test_observed_functions_stand_alone() -> None:
 
 def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     atom = load_tasks()[0][0]
-    texts = {
-        "holes": {},
-        "takes": "n: int",
-        "gives": "int",
-        "fn": ["f", "g", "h"],
-        "family": "",
-        "edges": [],
-        "level": 0,
-    }
+    texts = {"holes": {}, "takes": "n: int", "gives": "int", "fn": ["f", "g", "h"], "family": "", "edges": []}
     details = {**texts, "name": "same", "says": ["returns 1", "gives 1"], "code": ["return 1", "return 1 + n - n"]}
     monkeypatch.setattr(draw, "load_tasks", lambda: ((atom.model_copy(update=details),), {}))
     monkeypatch.setattr(draw, "is_heldout_family", lambda _name: False)
@@ -176,8 +167,7 @@ def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
 
 
 def _draw(head: str, inputs: str) -> list[tuple[Value, ...]]:
-    module = analyze(f"{head} {{ return 40 }}").module
-    assert module is not None
+    module = parse(f"{head} {{ return 40 }}")
     function = module.declarations[-1]
     assert isinstance(function, Function)
     return list(arguments_for(module, function, parse_inputs(inputs), "seed"))
@@ -213,16 +203,13 @@ def test_fields_of_variants_go_by_their_names() -> None:
         assert option.fields == () or option.fields[0] in {7, 8}
 
 
-@pytest.mark.parametrize(
-    ("kind", "pattern"),
-    [
-        ("phrase", r"\S+( \S+)*"),
-        ("wordlist", r"[^,\s]+(,[^,\s]+)*"),
-        ("csv", r"-?\d+(,-?\d+)*"),
-        ("integer", r"-?\d+"),
-        ("tea|Oslo", r"tea|Oslo"),
-        ("padded", r"[\s\S]*"),
-    ],
+@every_row(
+    ("phrase", r"\S+( \S+)*"),
+    ("wordlist", r"[^,\s]+(,[^,\s]+)*"),
+    ("csv", r"-?\d+(,-?\d+)*"),
+    ("integer", r"-?\d+"),
+    ("tea|Oslo", r"tea|Oslo"),
+    ("padded", r"[\s\S]*"),
 )
 def test_texts_are_of_their_kind(kind: str, pattern: str) -> None:
     texts = [text for (text,) in _draw("fn f(t: str) to int", f"t={kind}")]
