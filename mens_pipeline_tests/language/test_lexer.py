@@ -84,5 +84,4 @@ def test_the_stream_holds_what_is_no_trivia() -> None:
 
 
 def test_the_empty_text_has_no_tokens() -> None:
-    """Nothing in, nothing out (L2)."""
     assert tokenize("") == ()
