@@ -1,13 +1,13 @@
 """The verdict at the head of the page for people."""
 
 import re
-
-import pytest
+from operator import itemgetter
 
 from mens_pipeline.promotion.policy import GateName, GateStatus
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline_tests.evaluation.scored import SUBJECT, evaluation, scored_completions
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 _OTHER = SUBJECT.model_copy(update={"adapter_sha256": "f" * 64})
@@ -20,77 +20,40 @@ def _page(receipt: Receipt | None) -> str:
     return report_page(evaluated.results, scored_completions(evaluated), {}, receipt)
 
 
-@pytest.mark.parametrize(
-    ("receipt", "title", "sentence"),
+_COVERED, _UNCOVERED = said(GateName.COVERAGE, passed=True), said(GateName.COVERAGE, passed=False)
+_SLOW = said(GateName.THROUGHPUT, passed=False, block=False)
+_UNDECIDED = said(GateName.PARSE_RATE, passed=False, status=GateStatus.UNDECIDED)
+_OTHERS = "The receipt at hand is of other models, prompts or adapter ffffffffffff; it says nothing of these."
+_REFUSES = "1 gate of the policy ci refuses it."
+_FOUR = (
+    _UNCOVERED,
+    said(GateName.PARSE_RATE, passed=False),
+    said(GateName.STOP_RATE, passed=False, block=False),
+    _SLOW,
+)
+
+
+@every(
+    "case",
     [
         (None, "No verdict yet", "No gate has looked at these figures; nothing may be promoted."),
+        (receipt_of(_COVERED), "Good enough to promote", "No gate of the policy ci refuses it."),
+        (receipt_of(_COVERED, _SLOW), "Good enough to promote", "No gate of the policy ci refuses it. 1 gate warns."),
+        (receipt_of(_UNCOVERED, said(GateName.PARSE_RATE, passed=True)), "Refused", _REFUSES),
+        (receipt_of(*_FOUR), "Refused", "2 gates of the policy ci refuse it. 2 gates warn."),
+        (receipt_of(_COVERED, subject=_OTHER), "No verdict yet", _OTHERS),
         (
-            receipt_of(said(GateName.COVERAGE, passed=True)),
-            "Good enough to promote",
-            "No gate of the policy ci refuses it.",
-        ),
-        (
-            receipt_of(said(GateName.COVERAGE, passed=True), said(GateName.THROUGHPUT, passed=False, block=False)),
-            "Good enough to promote",
-            "No gate of the policy ci refuses it. 1 gate warns.",
-        ),
-        (
-            receipt_of(said(GateName.COVERAGE, passed=False), said(GateName.PARSE_RATE, passed=True)),
-            "Refused",
-            "1 gate of the policy ci refuses it.",
-        ),
-        (
-            receipt_of(
-                *(said(name, passed=False) for name in (GateName.COVERAGE, GateName.PARSE_RATE)),
-                *(said(name, passed=False, block=False) for name in (GateName.STOP_RATE, GateName.THROUGHPUT)),
-            ),
-            "Refused",
-            "2 gates of the policy ci refuse it. 2 gates warn.",
-        ),
-        (
-            receipt_of(
-                said(GateName.COVERAGE, passed=True),
-                subject=_OTHER,
-            ),
-            "No verdict yet",
-            "The receipt at hand is of other models, prompts or adapter ffffffffffff; it says nothing of these.",
-        ),
-        (
-            receipt_of(
-                said(GateName.PARSE_RATE, passed=False, status=GateStatus.UNDECIDED),
-                said(GateName.THROUGHPUT, passed=False, block=False),
-                attempt=3,
-            ),
+            receipt_of(_UNDECIDED, _SLOW, attempt=3),
             "Undecided, not promoted",
             f"1 gate of the policy ci cannot tell yet: {_SMALL}. It is the third {_TRIED}. 1 gate warns.",
         ),
-        (
-            receipt_of(
-                said(GateName.PARSE_RATE, passed=False, status=GateStatus.UNDECIDED),
-                said(GateName.COVERAGE, passed=False),
-            ),
-            "Refused",
-            "1 gate of the policy ci refuses it.",
-        ),
-        (
-            receipt_of(said(GateName.COVERAGE, passed=False), subject=None),
-            "Refused",
-            "1 gate of the policy ci refuses it.",
-        ),
+        (receipt_of(_UNDECIDED, _UNCOVERED), "Refused", _REFUSES),
+        (receipt_of(_UNCOVERED, subject=None), "Refused", _REFUSES),
     ],
-    ids=[
-        "none",
-        "passes",
-        "passes with a warning",
-        "refused",
-        "refused twice",
-        "of another",
-        "undecided",
-        "both",
-        "unreadable",
-    ],
+    ids=itemgetter(1, 2),
 )
-def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence: str) -> None:
+def test_the_verdict_stands_first(case: tuple[Receipt | None, str, str]) -> None:
+    receipt, title, sentence = case
     page = _page(receipt=receipt)
 
     assert re.findall(r"<h1>(.*)</h1>\n  <p>(.*)</p>", page) == [(title, sentence)]

@@ -1,14 +1,10 @@
 """The pieces of the page: excerpts, curve, faults, tables."""
 
 import math
-
-import pytest
+from operator import itemgetter
 
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.scores import Execution, scores_of_model
-from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.inference.generation import Completion
-from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.promotion.report.completions import (
     LONGEST,
@@ -30,29 +26,29 @@ from mens_pipeline_tests.evaluation.scored import (
     scored_completions,
     task,
 )
+from mens_pipeline_tests.every import every
 
 
-@pytest.mark.parametrize("error", [None, "it declares nothing", "9:0: code: beyond the text"])
-def test_a_text_without_a_place_is_shown_as_it_is(error: str | None) -> None:
-    assert excerpt("a\nb\n", error) == Excerpt("a\nb\n")
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
+@every(
+    "case",
     [
-        ("1:0: c: m", Excerpt("", "", "o", "ne", "\ntwo\nend", has_mark=True)),
-        ("2:1: c: m", Excerpt("one\n", "t", "w", "o", "\nend", has_mark=True)),
-        ("2:3: c: m", Excerpt("one\n", "two", "", "", "\nend", has_mark=True)),
-        ("3:9: c: m", Excerpt("one\ntwo\n", "end", "", "", "", has_mark=True)),
+        ("one", None, Excerpt("one")),
+        ("one", "it declares nothing", Excerpt("one")),
+        ("one", "9:0: code: beyond the text", Excerpt("one")),
+        ("one\ntwo\nend", "1:0: c: m", Excerpt("", "", "o", "ne", "\ntwo\nend", has_mark=True)),
+        ("one\ntwo\nend", "2:1: c: m", Excerpt("one\n", "t", "w", "o", "\nend", has_mark=True)),
+        ("one\ntwo\nend", "2:3: c: m", Excerpt("one\n", "two", "", "", "\nend", has_mark=True)),
+        ("one\ntwo\nend", "3:9: c: m", Excerpt("one\ntwo\n", "end", "", "", "", has_mark=True)),
     ],
-    ids=["first", "middle", "line end", "beyond"],
 )
-def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
-    assert excerpt("one\ntwo\nend", error) == expected
+def test_the_place_of_an_error_is_marked_where_there_is_one(case: tuple[str, str | None, Excerpt]) -> None:
+    text, error, expected = case
+
+    assert excerpt(text, error) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
+@every(
+    "case",
     [
         ("x" * 9_000, None),
         ("line\n" * 2_000, "1:1: c: m"),
@@ -61,9 +57,10 @@ def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
         ("x" * 9_000, "1:4500: c: m"),
         ("x" * 9_000, "1:9000: c: m"),
     ],
-    ids=["unmarked", "early", "middle", "late", "in a long line", "at its end"],
+    ids=itemgetter(1),
 )
-def test_a_long_text_is_cut_around_its_mark(text: str, error: str | None) -> None:
+def test_a_long_text_is_cut_around_its_mark(case: tuple[str, str | None]) -> None:
+    text, error = case
     shown = excerpt(text, error)
     whole = shown.before + shown.line_before + shown.marked + shown.line_after + shown.after
 
@@ -94,23 +91,20 @@ def test_a_curve_keeps_within_its_picture() -> None:
     assert [*curve.y_ticks.values()] == ["0", "1", "2", "3"]
 
 
-def test_values_that_are_no_numbers_are_counted() -> None:
+def test_values_that_are_no_numbers_are_counted_and_a_point_is_no_curve() -> None:
     curve = build_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
 
     assert curve is not None
     assert (curve.num_left_out, len(curve.values.split())) == (2, 2)
-
-
-@pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
-def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
-    assert build_curve(losses) is None
+    assert [build_curve(losses) for losses in ({}, {1: 2.0}, {1: math.nan, 2: 1.0})] == [None] * 3
 
 
 _NO_RESULT = "the result of `add` is `int`, but its body can end here without one"
+_PLACEHOLDER = "It has a placeholder in place of code, or a function that promises a value and has no body."
 
 
-@pytest.mark.parametrize(
-    ("text", "stopped", "faults"),
+@every(
+    "case",
     [
         (GOOD, True, []),
         ("", True, ["The completion is empty."]),
@@ -118,29 +112,21 @@ _NO_RESULT = "the result of `add` is `int`, but its body can end here without on
         (GOOD, False, ["It did not end within 7 tokens."]),
         (OTHER, True, ["Asked for a function; it declares a type."]),
         ("fn sub() { }", True, ["Its declaration does not have the requested name."]),
-        (
-            "fn add() to int { }",
-            True,
-            [
-                "It has a placeholder in place of code, or a function that promises a value and has no body.",
-                f"Line 1, column 1: {_NO_RESULT} (missing-return)",
-            ],
-        ),
+        ("fn add() to int { }", True, [_PLACEHOLDER, f"Line 1, column 1: {_NO_RESULT} (missing-return)"]),
     ],
-    ids=["none", "empty", "nothing", "cut off", "construct", "name", "stub"],
 )
-def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str]) -> None:  # noqa: FBT001 - a column
-    score = judge(task(), completion(text, stopped=stopped))
+def test_every_fault_has_a_sentence(case: tuple[str, bool, list[str]]) -> None:
+    text, stopped, faults = case
 
-    assert list(find_faults(score, "function")) == faults
+    assert list(find_faults(judge(task(), completion(text, stopped=stopped)), "function")) == faults
 
 
-@pytest.mark.parametrize("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
-@pytest.mark.parametrize("stopped", [True, False])
-def test_what_passes_has_no_fault_and_the_others_have_some(text: str, stopped: bool) -> None:  # noqa: FBT001
-    score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
+@every("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
+def test_what_passes_has_no_fault_and_the_others_have_some(text: str) -> None:
+    for stopped in (True, False):
+        score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
 
-    assert score.passed is not bool(list(find_faults(score, "function")))
+        assert score.passed is not bool(list(find_faults(score, "function")))
 
 
 def test_a_refusal_and_what_is_unmet_are_said() -> None:
@@ -229,7 +215,7 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
 
 def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
     execution = Execution(num_tests=5, num_passed=3, error_class=ErrorClass.WRONG_ANSWER, message="hidden_x: found 3")
-    good = judge(_tested_task(), Completion(task="t", sample=0, text="fn f() { }", num_tokens=4, stopped=True))
+    good = judge(task(tests="@test fn hidden() { assert(true) }"), completion(GOOD))
     wrong = good.model_copy(update={"execution": execution})
 
     assert list(find_faults(good, "function")) == []
@@ -237,18 +223,3 @@ def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
     (fault,) = find_faults(wrong, "function")
     assert "3/5 hidden tests pass (wrong_answer)" in fault
     assert fault.endswith("hidden_x: found 3")
-
-
-def _tested_task() -> Task:
-    return Task(
-        id="t",
-        suite=Suite.BENCHMARK,
-        file="t",
-        prompt="Write f.",
-        construct="function",
-        name="f",
-        difficulty="easy",
-        mode=Mode.SOURCE,
-        reference="fn f() { }",
-        tests="@test fn hidden() { assert(true) }",
-    )
