@@ -1,6 +1,6 @@
 """The verdict: gates on both sides of their thresholds, and on documents that do not say."""
 
-from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import Paired, compare_paired
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import GateInputs, decide, summarize_gate
-from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy, overall_status
+from mens_pipeline.promotion.policy import GateName, GateStatus, load_gate_policy, overall_status
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
 from mens_pipeline_tests.every import every
@@ -40,6 +40,12 @@ def _gain(gains: int, total: int = 200) -> EvalResults:
 def _too_long(number: int) -> EvalResults:
     asked = with_overall(RESULTS, num_tasks=3)
     return asked.model_copy(update={"num_too_long": number})
+
+
+def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
+    assert RESULTS.champion is not None
+    champion = RESULTS.champion.model_copy(update={"parse_difference": parse, "pass_difference": passes})
+    return RESULTS.model_copy(update={"champion": champion})
 
 
 @every("name", GateName)
@@ -76,23 +82,17 @@ def test_every_gate_has_an_outcome_in_order() -> None:
     assert not any(outcome.passed for outcome in nothing)
 
 
-@pytest.mark.parametrize(
-    ("name", "at", "beyond", "required"),
+@every(
+    "case",
     [
-        (
-            GateName.COVERAGE,
-            with_overall(RESULTS, coverage=coverage_of(15)),
-            with_overall(RESULTS, coverage=coverage_of(14)),
-            0.5,
-        ),
+        (GateName.COVERAGE, *(with_overall(RESULTS, coverage=coverage_of(present)) for present in (15, 14)), 0.5),
         (GateName.COMPLETED_SHARE, _too_long(1), _too_long(2), 0.75),
         (GateName.GAIN_OVER_BASE, _gain(10), _gain(9), 0.05),
     ],
-    ids=lambda value: str(value) if isinstance(value, GateName) else "",
+    ids=itemgetter(0),
 )
-def test_a_share_that_reaches_its_threshold_passes(
-    name: GateName, at: EvalResults, beyond: EvalResults, required: float
-) -> None:
+def test_a_share_that_reaches_its_threshold_passes(case: tuple[GateName, EvalResults, EvalResults, float]) -> None:
+    name, at, beyond, required = case
     passing, failing = outcome_of(name, inputs(at)), outcome_of(name, inputs(beyond))
 
     assert (passing.status, failing.status) == (GateStatus.PASSED, GateStatus.FAILED)
@@ -103,28 +103,27 @@ def test_a_share_that_reaches_its_threshold_passes(
     assert (passing.source, passing.block) == ("eval_results.json", True)
 
 
-@pytest.mark.parametrize(
-    ("name", "at", "beyond", "measured"),
+@every(
+    "case",
     [
         (GateName.SUPERVISED_RATIO, {"num_supervised_tokens": 100}, {"num_supervised_tokens": 99}, 0.1),
         (GateName.TRUNCATION, {"not_shown": {"too_long": 5}}, {"not_shown": {"too_long": 6}}, 0.5),
         (GateName.THROUGHPUT, {"trained_tokens": 100}, {"trained_tokens": 99}, 10.0),
         (GateName.THROUGHPUT, {"device": "cpu", "seconds": 100}, {"device": "cpu", "seconds": 101}, 1.0),
     ],
-    ids=["supervised", "truncation", "cuda", "cpu"],
 )
 def test_a_training_that_reaches_its_threshold_passes(
-    name: GateName, at: dict[str, Any], beyond: dict[str, Any], measured: float
+    case: tuple[GateName, dict[str, Any], dict[str, Any], float],
 ) -> None:
-    passing = outcome_of(name, inputs(of_training=manifest(**at)))
-    failing = outcome_of(name, inputs(of_training=manifest(**beyond)))
+    name, at, beyond, measured = case
+    passing, failing = (outcome_of(name, inputs(of_training=manifest(**changes))) for changes in (at, beyond))
 
     assert (passing.passed, failing.passed) == (True, False)
     assert passing.measured == passing.required == measured
     assert passing.source == "training_manifest.json"
 
 
-@pytest.mark.parametrize("problem", ["missing", "malformed (no object)"])
+@every("problem", ["missing", "malformed (no object)"])
 def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: str) -> None:
     no_results = GateInputs(None, problem, manifest(), "", None, is_benchmark_asked=True)
     no_manifest = GateInputs(RESULTS, "", None, problem, CHAMPION, is_benchmark_asked=True)
@@ -138,8 +137,8 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
     assert all(o.measured is None and o.required is None for o in without_manifest.values())
 
 
-@pytest.mark.parametrize(
-    ("hits", "status", "said"),
+@every(
+    "case",
     [
         (85, GateStatus.PASSED, "floor 60.0 %: passes"),
         (72, GateStatus.PASSED, "floor 60.0 %: passes"),
@@ -148,38 +147,35 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
         (50, GateStatus.FAILED, "floor 60.0 %: fails"),
     ],
 )
-def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(hits: int, status: GateStatus, said: str) -> None:
+def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(case: tuple[int, GateStatus, str]) -> None:
+    hits, status, said = case
     thresholds = STRICT.model_copy(update={"min_parse_rate": 0.70, "parse_rate_floor": 0.60})
-    outcome = outcome_of(
-        GateName.PARSE_RATE, inputs(with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, 100))), thresholds
-    )
+    results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, 100))
+    outcome = outcome_of(GateName.PARSE_RATE, inputs(results), thresholds)
 
-    assert outcome.status is status, outcome.message
+    assert (outcome.status, outcome.required) == (status, 0.70), outcome.message
     assert said in outcome.message
-    assert outcome.required == 0.70
 
 
-@pytest.mark.parametrize(
-    ("hits", "status", "said"),
+@every(
+    "case",
     [
         (60, GateStatus.PASSED, "resolve rate on held-out prompts 60/100 (60.0 %, "),
         (47, GateStatus.UNDECIDED, "50.0 % must be measured"),
         (30, GateStatus.FAILED, "floor 40.0 %: fails"),
     ],
 )
-@pytest.mark.parametrize("policy", ["ci", "full"])
-def test_names_and_types_have_a_gate_that_warns_or_blocks(
-    hits: int, status: GateStatus, said: str, policy: str
-) -> None:
+def test_names_and_types_have_a_gate_that_warns_or_blocks(case: tuple[int, GateStatus, str]) -> None:
     """With the same three answers as the parse rate; `ci` warns, and a release must pass it."""
-    thresholds = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds(policy)
+    hits, status, said = case
     results = inputs(with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(hits, 100)))
-    outcome = outcome_of(GateName.RESOLVE_RATE, results, thresholds)
+    for policy, blocks in (("ci", False), ("full", True)):
+        thresholds = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds(policy)
+        outcome = outcome_of(GateName.RESOLVE_RATE, results, thresholds)
 
-    assert (outcome.status, outcome.required) == (status, 0.50), outcome.message
-    assert said in outcome.message
-    assert outcome.block is (policy == "full")
-    assert overall_status(decide(results, thresholds)) is (status if policy == "full" else GateStatus.PASSED)
+        assert (outcome.status, outcome.required, outcome.block) == (status, 0.50, blocks), outcome.message
+        assert said in outcome.message
+        assert overall_status(decide(results, thresholds)) is (status if blocks else GateStatus.PASSED)
 
 
 def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
@@ -190,35 +186,36 @@ def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     assert outcome_of(GateName.PARSE_RATE, inputs(results), lowered).passed
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
+@every(
+    "case",
     [
-        (GateName.PARSE_RATE, lambda: without_suite(RESULTS, Suite.HELDOUT)),
-        (GateName.PARSE_RATE, lambda: with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(0, 0))),
-        (GateName.RESOLVE_RATE, lambda: without_suite(RESULTS, Suite.HELDOUT)),
-        (GateName.RESOLVE_RATE, lambda: with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(0, 0))),
-        (GateName.BENCHMARK, lambda: without_suite(RESULTS, Suite.BENCHMARK)),
-        (GateName.BENCHMARK, lambda: with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 0))),
-        (GateName.TEST_RATE, lambda: with_overall(RESULTS, test_rate=rate(0, 0))),
-        (GateName.TEST_GAIN, lambda: RESULTS.model_copy(update={"test_difference": NOTHING})),
-        (GateName.COMPLETED_SHARE, lambda: with_overall(RESULTS, num_tasks=0)),
-        (GateName.GAIN_OVER_BASE, lambda: RESULTS.model_copy(update={"parse_difference": NOTHING})),
-        (GateName.REGRESSION, lambda: _against_champion(NOTHING, SAME)),
-        (GateName.REGRESSION, lambda: _against_champion(SAME, NOTHING)),
-        (GateName.REGRESSION, lambda: _against_champion(NOTHING, NOTHING)),
-        (GateName.ANTI_STUB, lambda: with_overall(RESULTS, stub_rate=rate(0, 0))),
-        (GateName.STOP_RATE, lambda: with_overall(RESULTS, stop_rate=rate(0, 0))),
+        (GateName.PARSE_RATE, without_suite(RESULTS, Suite.HELDOUT)),
+        (GateName.PARSE_RATE, with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(0, 0))),
+        (GateName.RESOLVE_RATE, without_suite(RESULTS, Suite.HELDOUT)),
+        (GateName.RESOLVE_RATE, with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(0, 0))),
+        (GateName.BENCHMARK, without_suite(RESULTS, Suite.BENCHMARK)),
+        (GateName.BENCHMARK, with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 0))),
+        (GateName.TEST_RATE, with_overall(RESULTS, test_rate=rate(0, 0))),
+        (GateName.TEST_GAIN, RESULTS.model_copy(update={"test_difference": NOTHING})),
+        (GateName.COMPLETED_SHARE, with_overall(RESULTS, num_tasks=0)),
+        (GateName.GAIN_OVER_BASE, RESULTS.model_copy(update={"parse_difference": NOTHING})),
+        (GateName.REGRESSION, _against_champion(NOTHING, SAME)),
+        (GateName.REGRESSION, _against_champion(SAME, NOTHING)),
+        (GateName.REGRESSION, _against_champion(NOTHING, NOTHING)),
+        (GateName.ANTI_STUB, with_overall(RESULTS, stub_rate=rate(0, 0))),
+        (GateName.STOP_RATE, with_overall(RESULTS, stop_rate=rate(0, 0))),
     ],
+    ids=itemgetter(0),
 )
-def test_what_was_not_measured_fails(name: GateName, change: Callable[[], EvalResults]) -> None:
-    outcome = outcome_of(name, inputs(change()))
+def test_what_was_not_measured_fails(case: tuple[GateName, EvalResults]) -> None:
+    outcome = outcome_of(case[0], inputs(case[1]))
 
     assert (outcome.passed, outcome.measured) == (False, None)
     assert outcome.message.startswith("eval_results.json: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
+@every(
+    "case",
     [
         (GateName.SUPERVISED_RATIO, {"num_tokens": 0}, "result.num_tokens is 0"),
         (GateName.TRUNCATION, {"num_rows": 0}, "result.num_rows is 0"),
@@ -226,7 +223,8 @@ def test_what_was_not_measured_fails(name: GateName, change: Callable[[], EvalRe
         (GateName.THROUGHPUT, {"device": "tpu"}, "no speed is required of device tpu; add it to min_tokens_per_second"),
     ],
 )
-def test_what_training_did_not_measure_fails_by_name(name: GateName, changes: dict[str, Any], message: str) -> None:
+def test_what_training_did_not_measure_fails_by_name(case: tuple[GateName, dict[str, Any], str]) -> None:
+    name, changes, message = case
     outcome = outcome_of(name, inputs(of_training=manifest(**changes)))
 
     assert (outcome.passed, outcome.measured) == (False, None)
@@ -235,26 +233,19 @@ def test_what_training_did_not_measure_fails_by_name(name: GateName, changes: di
 
 def test_all_that_is_served_must_be_vox() -> None:
     """Not one answer may fail that the parser steered; a policy may ask for none of it."""
-
-    def results(second: str) -> EvalResults:
-        return evaluation(base=(BROKEN,) * 4, adapter=(GOOD, BROKEN, GOOD, GOOD), second=(None, second)).results
-
-    served, failed = results(GOOD), results(BROKEN)
+    served, failed = (
+        evaluation(base=(BROKEN,) * 4, adapter=(GOOD, BROKEN, GOOD, GOOD), second=(None, second)).results
+        for second in (GOOD, BROKEN)
+    )
+    unserved, name = RESULTS.model_copy(update={"fallback": None}), GateName.FALLBACK_PARSE_RATE
+    good, bad, unasked = (outcome_of(name, inputs(results)) for results in (served, failed, unserved))
     asks_for_none = STRICT.model_copy(update={"min_fallback_parse_rate": 0.0})
 
-    def outcome(of: EvalResults, thresholds: Thresholds = STRICT) -> tuple[bool, str]:
-        found = outcome_of(GateName.FALLBACK_PARSE_RATE, inputs(of), thresholds)
-        return found.passed, found.message
-
-    passed, message = outcome(served)
-    assert passed
-    assert "4/4 (100.0 %), required 100.0 %; 1 written once more" in message
-    assert outcome(failed)[0] is False
-    passed, message = outcome(RESULTS.model_copy(update={"fallback": None}))
-    assert not passed
-    assert message.startswith("eval_results.json: ")
-    assert message.endswith("set syntax: fallback in config/evaluation.yaml")
-    assert outcome(failed, asks_for_none)[0]
+    assert (good.passed, bad.passed, unasked.passed) == (True, False, False)
+    assert "4/4 (100.0 %), required 100.0 %; 1 written once more" in good.message
+    assert unasked.message.startswith("eval_results.json: ")
+    assert unasked.message.endswith("set syntax: fallback in config/evaluation.yaml")
+    assert outcome_of(name, inputs(failed), asks_for_none).passed
 
 
 def test_hidden_tests_that_are_not_required_have_no_say() -> None:
@@ -284,55 +275,46 @@ def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
     assert (outcome.passed, outcome.measured, outcome.required) == (True, None, None)
 
 
-def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
-    assert RESULTS.champion is not None
-    champion = RESULTS.champion.model_copy(update={"parse_difference": parse, "pass_difference": passes})
-    return RESULTS.model_copy(update={"champion": champion})
-
-
 _LOSES_7 = compare_paired([True] * 100, [True] * 93 + [False] * 7)
 _LOSES_8 = compare_paired([True] * 100, [True] * 92 + [False] * 8)
 _GAINS_8 = compare_paired([True] * 92 + [False] * 8, [True] * 100)
 
 
-@pytest.mark.parametrize(
-    ("parse", "passes", "passed"),
+@every(
+    "case",
     [
-        (SAME, SAME, True),
-        (_LOSES_7, SAME, True),
-        (_LOSES_8, SAME, False),
-        (SAME, _LOSES_8, False),
-        (_GAINS_8, _LOSES_8, False),
-        (_GAINS_8, _GAINS_8, True),
+        ("same", SAME, SAME, True),
+        ("parses a little less", _LOSES_7, SAME, True),
+        ("parses less", _LOSES_8, SAME, False),
+        ("passes less", SAME, _LOSES_8, False),
+        ("one of each", _GAINS_8, _LOSES_8, False),
+        ("better", _GAINS_8, _GAINS_8, True),
     ],
-    ids=["same", "parses a little less", "parses less", "passes less", "one of each", "better"],
+    ids=itemgetter(0),
 )
-def test_a_drop_against_the_champion_counts_when_it_is_no_chance(
-    parse: Paired, passes: Paired, *, passed: bool
-) -> None:
+def test_a_drop_against_the_champion_counts_when_it_is_no_chance(case: tuple[str, Paired, Paired, bool]) -> None:
+    _, parse, passes, passed = case
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(parse, passes)))
 
-    assert outcome.passed is passed
-    assert outcome.required == 0.01
+    assert (outcome.passed, outcome.required) == (passed, 0.01)
 
 
-@pytest.mark.parametrize(
-    ("gains", "losses", "total", "said"),
+@every(
+    "case",
     [
         (
-            0,
             0,
             198,
             "(p = 1.000), a drop counts below p = 0.01; one of 5.1 points is seen in 80 % of cases" + _INDEPENDENT,
         ),
-        (10, 10, 198, "; one of 11.3 points is seen in 80 % of cases" + _INDEPENDENT),
-        (0, 0, 4, "; no drop can be seen on so few"),
+        (10, 198, "; one of 11.3 points is seen in 80 % of cases" + _INDEPENDENT),
+        (0, 4, "; no drop can be seen on so few"),
     ],
-    ids=["alike", "differ by chance", "few"],
 )
-def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, total: int, said: str) -> None:
-    first = [False] * gains + [True] * (total - gains)
-    second = [True] * (total - losses) + [False] * losses
+def test_the_regression_gate_says_what_it_cannot_see(case: tuple[int, int, str]) -> None:
+    """Of models that are alike, that differ by chance, and on few tasks."""
+    changed, total, said = case
+    first, second = [False] * changed + [True] * (total - changed), [True] * (total - changed) + [False] * changed
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(compare_paired(first, second), SAME)))
 
     assert outcome.message.endswith(said)
@@ -345,19 +327,19 @@ def test_a_drop_at_the_threshold_is_no_drop() -> None:
     assert (outcome.passed, outcome.measured) == (True, _LOSES_7.p_value)
 
 
-@pytest.mark.parametrize(
-    ("results", "champion_key", "message"),
+@every(
+    "case",
     [
         (RESULTS, "d" * 64, "compares with champion cccccccccccc, the champion is dddddddddddd"),
         (evaluation().results, CHAMPION, "compares with champion none, the champion is cccccccccccc"),
     ],
-    ids=["another", "none"],
+    ids=itemgetter(2),
 )
-def test_a_comparison_with_another_champion_is_none(results: EvalResults, champion_key: str, message: str) -> None:
+def test_a_comparison_with_another_champion_is_none(case: tuple[EvalResults, str, str]) -> None:
+    results, champion_key, message = case
     outcome = outcome_of(GateName.REGRESSION, inputs(results, champion_key=champion_key))
 
-    assert not outcome.passed
-    assert outcome.message == f"eval_results.json: {message}"
+    assert (outcome.passed, outcome.message) == (False, f"eval_results.json: {message}")
 
 
 def test_without_a_champion_there_is_no_regression() -> None:
@@ -366,7 +348,7 @@ def test_without_a_champion_there_is_no_regression() -> None:
     assert (outcome.passed, outcome.message) == (True, "there is no champion yet")
 
 
-@pytest.mark.parametrize("name", GateName)
+@every("name", GateName)
 def test_a_gate_that_only_warns_does_not_block(name: GateName) -> None:
     nothing = GateInputs(None, "missing", None, "missing", None, is_benchmark_asked=True)
     others = tuple(other for other in GateName if other is not name)

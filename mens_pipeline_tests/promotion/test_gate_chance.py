@@ -1,14 +1,18 @@
 """What gates say of rates that chance has its part in: passes, fails, cannot tell yet; and what trying again costs."""
 
+from collections.abc import Callable
+from typing import Final
+
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.results import EvalResults, Progress
 from mens_pipeline.evaluation.statistics import compare_paired, mean_rate
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, overall_status
 from mens_pipeline_tests.evaluation.scored import PROGRESS, with_overall, with_suite, without_suite
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.promotion.verdicts import (
     RESULTS,
     STRICT,
@@ -23,47 +27,26 @@ def _heldout(hits: int, total: int = 120) -> EvalResults:
     return with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, total))
 
 
+def _benchmark(hits: int) -> EvalResults:
+    return with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(hits, 30))
+
+
+_RATES: Final[dict[GateName, tuple[Callable[[int], EvalResults], tuple[int, int, int], float]]] = {
+    GateName.PARSE_RATE: (_heldout, (94, 93, 74), 0.7),
+    GateName.BENCHMARK: (_benchmark, (7, 6, 0), 0.1),
+    GateName.TEST_RATE: (lambda hits: with_overall(RESULTS, test_rate=rate(hits, 30)), (7, 6, 0), 0.1),
+    GateName.ANTI_STUB: (lambda hits: with_overall(RESULTS, stub_rate=rate(hits, 120)), (4, 9, 18), 0.08),
+    GateName.STOP_RATE: (lambda hits: with_overall(RESULTS, stop_rate=rate(hits, 120)), (104, 96, 88), 0.8),
+}
+"""Gate -> results with a number of hits, numbers that pass, cannot be told and fail, and what is required."""
+
+
 @pytest.mark.seed_row(32, 67)
-@pytest.mark.parametrize(
-    ("name", "passing", "undecided", "failing", "required"),
-    [
-        (GateName.PARSE_RATE, _heldout(94), _heldout(93), _heldout(74), 0.7),
-        (
-            GateName.BENCHMARK,
-            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(7, 30)),
-            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(6, 30)),
-            with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 30)),
-            0.1,
-        ),
-        (
-            GateName.TEST_RATE,
-            with_overall(RESULTS, test_rate=rate(7, 30)),
-            with_overall(RESULTS, test_rate=rate(6, 30)),
-            with_overall(RESULTS, test_rate=rate(0, 30)),
-            0.1,
-        ),
-        (
-            GateName.ANTI_STUB,
-            with_overall(RESULTS, stub_rate=rate(4, 120)),
-            with_overall(RESULTS, stub_rate=rate(9, 120)),
-            with_overall(RESULTS, stub_rate=rate(18, 120)),
-            0.08,
-        ),
-        (
-            GateName.STOP_RATE,
-            with_overall(RESULTS, stop_rate=rate(104, 120)),
-            with_overall(RESULTS, stop_rate=rate(96, 120)),
-            with_overall(RESULTS, stop_rate=rate(88, 120)),
-            0.8,
-        ),
-    ],
-    ids=lambda value: str(value) if isinstance(value, GateName) else "",
-)
-def test_a_rate_passes_fails_or_cannot_be_told(
-    name: GateName, passing: EvalResults, undecided: EvalResults, failing: EvalResults, required: float
-) -> None:
+@every("name", _RATES)
+def test_a_rate_passes_fails_or_cannot_be_told(name: GateName) -> None:
     """By the probability that the true rate is beyond the threshold; all say what was measured and how sure it is."""
-    outcomes = [outcome_of(name, inputs(results)) for results in (passing, undecided, failing)]
+    results, numbers, required = _RATES[name]
+    outcomes = [outcome_of(name, inputs(results(hits))) for hits in numbers]
 
     assert [outcome.status for outcome in outcomes] == [GateStatus.PASSED, GateStatus.UNDECIDED, GateStatus.FAILED]
     assert [outcome.passed for outcome in outcomes] == [True, False, False]
@@ -87,22 +70,18 @@ def test_an_undecided_rate_says_so_in_words() -> None:
 
 
 @pytest.mark.threat("M13")
-@pytest.mark.parametrize(
-    ("attempt", "num_rounds", "required"),
-    [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)],
-)
-def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float) -> None:
+@every("case", [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)])
+def test_trying_again_is_paid_for(case: tuple[int, int, float]) -> None:
+    attempt, num_rounds, required = case
     progress = PROGRESS.model_copy(update={"attempt": attempt, "num_rounds": num_rounds})
-    results = RESULTS.model_copy(update={"progress": progress})
     assert 1 - STRICT.allowed_chance(progress) == pytest.approx(required, abs=5e-5)
 
-    assert outcome_of(GateName.PARSE_RATE, inputs(results)).passed
-    at_first = [hits for hits in range(80, 121) if outcome_of(GateName.PARSE_RATE, inputs(_heldout(hits))).passed]
-    now = [
-        hits
-        for hits in at_first
-        if outcome_of(GateName.PARSE_RATE, inputs(_heldout(hits).model_copy(update={"progress": progress}))).passed
-    ]
+    def passes(results: EvalResults, progress: Progress = progress) -> bool:
+        return outcome_of(GateName.PARSE_RATE, inputs(results.model_copy(update={"progress": progress}))).passed
+
+    assert passes(RESULTS)
+    at_first = [hits for hits in range(80, 121) if passes(_heldout(hits), PROGRESS)]
+    now = [hits for hits in at_first if passes(_heldout(hits))]
     assert now == at_first[len(at_first) - len(now) :]
     assert (len(now) < len(at_first)) is (attempt > 1 or num_rounds > 1)
 
@@ -122,10 +101,9 @@ def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
     assert 0.049 < spent < 1 - STRICT.confidence
 
 
-@pytest.mark.parametrize(
-    ("num_tasks", "num_files", "passed"), [(100, 20, True), (99, 20, False), (100, 19, False), (1, 1, False)]
-)
-def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, passed: bool) -> None:
+@every("case", [(100, 20, True), (99, 20, False), (100, 19, False), (1, 1, False)])
+def test_too_small_an_exam_fails_with_advice(case: tuple[int, int, bool]) -> None:
+    num_tasks, num_files, passed = case
     rate = mean_rate([1.0] * num_tasks, [str(n % num_files) for n in range(num_tasks)])
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate, num_tasks=num_tasks)
     outcome = outcome_of(GateName.SUITE_SIZE, inputs(results))
@@ -141,8 +119,8 @@ def test_an_exam_without_held_out_requests_is_too_small() -> None:
     assert (outcome.status, outcome.measured) == (GateStatus.FAILED, 0)
 
 
-@pytest.mark.parametrize(
-    ("gains", "losses", "status"),
+@every(
+    "case",
     [
         (6, 0, GateStatus.PASSED),
         (5, 0, GateStatus.UNDECIDED),
@@ -152,8 +130,9 @@ def test_an_exam_without_held_out_requests_is_too_small() -> None:
         (2, 3, GateStatus.FAILED),
     ],
 )
-def test_more_hidden_tests_than_the_base_beyond_chance(gains: int, losses: int, status: GateStatus) -> None:
+def test_more_hidden_tests_than_the_base_beyond_chance(case: tuple[int, int, GateStatus]) -> None:
     """Six gains without a loss are a chance of 1/64; five are one of 1/32, more than 0.0304."""
+    gains, losses, status = case
     difference = compare_paired([False] * gains + [True] * (losses + 4), [True] * gains + [False] * losses + [True] * 4)
     results = RESULTS.model_copy(update={"test_difference": difference})
     outcome = outcome_of(GateName.TEST_GAIN, inputs(results))

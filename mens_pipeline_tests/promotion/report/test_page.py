@@ -1,6 +1,7 @@
 """The page for people: what it says, and that nothing a model wrote is markup in it."""
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ import pytest
 
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import Evaluation, evaluate_completions
-from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Completion, Decoding
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report.page import report_page
@@ -27,6 +28,7 @@ from mens_pipeline_tests.evaluation.scored import (
     scored_completions,
 )
 from mens_pipeline_tests.evaluation.scored import task as make_task
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 _VOID = {"meta", "input", "link", "br", "hr", "img"}
@@ -41,6 +43,21 @@ _LOSSES = {1: 2.0, 2: 1.5, 3: 1.0}
 def _page(evaluated: Evaluation | None = None, receipt: Receipt | None = None) -> str:
     evaluated = evaluated or evaluation()
     return report_page(evaluated.results, scored_completions(evaluated), _LOSSES, receipt)
+
+
+def _page_of(
+    tasks: list[Task],
+    base: Sequence[str],
+    adapter: Sequence[str],
+    others: dict[str, tuple[Completion, ...]] | None = None,
+    **about: Any,
+) -> str:
+    completions = {"base": answers_to(tasks, base), "adapter": answers_to(tasks, adapter), **(others or {})}
+    return _page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, **about))
+
+
+def _words(page: str) -> str:
+    return " ".join(_Balance(page).text.split())
 
 
 def _row(page: str, label: str, suite: str = "All prompts") -> str:
@@ -112,15 +129,10 @@ def test_what_a_model_writes_is_text() -> None:
     assert not any(name.startswith("on") for name, _ in hostile.attributes)
 
 
-@pytest.mark.parametrize("field", ["prompt", "reference", "difficulty", "id"])
+@every("field", ["prompt", "reference", "difficulty", "id"])
 def test_requests_are_text_as_well(field: str) -> None:
     changes: dict[str, Any] = {field: f"<img src=x>{field}"}
-    asked = [make_task(**changes)]
-    completions = tuple(completion(BROKEN, t) for t in asked)
-    evaluated = evaluate_completions(
-        asked, {"base": completions, "adapter": completions}, SUBJECT, Decoding(), PROGRESS
-    )
-    parsed = _Balance(_page(evaluated))
+    parsed = _Balance(_page_of([make_task(**changes)], (BROKEN,), (BROKEN,)))
 
     assert "img" not in parsed.tags
     assert f"<img src=x>{field}" in parsed.text
@@ -146,13 +158,9 @@ def test_the_champion_has_a_column_only_where_there_is_one() -> None:
 def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
     """Over the sample that it was asked; its prompt is text, and its answers stand with the others."""
     tasks = [make_task(0, tests=_TESTS), make_task(1, Suite.BENCHMARK)]
-    completions = {
-        "base": answers_to(tasks, (BROKEN,) * 2),
-        "adapter": answers_to(tasks, (GOOD,) * 2),
-        "few_shot": answers_to(tasks[:1], (BROKEN,)),
-    }
+    examples = {"few_shot": answers_to(tasks[:1], (BROKEN,))}
     few_shot = FewShot("<b>Told</b>", (tasks[0],))
-    page = _page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot))
+    page = _page_of(tasks, (BROKEN,) * 2, (GOOD,) * 2, examples, few_shot=few_shot)
     row = _row(page, "pass@1", "Benchmark")
 
     assert '<th scope="col">base</th><th scope="col">few-shot</th><th scope="col">adapter' in page
@@ -176,14 +184,10 @@ def test_what_is_served_has_a_column_and_a_sentence() -> None:
 
 
 def test_synthetic_tasks_stand_apart() -> None:
-    tasks, known = [make_task(0)], make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)
-    completions = {
-        "base": answers_to(tasks, (BROKEN,)),
-        "adapter": answers_to(tasks, (GOOD,)),
-        "families": answers_to([known], (BROKEN,)),
-    }
-    page = _page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, families=[known]))
-    words = " ".join(_Balance(page).text.split())
+    known = make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)
+    families = {"families": answers_to([known], (BROKEN,))}
+    page = _page_of([make_task(0)], (BROKEN,), (GOOD,), families, families=[known])
+    words = _words(page)
 
     assert "Synthetic tasks that it was trained on, with new constants; part of no other figure parse rate" in words
     assert "of a family that never trained" not in words
@@ -193,9 +197,7 @@ def test_synthetic_tasks_stand_apart() -> None:
 
 
 def test_requests_that_lost_their_tests_are_counted() -> None:
-    tasks = [make_task(0)]
-    completions = {"base": answers_to(tasks, (BROKEN,)), "adapter": answers_to(tasks, (GOOD,))}
-    page = _page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_tests_dropped=3))
+    page = _page_of([make_task(0)], (BROKEN,), (GOOD,), num_tests_dropped=3)
 
     assert "<dt>Without hidden tests</dt><dd>3 prompts: their own reference fails them</dd>" in page
     assert "Without hidden tests" not in _page()
@@ -246,13 +248,7 @@ def test_several_samples_are_counted() -> None:
 
 
 def test_a_name_that_nobody_asked_for_has_no_row() -> None:
-    asked = [make_task(name=None)]
-    completions = (completion(GOOD, asked[0]),)
-    evaluated = evaluate_completions(
-        asked, {"base": completions, "adapter": completions}, SUBJECT, Decoding(), PROGRESS
-    )
-
-    assert "right name" not in _page(evaluated)
+    assert "right name" not in _page_of([make_task(name=None)], (GOOD,), (GOOD,))
     assert "right name" in _page()
 
 
@@ -297,11 +293,7 @@ def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
 
 
 def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
-    tasks = [make_task(number, tests=_TESTS) for number in range(len(base))]
-    completions = {"base": answers_to(tasks, base), "adapter": answers_to(tasks, adapter)}
-    return " ".join(
-        _Balance(_page(evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS))).text.split()
-    )
+    return _words(_page_of([make_task(number, tests=_TESTS) for number in range(len(base))], base, adapter))
 
 
 def test_what_happened_when_answers_were_run_is_counted() -> None:
@@ -310,9 +302,7 @@ def test_what_happened_when_answers_were_run_is_counted() -> None:
 
     assert "over the 2 prompts with hidden tests" in words
     assert "ClassBaseAdapter wrong_answer02 parse10 runtime10 Show only" in words
-    assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words, words[
-        words.find("Hidden tests") :
-    ][:90]
+    assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words
 
 
 def test_where_all_pass_or_nothing_was_run_there_is_no_table_of_runs() -> None:
