@@ -10,7 +10,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import results_in
-from mens_pipeline.inference.generation import Decoding, Syntax
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, read_history, sign_history
@@ -33,42 +33,33 @@ from mens_pipeline_tests.evaluation.runs import (
     verdict_of,
 )
 from mens_pipeline_tests.every import every
+from mens_pipeline_tests.promotion.verdicts import assert_refused
 
 
 @pytest.mark.threat("M13")
 @pytest.mark.parametrize(
-    ("decoding", "message"),
+    ("changes", "message"),
     [
+        ({"max_new_tokens": 160}, r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again"),
         (
-            DECODING.model_copy(update={"max_new_tokens": 160}),
-            r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again",
-        ),
-        (
-            DECODING.model_copy(update={"temperature": 0.3, "seed": 7, "num_samples": 2}),
+            {"temperature": 0.3, "seed": 7, "num_samples": 2},
             r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
         ),
-        (
-            DECODING.model_copy(update={"syntax": Syntax.CONSTRAINED}),
-            r"syntax \(--decoding\) was constrained, it is fallback",
-        ),
+        ({"syntax": Syntax.CONSTRAINED}, r"syntax \(--decoding\) was constrained, it is fallback"),
     ],
     ids=["shorter", "drawn", "steered"],
 )
 def test_another_way_of_answering_is_another_exam(
-    run: Path, store: ArtifactStore, decoding: Decoding, message: str
+    run: Path, store: ArtifactStore, changes: dict[str, Any], message: str
 ) -> None:
     """A low limit leaves hard prompts out, and every seed is a new chance; what it costs in memory is no matter."""
-    gate = scored(run, store, evaluated(run, store, decoding=decoding))
+    gate, small = (
+        scored(run, store, evaluated(run, store, decoding=DECODING.model_copy(update=update)))
+        for update in (changes, {"batch_tokens": 512})
+    )
 
-    with pytest.raises(RefusedError, match=f"in another way than config/evaluation.yaml says: {message}"):
-        promote(gate, run, store, PRESENT, now=NOW)
-    small = scored(run, store, evaluated(run, store, decoding=DECODING.model_copy(update={"batch_tokens": 512})))
+    assert_refused(f"in another way than config/evaluation.yaml says: {message}", gate, run, store)
     assert promote(small, run, store, PRESENT, now=NOW).changed
-
-
-def test_an_undecided_verdict_does_not_promote(run: Path, store: ArtifactStore) -> None:
-    with pytest.raises(RefusedError, match=r"The gate cannot tell yet: parse_rate: .* 31/40 \(77.5 %"):
-        promote(verdict_of(run, store, num_good=31), run, store, PRESENT, now=NOW)
 
 
 def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
@@ -109,9 +100,7 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 
     monkeypatch.setattr(promotion, "find_reasons_against", find_and_write)
 
-    with pytest.raises(RefusedError, match=r"changed while it was copied\. Run `mens gate` again"):
-        promote(gate, run, store, PRESENT, now=NOW)
-    assert champion_key(store) is None
+    assert_refused(r"changed while it was copied\. Run `mens gate` again", gate, run, store)
     assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
 
 
@@ -121,15 +110,11 @@ def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
     record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
-    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER), dirs_exist_ok=True)
-    laid_back = store.get(gate.kind, gate.key)
-    assert laid_back is not None
+    laid_back = _lay_back(gate, copy, store, LEDGER)
 
-    with pytest.raises(
-        RefusedError, match=r"ledger of this store knows no such evaluation: .* another store; evaluate again here\."
-    ):
-        promote(laid_back, run, store, PRESENT, now=NOW)
-    assert champion_key(store) is None
+    assert_refused(
+        r"ledger of this store knows no such evaluation: .* another store; evaluate again here\.", laid_back, run, store
+    )
     assert promoted(run, store) == champion_key(store), "evaluated again, it counts"
 
 
@@ -145,10 +130,9 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
             tmp_path / "copy" / kind, store.root / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LEDGER)
         )
 
-    with pytest.raises(
-        RefusedError, match=r"knows no such evaluation: it was made in a copy of this store; evaluate again here\.$"
-    ):
-        promote(copied, run, store, PRESENT, now=NOW)
+    assert_refused(
+        r"knows no such evaluation: it was made in a copy of this store; evaluate again here\.$", copied, run, store
+    )
     own = verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(older)
     lost = (
@@ -158,9 +142,7 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
         with pytest.raises(RefusedError, match=rf"ledger\.jsonl: {lost} a copy was laid back\. Restore the newest"):
             again()
     shutil.rmtree(store.root / Kind.EVAL_RESULTS / own.parents[0].key)
-    with pytest.raises(RefusedError, match="has lost this evaluation: an older ledger was laid back; restore the new"):
-        promote(own, run, store, PRESENT, now=NOW)
-    assert champion_key(store) is None
+    assert_refused("has lost this evaluation: an older ledger was laid back; restore the new", own, run, store)
 
 
 @pytest.mark.threat("M24")
@@ -186,11 +168,8 @@ def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: S
     promote(gate, run, fork, PRESENT, now=NOW)
     message = "written in a copy of this store" if own is None else "lacks evaluations that were made here"
     for left_out in ([Kind.PROMOTED_ADAPTER], []):
-        shutil.copytree(fork.root, store.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))
-        laid_back = store.get(gate.kind, gate.key)
-        assert laid_back is not None
-        with pytest.raises(RefusedError, match=message):
-            promote(laid_back, run, store, PRESENT, now=NOW)
+        laid_back = _lay_back(gate, fork, store, *left_out)
+        assert_refused(message, laid_back, run, store)
         with pytest.raises(RefusedError, match=message):
             verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(kept)
@@ -228,15 +207,14 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
     record_try(store, _of_exam(sha256, sha256), now=NOW)
-    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER), dirs_exist_ok=True)
-    laid_back = store.get(gate.kind, gate.key)
-    assert laid_back is not None
+    laid_back = _lay_back(gate, copy, store, LEDGER)
 
-    with pytest.raises(
-        RefusedError,
-        match="the second evaluation on its eval suite, it was evaluated as the first; evaluate again here",
-    ):
-        promote(laid_back, run, store, PRESENT, now=NOW)
+    assert_refused(
+        "the second evaluation on its eval suite, it was evaluated as the first; evaluate again here",
+        laid_back,
+        run,
+        store,
+    )
 
 
 def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: ArtifactStore) -> None:
@@ -249,12 +227,19 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
     path.write_text(json.dumps(receipt))
     gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(path)
 
-    with pytest.raises(
-        RefusedError,
-        match=r": not promoted\. It was compared by a version without the gate decline; run `mens gate` again\.$",
-    ):
-        promote(gate, run, store, PRESENT, now=NOW)
-    assert champion_key(store) is None
+    assert_refused(
+        r": not promoted\. It was compared by a version without the gate decline; run `mens gate` again\.$",
+        gate,
+        run,
+        store,
+    )
+
+
+def _lay_back(gate: Artifact, copy: ArtifactStore, store: ArtifactStore, *left_out: str) -> Artifact:
+    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(*left_out), dirs_exist_ok=True)
+    laid_back = store.get(gate.kind, gate.key)
+    assert laid_back is not None
+    return laid_back
 
 
 def _of_exam(exam_of: str, adapter_sha256: str) -> EvaluationTry:

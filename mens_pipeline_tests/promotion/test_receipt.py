@@ -32,6 +32,7 @@ from mens_pipeline.promotion.receipt import (
 )
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import GOOD, SUBJECT, evaluation
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -95,12 +96,15 @@ def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
     assert warning.endswith("0.5 tokens/s on cpu, required 1")
 
 
-def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
+def test_missing_documents_have_no_digest_and_no_figures(tmp_path: Path) -> None:
     receipt = _verdict(tmp_path)
+    write_receipt(tmp_path, receipt, None)
+    failed = json.loads((tmp_path / FAILED).read_text())
 
     assert (receipt.overall_passed, receipt.subject) == (False, None)
     assert receipt.sources == {RESULTS: None, MANIFEST: None}
     assert "parse_rate: eval_results.json: missing" in receipt.reasons
+    assert (failed["vox_parse_rate"], failed["construct_coverage_pct"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -162,36 +166,19 @@ def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.seed_row(40)
-def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
+def test_the_failure_is_written_with_upstreams_keys_exactly_when_there_is_one(tmp_path: Path) -> None:
     _evaluate(tmp_path)
     results = read_results(tmp_path / RESULTS)
-    strict = _LENIENT.model_copy(update={"min_coverage": 0.5})
-    found = []
-    for thresholds in (_LENIENT, strict, _LENIENT):
-        write_receipt(tmp_path, _verdict(tmp_path, thresholds), results)
-        found.append((tmp_path / FAILED).exists())
+    for thresholds in (_LENIENT, _LENIENT.model_copy(update={"min_coverage": 0.5}), _LENIENT):
+        receipt = _verdict(tmp_path, thresholds)
+        write_receipt(tmp_path, receipt, results)
 
-    assert found == [False, True, False]
-
-
-@pytest.mark.seed_row(40)
-def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
-    _evaluate(tmp_path)
-    receipt = _verdict(tmp_path, _LENIENT.model_copy(update={"min_coverage": 0.5}))
-    write_receipt(tmp_path, receipt, read_results(tmp_path / RESULTS))
-    failed = GateFailed.model_validate_json((tmp_path / FAILED).read_text())
-
-    assert (failed.vox_parse_rate, failed.min_parse_rate, failed.gate_passed) == (1.0, 0.25, False)
-    assert failed.construct_coverage_pct == pytest.approx(100 / 30)
-    assert (failed.reasons, failed.timestamp) == (receipt.reasons, receipt.timestamp_unix)
-
-
-def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
-    receipt = _verdict(tmp_path)
-    write_receipt(tmp_path, receipt, None)
-    failed = json.loads((tmp_path / FAILED).read_text())
-
-    assert (failed["vox_parse_rate"], failed["construct_coverage_pct"]) == (None, None)
+        assert (tmp_path / FAILED).exists() is not receipt.overall_passed is (thresholds != _LENIENT)
+        if not receipt.overall_passed:
+            failed = GateFailed.model_validate_json((tmp_path / FAILED).read_text())
+            assert (failed.vox_parse_rate, failed.min_parse_rate, failed.gate_passed) == (1.0, 0.25, False)
+            assert failed.construct_coverage_pct == pytest.approx(100 / 30)
+            assert (failed.reasons, failed.timestamp) == (receipt.reasons, receipt.timestamp_unix)
 
 
 def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
@@ -231,12 +218,10 @@ def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path)
     assert (unknown.attempt, unknown.tried, unknown.status) == (None, "", GateStatus.FAILED)
 
 
-@pytest.mark.parametrize(
-    ("number", "word"),
-    [(1, "first"), (10, "tenth"), (11, "11th"), (13, "13th"), (21, "21st"), (42, "42nd"), (103, "103rd")],
-)
-def test_places_in_an_order_are_words(number: int, word: str) -> None:
-    assert ordinal(number) == word
+def test_places_in_an_order_are_words() -> None:
+    numbers = (1, 10, 11, 13, 21, 42, 103)
+
+    assert [ordinal(number) for number in numbers] == ["first", "tenth", "11th", "13th", "21st", "42nd", "103rd"]
 
 
 def _gate(name: GateName, measured: float | None, required: float | None, **fields: Any) -> GateOutcome:
@@ -255,8 +240,13 @@ _FAR = _gate(GateName.PARSE_RATE, 0.2, 0.7)
 _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
 
 
-@pytest.mark.parametrize(
-    ("gates", "manifest", "text", "remedy"),
+_SMALL = _gate(GateName.SUITE_SIZE, 9, 50)
+_CUT = _gate(GateName.COMPLETED_SHARE, 0.2, 0.7)
+_ALMOST = _gate(GateName.TEST_GAIN, 0.01, 0.0, status=GateStatus.UNDECIDED)
+
+
+@every(
+    "case",
     [
         ([_FAR], _manifest(142), "the time budget of 20 min ended training after 142 of 300 steps", Remedy.MORE),
         ([_FAR], _manifest(), "training was short for what is required: 300 steps in 10.0 min", Remedy.MORE),
@@ -265,26 +255,17 @@ _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
         ([_NEAR, _gate(GateName.ANTI_STUB, 0.4, 0.08)], _manifest(), "training was short", Remedy.MORE),
         ([_gate(GateName.ANTI_STUB, 0.1, 0.08)], _manifest(), "near what is required", Remedy.MORE),
         ([_gate(GateName.REGRESSION, 0.001, 0.01)], _manifest(), "training was short", Remedy.MORE),
-        (
-            [_gate(GateName.TEST_GAIN, 0.01, 0.0, status=GateStatus.UNDECIDED)],
-            _manifest(),
-            "near what is required",
-            Remedy.MORE,
-        ),
+        ([_ALMOST], _manifest(), "near what is required", Remedy.MORE),
         ([_FAR, _gate(GateName.TRUNCATION, 0.9, 0.5)], _manifest(142), "about truncation", Remedy.PRESET),
-        ([_FAR, _gate(GateName.SUITE_SIZE, 20, 50)], _manifest(), "about suite_size", Remedy.DATA),
-        (
-            [_gate(GateName.SUITE_SIZE, 9, 50), _gate(GateName.COMPLETED_SHARE, 0.2, 0.7)],
-            _manifest(),
-            "about completed_share",
-            Remedy.SETTING,
-        ),
-        ([_gate(GateName.COMPLETED_SHARE, 0.2, 0.7)], _manifest(), "about completed_share", Remedy.SETTING),
+        ([_FAR, _SMALL], _manifest(), "about suite_size", Remedy.DATA),
+        ([_SMALL, _CUT], _manifest(), "about completed_share", Remedy.SETTING),
+        ([_CUT], _manifest(), "about completed_share", Remedy.SETTING),
         ([_gate(GateName.BENCHMARK, None, None)], _manifest(), "about benchmark", Remedy.SETTING),
     ],
 )
-def test_a_refusal_has_a_cause(gates: list[GateOutcome], manifest: TrainingManifest, text: str, remedy: Remedy) -> None:
+def test_a_refusal_has_a_cause(case: tuple[list[GateOutcome], TrainingManifest, str, Remedy]) -> None:
     """What more training does not mend comes first; then what ended training, then how near the adapter came."""
+    gates, manifest, text, remedy = case
     cause = find_cause(gates, manifest)
 
     assert cause is not None

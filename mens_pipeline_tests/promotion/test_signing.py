@@ -30,6 +30,7 @@ from mens_pipeline_tests.evaluation.runs import (
     trained,
     verdict_of,
 )
+from mens_pipeline_tests.promotion.verdicts import assert_refused
 from mens_pipeline_tests.serving.running import CPU
 
 _PRIVATE = "5b" * 32
@@ -77,16 +78,10 @@ def _another_file(gate: Artifact) -> None:
     gate.manifest["outputs"]["more.json"] = {"sha256": digest_of(gate.path / "more.json"), "bytes": 2}
 
 
-def _another_key(gate: Artifact) -> None:
-    _without_signature(gate)
-    _keys(_OTHER).sign(gate.path, gate.kind)
-    gate.manifest["outputs"][SIGNATURE] = {"sha256": digest_of(gate.path / SIGNATURE), "bytes": 0}
-
-
-def _another_kind(gate: Artifact) -> None:
+def _sign_again(gate: Artifact, signing: Signing, kind: str) -> None:
     _without_signature(gate)
     (gate.path / "manifest.json").unlink()
-    _SIGNING.sign(gate.path, "promoted_adapter")
+    signing.sign(gate.path, kind)
     gate.manifest["outputs"][SIGNATURE] = {"sha256": digest_of(gate.path / SIGNATURE), "bytes": 0}
 
 
@@ -97,8 +92,8 @@ def _another_kind(gate: Artifact) -> None:
         (_without_signature, "it is not signed"),
         (_another_verdict, "not of the key 248acbdb|not of the key|of something else"),
         (_another_file, "of something else"),
-        (_another_key, "its signature is not of the key"),
-        (_another_kind, "of something else"),
+        (lambda gate: _sign_again(gate, _keys(_OTHER), gate.kind), "its signature is not of the key"),
+        (lambda gate: _sign_again(gate, _SIGNING, "promoted_adapter"), "of something else"),
         (lambda gate: _written_over(gate, SIGNATURE, "{}"), "its signature.json cannot be read"),
     ],
 )
@@ -108,9 +103,7 @@ def test_a_verdict_counts_as_it_was_signed(
     gate = verdict_of(run, store, num_good=20)
     spoil(gate)
 
-    with pytest.raises(RefusedError, match=f"verdict .* does not count: .*({message}).*run the gate again with MENS_"):
-        promote(gate, run, store, PRESENT, now=NOW)
-    assert champion_key(store) is None
+    assert_refused(f"verdict .* does not count: .*({message}).*run the gate again with MENS_", gate, run, store)
 
 
 def _without_signature_of(name: str, text: str) -> Callable[[Artifact], None]:
@@ -177,13 +170,10 @@ def _forge_without_a_pointer(store: ArtifactStore) -> None:
 
 
 def _name_the_withdrawn(store: ArtifactStore) -> None:
-    folder, lines = (
-        store.root / Kind.PROMOTED_ADAPTER,
-        (store.root / Kind.PROMOTED_ADAPTER / HISTORY).read_bytes().splitlines(),
-    )
+    folder = store.root / Kind.PROMOTED_ADAPTER
+    line = hashlib.sha256((folder / HISTORY).read_bytes().splitlines()[1]).hexdigest()
     signature = (folder / CHAMPION).read_text().split()[-1]
-    key, line = _lines(store)[1]["key"], hashlib.sha256(lines[1]).hexdigest()
-    (folder / CHAMPION).write_text(f"{key}\n{line}\n{signature}\n")
+    (folder / CHAMPION).write_text(f"{_lines(store)[1]['key']}\n{line}\n{signature}\n")
 
 
 def _write_the_key_alone(store: ArtifactStore) -> None:
@@ -284,8 +274,7 @@ def test_what_counted_before_the_key_is_judged_again(
     champion = promote(before, run, _with(store, earlier), PRESENT, now=NOW).champion
     sign_history(store)
     sign_ledger(store)
-    with pytest.raises(RefusedError, match=f"verdict .* does not count: {reason}"):
-        promote(before, run, store, PRESENT, now=NOW)
+    assert_refused(f"verdict .* does not count: {reason}", before, run, store)
     with pytest.raises(RefusedError, match=f"{reason}.*Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(store, CPU)
     again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)

@@ -1,16 +1,25 @@
-"""Documents of an adapter that passes every gate, and the verdict on what is changed of them."""
+"""Documents of an adapter that passes every gate, the verdict on what is changed of them, and a refused promotion."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import Rate, compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.history import CHAMPION as POINTER
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
-from mens_pipeline.promotion.receipt import Receipt
+from mens_pipeline.promotion.receipt import Override, Receipt
+from mens_pipeline.promotion.verdict_basis import Terms
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.kinds import Kind
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
@@ -117,3 +126,21 @@ def receipt_of(*gates: GateOutcome, **changes: Any) -> Receipt:
         **changes,
     }
     return Receipt(**values)
+
+
+def assert_refused(  # noqa: PLR0913 - as `promote`
+    message: str,
+    gate: Artifact,
+    run: Path,
+    store: ArtifactStore,
+    present: Terms = PRESENT,
+    *,
+    now: int = NOW,
+    override: Override | None = None,
+) -> None:
+    """Try a promotion; it is refused with a message that matches, and the champion stays."""
+    pointer = store.root / Kind.PROMOTED_ADAPTER / POINTER
+    before = pointer.read_bytes() if pointer.exists() else None
+    with pytest.raises(RefusedError, match=message):
+        promote(gate, run, store, present, now=now, override=override)
+    assert (pointer.read_bytes() if pointer.exists() else None) == before
