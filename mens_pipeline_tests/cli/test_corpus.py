@@ -11,6 +11,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import invoke
 
+_GOOD, _BAD = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
@@ -22,6 +24,7 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.seed_row(35)
 def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path: Path) -> None:
     output = tmp_path / "out" / "records.jsonl"
     result = invoke("corpus", "extract", workspace, "-o", output)
@@ -36,6 +39,10 @@ def test_extract_writes_records_and_prints_the_account(workspace: Path, tmp_path
         f"1 records in {output}",
     ]
     assert json.loads(output.read_text())["source"]["path"] == "a.vox"
+    digest = hashlib.sha256(output.read_bytes()).hexdigest()
+    assert output.with_name("records.jsonl.sha256").read_text().startswith(digest)
+    again = invoke("corpus", "extract", workspace, "-o", tmp_path / "again.jsonl", "--json")
+    assert json.loads(again.stdout)["output_sha256"] == digest
 
 
 def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
@@ -84,7 +91,7 @@ def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
 
 def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
+    rows.write_text(_GOOD + _BAD)
     outputs: list[str | Path] = ["--quarantine", tmp_path / "q.jsonl", "--report", tmp_path / "r.json"]
     text = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
     document = json.loads(invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
@@ -99,11 +106,10 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
 @pytest.mark.seed_row(4, 35)
 def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
     rows, output = tmp_path / "rows.jsonl", tmp_path / "o.jsonl"
-    good, bad = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
-    rows.write_text(good + bad)
+    rows.write_text(_GOOD + _BAD)
     first = json.loads(invoke("corpus", "validate", rows, "-o", output, "--json").stdout)
     quarantined = (tmp_path / "o.quarantine.jsonl").read_text()
-    rows.write_text(good)
+    rows.write_text(_GOOD)
     second = invoke("corpus", "validate", rows, "-o", output)
 
     assert json.loads(quarantined)["reason"] == "compiler_rejected"
@@ -114,19 +120,9 @@ def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
     assert (tmp_path / "o.quarantine.jsonl").read_text() == ""
 
 
-@pytest.mark.seed_row(35)
-def test_records_have_a_digest_beside_them_and_in_the_report(workspace: Path, tmp_path: Path) -> None:
-    output = tmp_path / "validated.jsonl"
-    counts = json.loads(invoke("corpus", "extract", workspace, "-o", output, "--json").stdout)
-    again = json.loads(invoke("corpus", "extract", workspace, "-o", tmp_path / "again.jsonl", "--json").stdout)
-
-    assert counts["output_sha256"] == again["output_sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
-    assert (tmp_path / "validated.jsonl.sha256").read_text().startswith(counts["output_sha256"])
-
-
 def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"prompt": "p", "response": "fn ("}\n')
+    rows.write_text(_BAD)
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
     result = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl")
 
@@ -136,20 +132,10 @@ def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "o.jsonl").exists()
 
 
-def test_pairs_refuse_rows_that_are_no_records(tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('\n{"prompt": "p"}\n')
-    result = invoke("corpus", "pairs", rows, "-o", tmp_path / "o.jsonl")
-
-    assert isinstance(result.exception, RefusedError)
-    assert f"{rows}:2: no extracted record (" in str(result.exception)
-    assert "mens corpus validate" in str(result.exception)
-
-
 @pytest.mark.seed_row(8)
 def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n')
+    rows.write_text(_GOOD + _BAD)
     silent = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json")
     loud = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json", "--print-summary")
     figures = json.loads((tmp_path / "eval_results.json").read_text())
@@ -178,9 +164,7 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
 def test_eval_compares_with_what_is_required_of_data(
     variables: dict[str, str], *, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "rows.jsonl").write_text(
-        '{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n'
-    )
+    (tmp_path / "rows.jsonl").write_text(_GOOD + _BAD)
     for name, value in {**variables, "VOX_EVAL_STRICT": "1"}.items():
         monkeypatch.setenv(name, value)
     result = invoke("corpus", "eval", tmp_path / "rows.jsonl", "-o", tmp_path / "eval_results.json")

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import Result
 
 from mens_pipeline import settings
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.promotion.history import champion_key, read_history
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -169,10 +168,3 @@ def test_a_run_without_an_evaluation_gets_no_verdict(tmp_path: Path, store: Arti
     assert store.root.exists() is False
     assert "Run `mens eval-local --run-dir" in refusal(result)
     assert "Run `mens gate --run-dir" in refusal(invoke("promote", "--run-dir", tmp_path))
-
-
-def test_a_folder_without_a_run_is_not_evaluated(tmp_path: Path) -> None:
-    result = invoke("eval-local", "--run-dir", tmp_path)
-
-    assert isinstance(result.exception, RefusedError)
-    assert "Name the folder of a complete run of `mens train`" in refusal(result)

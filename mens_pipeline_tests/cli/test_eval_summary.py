@@ -8,6 +8,7 @@ import pytest
 from mens_pipeline.cli.eval_local import format_summary, format_trial
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
+from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.evaluation.trial import Trial, _trial
 from mens_pipeline.inference.generation import Decoding, Syntax
@@ -20,6 +21,10 @@ def _cells(line: str) -> list[str]:
     return [cell.split(" (")[0] for cell in re.split(r" {2,}", line)]
 
 
+def _summary(results: EvalResults) -> list[list[str]]:
+    return [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
+
+
 def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     base = tuple(completion(BROKEN, to, n) for to in tasks for n in range(6))
@@ -28,9 +33,8 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     results = evaluate_completions(
         tasks, {"base": base, "adapter": adapter}, SUBJECT, decoding, PROGRESS, num_too_long=0
     ).results
-    lines = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
-    assert lines == [
+    assert _summary(results) == [
         ["suite", "figure", "base", "adapter"],
         ["heldout", "parse rate", "0/1", "0.17/1"],
         ["", "resolve rate", "0/1", "0.17/1"],
@@ -58,7 +62,7 @@ def test_chosen_completions_are_in_the_served_column() -> None:
     decoding = Decoding(num_samples=2, temperature=0.5, syntax=Syntax.FALLBACK)
     completions = {"base": tuple(samples), "adapter": (*samples, *again)}
     results = evaluate_completions(tasks, completions, SUBJECT, decoding, PROGRESS).results
-    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
+    cells = _summary(results)
     trial = format_trial(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
 
     assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
@@ -79,8 +83,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     results = evaluate_completions(
         tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
     ).results
-    lines = format_summary(results, Path("report.html")).splitlines()
-    cells = [_cells(line) for line in lines]
+    cells = _summary(results)
 
     assert cells[:7] == [
         ["suite", "figure", "base", "few-shot", "adapter"],
@@ -93,14 +96,13 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     ]
     assert ["new_constants", "parse rate", "-", "-", "1/1"] in cells
     assert cells[14] == ["", "hidden tests", "-", "-", "0/1"]
-    assert "0/1 (0.0 %) 0.0 to 85.3" in lines[1]
+    assert "0/1 (0.0 %) 0.0 to 85.3" in format_summary(results, Path("report.html"))
 
 
 def test_what_is_served_has_a_column_where_it_was_asked() -> None:
-    results = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results
-    cells = [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
+    served = _summary(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results)
 
-    assert cells[:2] == [
+    assert served[:2] == [
         ["suite", "figure", "base", "adapter", "fallback"],
         ["heldout", "parse rate", "1/2", "1/2", "2/2"],
     ]

@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Final
@@ -108,14 +110,24 @@ def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
         run_main(folder=tmp_path)
 
 
-def test_errors_that_sqlite_wraps_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wrapper = sqlite3.OperationalError("the next statement could not begin")
-    monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(_BY_SQLITE, wrapper))
-    variables = {"DAGSTER_HOME": str(tmp_path / "home")}
+def _read_refusal_of(app: Callable[[], object], folder: Path) -> str:
+    """Return the line of a program that does something else than its commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mens_pipeline.cli.main.app", app)
+        return _read_refusal(run_main(folder=folder, variables={"DAGSTER_HOME": str(folder / "home")}))
 
-    message = _read_refusal(run_main(folder=tmp_path, variables=variables))
-    assert message.startswith(f"mens: {tmp_path / 'home'}: database or disk is full. Make room there")
-    assert "DAGSTER_HOME" in message
+
+def test_errors_of_a_database_are_reported(tmp_path: Path) -> None:
+    """Also those that SQLite wraps; one that may not be opened asks for no room."""
+    wrapper = sqlite3.OperationalError("the next statement could not begin")
+    full = _read_refusal_of(lambda: _raise_later(_BY_SQLITE, wrapper), tmp_path)
+    missing = _read_refusal_of(lambda: sqlite3.connect(tmp_path / "home" / "history" / "runs.db"), tmp_path)
+
+    assert full.startswith(f"mens: {tmp_path / 'home'}: database or disk is full. Make room there")
+    assert missing.startswith(f"mens: {tmp_path / 'home'}: unable to open database file. ")
+    assert "DAGSTER_HOME" in full
+    assert "DAGSTER_HOME" in missing
+    assert "room" not in missing
 
 
 _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system (os error 30)"
@@ -133,39 +145,22 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
         (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
     ],
 )
-def test_whatever_the_machine_lacks_is_a_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, said: str
-) -> None:
+def test_whatever_the_machine_lacks_is_a_line(tmp_path: Path, error: Exception, said: str) -> None:
     def fail(cause: Exception | None) -> None:
         if cause is None:
             raise error
         raise KeyError("step") from cause
 
     for cause in (None, error):
-        monkeypatch.setattr("mens_pipeline.cli.main.app", lambda cause=cause: fail(cause))
-        assert said in _read_refusal(run_main(folder=tmp_path))
+        assert said in _read_refusal_of(partial(fail, cause), tmp_path)
 
 
-def test_a_postgresql_that_is_gone_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_postgresql_that_is_gone_is_a_line(tmp_path: Path) -> None:
     psycopg2 = pytest.importorskip("psycopg2")
-    monkeypatch.setattr(
-        "mens_pipeline.cli.main.app", lambda: psycopg2.connect("host=127.0.0.1 port=1 dbname=x connect_timeout=2")
-    )
+    line = _read_refusal_of(lambda: psycopg2.connect("host=127.0.0.1 port=1 dbname=x connect_timeout=2"), tmp_path)
 
-    line = _read_refusal(run_main(folder=tmp_path))
     assert line.startswith("mens: PostgreSQL, the database of Dagster: ")
     assert line.endswith("See that it runs, and run the same again.")
-
-
-def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    missing = tmp_path / "home" / "history" / "runs.db"
-    monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: sqlite3.connect(missing))
-    done = run_main(folder=tmp_path, variables={"DAGSTER_HOME": str(tmp_path / "home")})
-
-    message = _read_refusal(done)
-    assert message.startswith(f"mens: {tmp_path / 'home'}: unable to open database file. ")
-    assert "DAGSTER_HOME" in message
-    assert "room" not in message
 
 
 def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:

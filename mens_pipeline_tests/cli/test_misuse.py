@@ -19,7 +19,7 @@ _CASES = [
     ("corpus stats missing.jsonl", 2, _ROWS),
     ("corpus validate missing.jsonl -o o.jsonl", 2, _ROWS),
     ("corpus pairs missing.jsonl -o o.jsonl", 2, _ROWS),
-    ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:1: no extracted record ("),
+    ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:2: no extracted record ("),
     ("corpus mix --config missing.yaml", 2, "No such file or directory"),
     ("grammar --format bnf", 2, "'lark', 'gbnf'"),
     ("grammar -o rows.jsonl/vox.lark", 2, "Name a file in a folder you may write."),
@@ -30,7 +30,7 @@ _CASES = [
 def test_a_mistake_is_told_with_advice(tmp_path: Path, case: tuple[str, int, str]) -> None:
     words, code, message = case
     (tmp_path / "empty").mkdir(exist_ok=True)
-    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "rows.jsonl").write_text("\n{}\n")
     done = run_main(*words.split(), folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (code, "")

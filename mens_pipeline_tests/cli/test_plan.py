@@ -73,11 +73,14 @@ def test_a_plan_configures_a_run() -> None:
     assert SuiteSize(**configs["eval_results"]["suite"]) == _SIZE
 
 
-def test_a_plan_is_shown_with_the_presets(
-    tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _planned(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Counts(Rows(400, 360_000), 850_000, SuiteCounts((100, 149), 86, 0.43, EvaluationConfig()))
     monkeypatch.setattr(Planner, "plan", lambda _planner, *, is_kept: (_PLAN, counts) if not is_kept else None)
+
+
+@pytest.mark.usefixtures("_planned")
+def test_a_plan_is_shown_with_the_presets(tmp_path: Path, places: dict[str, str]) -> None:
     said = run_main("plan", folder=tmp_path, variables=places).stdout
     found = json.loads(run_main("plan", "--preset", "h100", "--json", folder=tmp_path, variables=places).stdout)
 
@@ -92,12 +95,11 @@ def test_a_plan_is_shown_with_the_presets(
     assert found["dial"]["max_steps"] == 1_234_567
 
 
+@pytest.mark.usefixtures("_planned")
 def test_presets_are_estimated_with_the_kernels_of_the_gpu_here(
     tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = Counts(Rows(400, 360_000), 850_000, SuiteCounts((100, 149), 86, 0.43, EvaluationConfig()))
     card, seconds = Device("cuda", "a GPU", 80.0, has_bfloat16=True, capability=(8, 0)), {}
-    monkeypatch.setattr(Planner, "plan", lambda _planner, *, is_kept: (_PLAN, counts) if not is_kept else None)
     monkeypatch.setattr(Compute, "resolve", lambda _compute: card)
     for is_there in (True, False):
         monkeypatch.setattr(preflight, "_can_import", lambda _module, found=is_there: found)

@@ -15,20 +15,20 @@ from typer.testing import Result
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
-from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models import adapter
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.promotion.ledger import EvaluationTry, record_try
+from mens_pipeline.promotion.ledger import record_try
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke, refusal
-from mens_pipeline_tests.evaluation.runs import HELDOUT, champion_in, evaluated, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import HELDOUT, champion_in, evaluated, evaluated_run, tried_by
+from mens_pipeline_tests.orchestration.stores import take_lenient_gates
 
 
 @dataclass(frozen=True)
@@ -39,38 +39,19 @@ class _Run:
     store: ArtifactStore
 
     def evaluate(self, num_good: int = 40, heldout_sha256: str = HELDOUT) -> None:
-        evaluation = evaluated(self.folder, self.store, num_good, heldout_sha256=heldout_sha256)
-        self.lay(evaluation, RESULTS)
-
-    def lay(self, artifact: Artifact, document: str) -> None:
-        remember(self.folder, artifact, [document])
+        remember(self.folder, evaluated(self.folder, self.store, num_good, heldout_sha256=heldout_sha256), [RESULTS])
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
-    for name, value in (("MENS_STORE_ROOT", str(tmp_path / "store")), ("VOX_BENCHMARK", "0")):
-        monkeypatch.setenv(name, value)
-    # Forty requests without hidden tests: enough for the first model of a workspace.
-    monkeypatch.setenv("VOX_EVAL_POLICY", "bootstrap")
-    monkeypatch.setenv("VOX_EVAL_MIN_PARSE_RATE", "0.7")
-    monkeypatch.setenv("VOX_EVAL_MIN_COVERAGE", "0.05")
+    take_lenient_gates(monkeypatch)
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
-    run = _Run(
-        trained(tmp_path / "run"),
-        tmp_path / "train.jsonl",
-        tmp_path / "heldout.jsonl",
-        ArtifactStore(tmp_path / "store"),
+    folder, rows = (
+        evaluated_run(tmp_path, "run", "weights"),
+        (tmp_path / f"{name}.jsonl" for name in ("train", "heldout")),
     )
-    run.train.write_text(json.dumps({"prompt": "Write f.", "response": "fn f() {\n}\n", "category": "function"}) + "\n")
-    run.heldout.write_text("held-out pairs\n")
-    manifest = {
-        **training_manifest(),
-        "train_file": str(run.train),
-        "train_sha256": digest_of(run.train),
-        "heldout_sha256": digest_of(run.heldout),
-    }
-    (run.folder / MANIFEST).write_text(json.dumps(manifest))
-    run.evaluate()
+    run = _Run(folder, *rows, ArtifactStore(tmp_path / "store"))
     assert _invoke("gate", run).exit_code == 0
     return run
 
@@ -109,16 +90,15 @@ def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, mon
     assert [place.is_relative_to(run.store.root) for place in hashed] == [False, True]
 
 
-def _change_heldout(run: _Run) -> None:
-    run.heldout.write_text("rows\n")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed since"),
         (lambda run: run.train.unlink(), r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
-        (_change_heldout, r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them"),
+        (
+            lambda run: run.heldout.write_text("rows\n"),
+            r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them",
+        ),
         (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs next to the train set. Restore them"),
     ],
 )
@@ -218,16 +198,7 @@ def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> 
 
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _invoke("promote", run).exit_code == 0
-    tried = EvaluationTry(
-        adapter_sha256="a" * 64,
-        decoding=Decoding(),
-        first_heldout_tasks=100,
-        max_rounds=2,
-        files=("a.vox", "b.vox"),
-        rows_sha256="d" * 64,
-        device="cpu float32 dense",
-    )
-    record_try(run.store, tried, now=1_800_000_000)
+    record_try(run.store, tried_by("a" * 64), now=1_800_000_000)
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
     unsigned = refusal(_invoke("promote", run, "--history"))
     signed = _invoke("promote", run, "--sign-history")
@@ -239,7 +210,7 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
 
     assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
     assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 3)
-    assert "2027-01-15 08:00:00 UTC  try       aaaaaaaaaaaa  attempt 1 on 2 files" in signed.stdout
+    assert "2027-01-15 08:00:00 UTC  try       aaaaaaaaaaaa  attempt 1 on 1 files" in signed.stdout
     assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in refused[0]
     assert "it is not signed. Evaluate again with MENS_SIGNING_KEY" in refused[1]
     assert done.exit_code == 0, done.exception

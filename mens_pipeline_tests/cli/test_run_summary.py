@@ -1,6 +1,7 @@
 """The last lines of a run of the whole graph."""
 
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import typer
 
 from mens_pipeline.cli.run import _minutes, find_command, summarize
+from mens_pipeline_tests.every import every
 
 _TRAIN_SET = {"num_distinct": 2704, "reused": False}
 _ADAPTER = {
@@ -103,68 +105,62 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("remedy", "advice"),
+_TRIAL = {**_PASSED, "policy": "trial (unlike ci: min_parse_rate 0.25)"}
+_UNDECIDED = f"undecided, not promoted, policy ci, {_GATE['attempt']}\n            - parse_rate: 0.1 < 0.6\n"
+_AGAIN = "next        correct what failed, and run the same again: finished steps are reused"
+
+
+def _trained(**changes: Any) -> dict[str, Any]:
+    return {"qlora_adapter": {**_ADAPTER, **changes}}
+
+
+def _refused(**changes: str) -> dict[str, Any]:
+    return {"is_good": False, "benchmark_gate": {**_GATE, **changes}}
+
+
+def _used(**changes: Any) -> dict[str, Any]:
+    return {"promoted_adapter": {**_CHAMPION, **changes}}
+
+
+@every(
+    "case",
     [
-        ("preset", "a recipe that takes longer rows: .venv/bin/mens run --preset auto"),
-        ("data", "a larger workspace: .venv/bin/mens run --source-root DIR; for its first model: VOX_EVAL_POLICY="),
-        ("setting", "change what the cause names, then: .venv/bin/mens run --preset tiny"),
+        (_refused(remedy="preset"), "next        a recipe that takes longer rows: .venv/bin/mens run --preset auto"),
+        (
+            _refused(remedy="data"),
+            "next        a larger workspace: .venv/bin/mens run --source-root DIR; for its first",
+        ),
+        (_refused(remedy="setting"), "next        change what the cause names, then: .venv/bin/mens run --preset tiny"),
+        (_refused(status="undecided"), f"verdict     {_UNDECIDED}"),
+        (_trained(num_updates_before=300), "150 steps in 7.5 min after 300 earlier ones, loss"),
+        (
+            _trained(num_updates=142),
+            "training    142 of 150 steps in 7.5 min, as many as fit into the budget, loss 1.4",
+        ),
+        (_used() | {"benchmark_gate": _PASSED}, "champion    folder\n"),
+        (_used(changed=False), "champion    folder, as before\n"),
+        (_used(changed=False), "make ui shows the graph; .venv/bin/mens promote --history shows every champion"),
+        (_used(best_recipe="wide, pass@1 40/40"), "best        wide, pass@1 40/40\nchampion    folder\n"),
+        ({"is_good": False}, _AGAIN),
+        ({"is_good": False, "mixed_train_set": _TRAIN_SET}, _AGAIN),
+        (_refused(**_PASSED), "next        see above why an adapter that passed was not promoted"),
+        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "recipe      wide, adapter 0123456789ab"),
+        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "tiny puts it in use; .venv/bin/mens compare A B"),
+        (_trained() | {"benchmark_gate": _TRIAL}, "next        a trial is never promoted; .venv/bin/mens run trains"),
     ],
+    ids=itemgetter(1),
 )
-def test_a_refusal_names_one_command_that_helps(remedy: str, advice: str) -> None:
-    assert f"next        {advice}" in _lines(is_good=False, benchmark_gate={**_GATE, "remedy": remedy})
+def test_the_end_of_a_run_says_what_came_of_it_and_what_is_next(case: tuple[dict[str, Any], str]) -> None:
+    figures, said = case
+
+    assert said in _lines(**figures)
 
 
-def test_a_run_that_went_on_says_after_how_much() -> None:
-    text = _lines(qlora_adapter={**_ADAPTER, "num_updates_before": 300})
-
-    assert "150 steps in 7.5 min after 300 earlier ones, loss" in text
-
-
-@pytest.mark.parametrize(("text", "minutes"), [("90s", 1.5), ("10m", 10.0), ("1h", 60.0), ("1.5h", 90.0)])
-def test_a_time_is_read(text: str, minutes: float) -> None:
-    assert _minutes(text) == minutes
-
-
-@pytest.mark.parametrize("text", ["", "10", "m", "0m", "-1m", "1e3m", "ten minutes"])
-def test_what_is_no_time_is_misuse(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
-        _minutes(text)
-
-
-def test_an_undecided_verdict_is_shown() -> None:
-    text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
-
-    assert "verdict     undecided, not promoted, policy ci, second evaluation on this eval suite\n" in text
-    assert "            - parse_rate: 0.1 < 0.6\n" in text
-
-
-def test_training_that_the_clock_ended_says_so() -> None:
-    text = _lines(qlora_adapter={**_ADAPTER, "num_updates": 142, "train/seconds": 545.0})
-
-    assert "training    142 of 150 steps in 9.1 min, as many as fit into the budget, loss 1.400 at first" in text
-
-
-def test_a_champion_is_named() -> None:
-    assert "champion    folder\n" in _lines(benchmark_gate=_PASSED, promoted_adapter=_CHAMPION)
-    text = _lines(promoted_adapter={**_CHAMPION, "changed": False})
-    assert "champion    folder, as before\n" in text
-    assert text.endswith("make ui shows the graph; .venv/bin/mens promote --history shows every champion")
-    best = _lines(promoted_adapter={**_CHAMPION, "best_recipe": "wide, pass@1 40/40 (100.0 %)"})
-    assert best.startswith("best        wide, pass@1 40/40 (100.0 %)\nchampion    folder\n")
-
-
-@pytest.mark.parametrize("figures", [{}, {"mixed_train_set": _TRAIN_SET}], ids=["a check of the sources", "training"])
-def test_what_failed_is_to_be_mended(figures: dict[str, dict[str, Any]]) -> None:
-    text = _lines(is_good=False, **figures)
-
-    assert text.endswith("next        correct what failed, and run the same again: finished steps are reused")
-
-
-def test_an_adapter_that_passed_and_was_not_promoted_has_its_reason_above() -> None:
-    text = _lines(is_good=False, benchmark_gate=_PASSED)
-
-    assert text.endswith("next        see above why an adapter that passed was not promoted")
+def test_a_time_is_read_and_anything_else_is_misuse() -> None:
+    assert [_minutes(text) for text in ("90s", "10m", "1h", "1.5h")] == [1.5, 10.0, 60.0, 90.0]
+    for text in ("", "10", "m", "0m", "-1m", "1e3m", "ten minutes"):
+        with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
+            _minutes(text)
 
 
 @pytest.mark.parametrize(
@@ -184,17 +180,3 @@ def test_advice_can_be_typed_as_it_stands(
     monkeypatch.setattr(sys, "argv", [program.format(folder=tmp_path), "run"])
 
     assert find_command() == shown
-
-
-def test_a_recipe_is_named_where_one_was_chosen() -> None:
-    adapter = {**_ADAPTER, "recipe_name": "wide"}
-    text = _lines(qlora_adapter=adapter, benchmark_gate=_PASSED)
-
-    assert "recipe      wide, adapter 0123456789ab" in text
-    assert "run --preset tiny puts it in use; .venv/bin/mens compare A B" in text
-
-
-def test_a_trial_is_not_said_to_be_put_in_use() -> None:
-    text = _lines(qlora_adapter=_ADAPTER, benchmark_gate=_PASSED | {"policy": "trial (unlike ci: min_parse_rate 0.25)"})
-
-    assert "next        a trial is never promoted; .venv/bin/mens run trains an adapter that may be" in text

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.serving.running import CPU, Running
 from mens_pipeline_tests.serving.talkative import write_endless, write_run
 
@@ -59,20 +61,27 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.threat("N1")
-def test_others_may_reach_it_only_with_a_token() -> None:
-    message = _message("--host", "0.0.0.0", MENS_SERVE_TOKEN=None)  # noqa: S104 - it is refused
+@every(
+    "case",
+    [
+        (("--host", "0.0.0.0"), {"MENS_SERVE_TOKEN": None}, "--host 0.0.0.0: other machines can reach it, and there"),  # noqa: S104 - it is refused
+        (("--host", "0.0.0.0"), {"MENS_SERVE_TOKEN": None}, "openssl rand -hex 32"),  # noqa: S104 - likewise
+        (("--token-env", "MY"), {"MY": None}, "MY: not set, a token needs 16. Set it to a secret"),
+        (("--token-env", "MY"), {"MY": "short"}, "MY: has 5 characters, a token needs 16. Set it to a secret"),
+        (("--run-dir", "a", "--model", "b"), {}, "--run-dir and --model: only one model is served"),
+        (("--model", "a", "--candidate"), {}, "--model and --candidate: only one model is served"),
+        (("--best-of", "5"), {}, "--best-of 5: more than the 4 "),
+        (("--best-of", "5"), {}, "Raise --max-concurrent"),
+        ((), {"MENS_STORE_ROOT": "/nowhere"}, "no adapter is promoted. Promote one with `mens promote`, serve the one"),
+        (("--host", "no such host"), {}, "Name an address of this machine"),
+    ],
+    ids=itemgetter(2),
+)
+def test_what_it_cannot_serve_is_refused(case: tuple[tuple[str, ...], dict[str, str | None], str]) -> None:
+    """Others may reach it with a secret alone; one model is served, and by an address of this machine."""
+    arguments, variables, said = case
 
-    assert message.startswith(
-        "--host 0.0.0.0: other machines can reach it, and there is no token. Set MENS_SERVE_TOKEN"
-    )
-    assert "openssl rand -hex 32" in message
-
-
-@pytest.mark.parametrize(("value", "found"), [(None, "not set"), ("short", "has 5 characters")])
-def test_a_named_variable_must_hold_a_secret(value: str | None, found: str) -> None:
-    message = _message("--token-env", "MY_TOKEN", MY_TOKEN=value)
-
-    assert message.startswith(f"MY_TOKEN: {found}, a token needs 16. Set it to a secret")
+    assert said in _message(*arguments, **variables)
 
 
 def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,31 +90,6 @@ def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=r"MENS_SERVE_TOKEN: .*Correct or unset") as caught:
         load_settings()
     assert "too short" not in str(caught.value).replace("too_short", "")
-
-
-def test_one_model_is_served() -> None:
-    assert "--run-dir and --model: only one model is served" in _message("--run-dir", "a", "--model", "b")
-    assert "--model and --candidate: only one model is served" in _message("--model", "a", "--candidate")
-
-
-def test_best_of_is_bounded_by_concurrency() -> None:
-    message = _message("--best-of", "5")
-
-    assert message.startswith("--best-of 5: more than the 4 ")
-    assert "Raise --max-concurrent" in message
-
-
-def test_no_champion_is_no_server(tmp_path: Path) -> None:
-    message = _message(MENS_STORE_ROOT=str(tmp_path))
-
-    assert (
-        "no adapter is promoted. Promote one with `mens promote`, serve the one that was evaluated last with --cand"
-        in message
-    )
-
-
-def test_an_unknown_host_is_refused() -> None:
-    assert "Name an address of this machine" in _message("--host", "no such host")
 
 
 def test_an_address_in_use_is_refused(tmp_path: Path) -> None:

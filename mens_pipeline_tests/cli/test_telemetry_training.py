@@ -83,18 +83,8 @@ def test_a_dry_run_says_where_every_row_is(folder: Path) -> None:
         row.model_copy(update={"prompt": row.prompt * 40}) if row.task_family == "telemetry" else row for row in rows
     ]
     write_jsonl(folder / "build" / "train.jsonl", rows)
-    options = (
-        "--fast-corpus",
-        "--seq-len",
-        "200",
-        "--validation-split-ratio",
-        "0.3",
-        "--preset",
-        "tiny",
-        "--device",
-        "cpu",
-    )
-    done = run_main("train", "--data-dir", "build", "--dry-run", *options, folder=folder)
+    options = ("--fast-corpus", "--seq-len", "200", "--validation-split-ratio", "0.3", "--preset", "tiny")
+    done = run_main("train", "--data-dir", "build", "--device", "cpu", "--dry-run", *options, folder=folder)
     lines = done.stdout.splitlines()
     counts = {
         name: int(line.split()[-1]) for line in lines for name in ("  measure the loss", "  too_long") if name in line

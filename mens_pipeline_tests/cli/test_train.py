@@ -25,16 +25,8 @@ def test_what_is_not_offered_names_what_is_with_the_folders_that_were_given() ->
 def _dry_run(base: Path, folder: Path, *options: str, number: int = 60) -> Result:
     write_jsonl(folder / "train.jsonl", pairs(number))
     options = ("--model", str(base), "--device", "cpu", "--preset", "tiny", "--seq-len", "200", *options)
-    arguments = [
-        "train",
-        "--dry-run",
-        "--fast-corpus",
-        "--data-dir",
-        str(folder),
-        "--output-dir",
-        str(folder / "run"),
-        *options,
-    ]
+    places = ("--data-dir", str(folder), "--output-dir", str(folder / "run"))
+    arguments = ["train", "--dry-run", "--fast-corpus", *places, *options]
     return CliRunner().invoke(app, arguments, env={"MENS_CACHE_ROOT": str(folder / "cache")})
 
 
