@@ -66,30 +66,19 @@ def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name:
         find_executor(dg.in_process_executor)
 
 
-def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
-    queue = instance.get_concurrency_config().run_queue_config
+def test_jobs_run_beside_each_other_and_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:
+    """Slots of runs that ended badly are freed, and ticks are forgotten without an alert."""
+    queue, monitoring = instance.get_concurrency_config().run_queue_config, instance.run_monitoring_settings
 
     assert queue is not None
     assert (queue.max_concurrent_runs, queue.tag_concurrency_limits) == (4, [])
-
-
-def test_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:
     assert (instance.run_retries_enabled, instance.run_retries_max_retries) == (True, 1)
     assert instance.get_settings("run_retries")["retry_on_asset_or_op_failure"] is False
-
-
-def test_slots_of_runs_that_ended_badly_are_freed(instance: dg.DagsterInstance) -> None:
-    monitoring = instance.run_monitoring_settings
-
     assert instance.run_monitoring_enabled
     assert monitoring["free_slots_after_run_end_seconds"] == 120
     assert instance.run_monitoring_max_runtime_seconds == 12 * 60 * 60
-
-
-def test_ticks_are_forgotten_without_an_alert(instance: dg.DagsterInstance) -> None:
-    retention = instance.get_settings("retention")
-
-    assert retention["sensor"]["purge_after_days"] == {"skipped": 7, "failure": 30, "success": 90}
+    purges = instance.get_settings("retention")["sensor"]["purge_after_days"]
+    assert purges == {"skipped": 7, "failure": 30, "success": 90}
     assert instance.telemetry_enabled is False
 
 
@@ -120,7 +109,7 @@ def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> No
     """However they are started: Dagster would keep the identity of its telemetry there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
     test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "defs" / "test_promotion.py"
-    chosen = ["-k", "a_good_adapter_is_promoted", "-p", "no:cacheprovider", "-q", str(test)]
+    chosen = ["-k", "a_rollback_reaches_dagster", "-p", "no:cacheprovider", "-q", str(test)]
     command = [sys.executable, "-m", "pytest", *chosen]
     environment = {**kept, "HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)

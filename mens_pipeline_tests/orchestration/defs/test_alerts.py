@@ -34,9 +34,23 @@ def _build_failing(error: Exception) -> dg.JobDefinition:
     return some_job
 
 
-def _read_alerts(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
+def _read_alerts(
+    instance: dg.DagsterInstance,
+    result: dg.ExecuteInProcessResult,
+    capfd: pytest.CaptureFixture[str],
+    run: dg.DagsterRun | None = None,
+) -> str:
+    """Return what is said of a run that ended: of another one, with the event of this."""
+    sensor = "run_without_promotion" if result.success else "run_failed"
+    context = dg.build_run_status_sensor_context(
+        sensor_name=sensor,
+        dagster_instance=instance,
+        dagster_run=run or result.dagster_run,
+        dagster_event=result.get_run_success_event() if result.success else result.get_run_failure_event(),
+    )
     capfd.readouterr()
-    outcome = defs().get_repository_def().get_sensor_def(sensor)(context)
+    told = context if result.success else context.for_run_failure()
+    outcome = defs().get_repository_def().get_sensor_def(sensor)(told)
     assert outcome is None or isinstance(outcome, dg.SkipReason)
     return capfd.readouterr().err + (outcome.skip_message or "" if outcome is not None else "")
 
@@ -80,13 +94,7 @@ def test_a_failed_run_is_reported_in_one_line(
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         result = _build_failing(error).execute_in_process(instance=instance, raise_on_error=False)
-        context = dg.build_run_status_sensor_context(
-            sensor_name="run_failed",
-            dagster_instance=instance,
-            dagster_run=result.dagster_run,
-            dagster_event=result.get_run_failure_event(),
-        ).for_run_failure()
-        said = _read_alerts("run_failed", context, capfd)
+        said = _read_alerts(instance, result, capfd)
 
     (line,) = [line for line in said.splitlines() if "failed" in line]
     (details,) = chat.details
@@ -103,14 +111,8 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
     with dg.DagsterInstance.ephemeral() as instance:
         result = _build_failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
         run = instance.create_run_for_job(_build_failing(KeyError("x")))
-        context = dg.build_run_status_sensor_context(
-            sensor_name="run_failed",
-            dagster_instance=instance,
-            dagster_run=run,
-            dagster_event=result.get_run_failure_event(),
-        ).for_run_failure()
 
-        assert "Execution of run" in _read_alerts("run_failed", context, capfd)
+        assert "Execution of run" in _read_alerts(instance, result, capfd, run)
 
 
 def _ended_well(
@@ -135,13 +137,7 @@ def _ended_well(
             selection=selection,
             run_config={"ops": {"promoted_adapter": {"config": config}}} if config is not None else None,
         )
-        context = dg.build_run_status_sensor_context(
-            sensor_name="run_without_promotion",
-            dagster_instance=instance,
-            dagster_run=result.dagster_run,
-            dagster_event=result.get_run_success_event(),
-        )
-        return _read_alerts("run_without_promotion", context, capfd)
+        return _read_alerts(instance, result, capfd)
 
 
 @pytest.mark.parametrize(
@@ -178,13 +174,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([promoted_adapter], instance=instance, tags={"mens/verdict": "failed"})
-        context = dg.build_run_status_sensor_context(
-            sensor_name="run_without_promotion",
-            dagster_instance=instance,
-            dagster_run=result.dagster_run,
-            dagster_event=result.get_run_success_event(),
-        )
-        said = _read_alerts("run_without_promotion", context, capfd)
+        said = _read_alerts(instance, result, capfd)
 
     (details,) = chat.details
     assert f"{_REFUSAL} (run " in said

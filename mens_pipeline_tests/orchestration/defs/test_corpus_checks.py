@@ -1,6 +1,7 @@
 """The checks of the corpus stages: each of them can fail."""
 
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,12 @@ from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import mix_report, split_report
-from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+from mens_pipeline_tests.every import every
+from mens_pipeline_tests.orchestration.stores import artifact_in, judge, store_with
 
 _ANSWER = (
     "fn total(prices: List[int]) to int {\n    let mut sum = 0\n    for p in prices { sum += p }\n    return sum\n}\n"
 )
-
-
-def _result(result: object) -> dg.AssetCheckResult:
-    assert isinstance(result, dg.AssetCheckResult)
-    return result
 
 
 def _pair(prompt: str, response: str, path: str) -> TrainingPair:
@@ -49,20 +46,19 @@ def _about_pairs(**counts: Any) -> dict[str, Any]:
     return {"num_pairs": {}, "validation": {}, "behaviour": behaviour, "lanes": {}, "categories": {}, **counts}
 
 
-@pytest.mark.parametrize(("missing", "passed"), [(0, True), (1, False)])
-def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
+@every("case", [(0, True), (1, False)])
+def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, case: tuple[int, bool]) -> None:
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
-    made = store_with(tmp_path, Kind.SYNTHETIC_CORPUS, {"num_pairs": asked - missing})
+    made = store_with(tmp_path / str(case[0]), Kind.SYNTHETIC_CORPUS, {"num_pairs": asked - case[0]})
 
-    assert _result(as_many_as_asked(*made)).passed is passed
+    assert judge(as_many_as_asked, *made).passed is case[1]
 
 
 def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
     validation = {"records.jsonl": counts}
-    result = _result(
-        rows_accounted_for(*store_with(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(validation=validation)))
-    )
+    made = store_with(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(validation=validation))
+    result = judge(rows_accounted_for, *made)
 
     assert not result.passed
     assert result.metadata["unaccounted/records.jsonl"].value == 1
@@ -75,28 +71,28 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
         write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
 
-    result = _result(
-        no_overlap(*store_with(tmp_path, Kind.HELDOUT_SPLIT, split_report(train={"pairs.jsonl": 1}), write))
-    )
+    made = store_with(tmp_path, Kind.HELDOUT_SPLIT, split_report(train={"pairs.jsonl": 1}), write)
+    result = judge(no_overlap, *made)
 
     assert result.passed is passed
     assert result.metadata["near_copies"].value == (0 if passed else 1)
 
 
-@pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
-def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
-    pairs = artifact_in(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
-    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": aside})
-    split, store = store_with(tmp_path, Kind.HELDOUT_SPLIT, counts)
+@every("case", [(1, True), (0, False)])
+def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, case: tuple[int, bool]) -> None:
+    root = tmp_path / str(case[0])
+    pairs = artifact_in(root, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
+    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": case[0]})
+    split, store = store_with(root, Kind.HELDOUT_SPLIT, counts)
 
-    assert _result(pairs_accounted_for(replace(split, parents=(pairs.ref(),)), store)).passed is passed
+    assert judge(pairs_accounted_for, replace(split, parents=(pairs.ref(),)), store).passed is case[1]
 
 
-@pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
-def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
-    mixed = store_with(tmp_path, Kind.MIXED_TRAIN_SET, mix_report({"distinct_lines": num_pairs}))
+@every("case", [(50, True), (49, False)])
+def test_too_few_pairs_are_refused(tmp_path: Path, case: tuple[int, bool]) -> None:
+    mixed = store_with(tmp_path / str(case[0]), Kind.MIXED_TRAIN_SET, mix_report({"distinct_lines": case[0]}))
 
-    assert _result(enough_pairs(*mixed)).passed is passed
+    assert judge(enough_pairs, *mixed).passed is case[1]
 
 
 def test_an_account_names_no_file_of_a_row_without_a_record(store: ArtifactStore) -> None:
@@ -119,49 +115,48 @@ def _build_mix(**changes: Any) -> dict[str, Any]:
     return {**mix_report({**source, **shares, **changes}), "total_emitted": 2}
 
 
-@pytest.mark.parametrize(
-    ("changes", "passed"), [({}, True), ({"dropped": {"lane": 0}}, False), ({"emitted_lines": 3}, False)]
-)
-def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
-    made = store_with(
-        tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n")
-    )
+@every("case", [({}, True), ({"dropped": {"lane": 0}}, False), ({"emitted_lines": 3}, False)], ids=itemgetter(0))
+def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, case: tuple[dict[str, Any], bool]) -> None:
+    root, report = tmp_path / str([*case[0]]), _build_mix(**case[0])
+    made = store_with(root, Kind.MIXED_TRAIN_SET, report, lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
 
-    assert _result(mixed_rows_accounted_for(*made)).passed is passed
+    assert judge(mixed_rows_accounted_for, *made).passed is case[1]
 
 
-@pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
-def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
-    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, _build_mix(share_of_output=achieved))))
-
-    assert result.passed is passed
-    assert result.severity is dg.AssetCheckSeverity.WARN
+@every("case", [(0.96, True), (0.94, False)])
+def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, case: tuple[float, bool]) -> None:
+    achieved, passed = case
+    made = store_with(tmp_path / str(achieved), Kind.MIXED_TRAIN_SET, _build_mix(share_of_output=achieved))
+    result = judge(shares_as_asked, *made)
     errors = [value.value for name, value in result.metadata.items() if name.startswith("error/")]
+
+    assert (result.passed, result.severity) == (passed, dg.AssetCheckSeverity.WARN)
     assert errors == [round(1 - achieved, 4)]
 
 
-@pytest.mark.parametrize(
-    ("others", "telemetry", "passed"),
-    [((475, 475), 50, True), ((475, 475), 40, False), ((600, 350), 50, False)],
-    ids=["too small", "not used enough", "others apart"],
+@every(
+    "case",
+    [
+        ("too small", (475, 475), 50, True),
+        ("not used enough", (475, 475), 40, False),
+        ("others apart", (600, 350), 50, False),
+    ],
+    ids=itemgetter(0),
 )
 def test_a_table_too_small_for_its_share_is_no_warning(
-    tmp_path: Path, others: tuple[int, int], telemetry: int, *, passed: bool
+    tmp_path: Path, case: tuple[str, tuple[int, int], int, bool]
 ) -> None:
+    name, others, telemetry, passed = case
     rows = [("pairs", others[0], 400), ("synthetic", others[1], 400), ("telemetry", telemetry, 25)]
     total = sum(emitted for _, emitted, _ in rows)
+    source = _build_mix(requested_share=1 / 3)["sources"][0]
     sources = [
-        {
-            **_build_mix()["sources"][0],
-            "path": path,
-            "distinct_lines": distinct,
-            "emitted_lines": emitted,
-            "requested_share": 1 / 3,
-            "share_of_output": emitted / total,
-        }
+        source
+        | {"path": path, "distinct_lines": distinct, "emitted_lines": emitted, "share_of_output": emitted / total}
         for path, emitted, distinct in rows
     ]
-    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, {**_build_mix(), "sources": sources})))
+    made = store_with(tmp_path / name, Kind.MIXED_TRAIN_SET, {**_build_mix(), "sources": sources})
+    result = judge(shares_as_asked, *made)
 
     assert result.passed is passed
     assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)

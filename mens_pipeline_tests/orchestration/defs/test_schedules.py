@@ -67,12 +67,3 @@ def test_only_production_runs_by_itself(monkeypatch: pytest.MonkeyPatch, environ
     assert by_default == {"nightly": state, "weekly_maintenance": state}
     assert sensors.pop("champion_changed") == "STOPPED"
     assert set(sensors.values()) == {state}
-
-
-def test_the_jobs(repository: dg.RepositoryDefinition) -> None:
-    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
-
-    assert {job.name for job in jobs} == {
-        *("whole_graph", "train_set", "scratch", "deliver", "maintenance"),
-        *("experiments", "promote_best"),
-    }

@@ -8,7 +8,6 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.defs.scratch import (
     ScratchTrainConfig,
     scratch_loss_fell,
@@ -23,10 +22,12 @@ from mens_pipeline.scratch.run import LANE, ScratchManifest, ScratchResult
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
     build_resources,
     hand_over,
+    judge,
     latest_in,
     store_with,
     write_losses,
@@ -93,14 +94,7 @@ def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any])
         _materialise(tmp_path, instance, **config)
 
 
-def test_it_stands_beside_the_graph() -> None:
-    location = defs()
-    whole = location.resolve_job_def("whole_graph").asset_layer
-    own = location.resolve_job_def("scratch").asset_layer
-
-    assert dg.AssetKey("scratch_model") not in whole.selected_asset_keys
-    assert not [key for key in whole.asset_graph.get(dg.AssetKey("qlora_adapter")).parent_keys if "scratch" in str(key)]
-    assert [key.to_user_string() for key in own.selected_asset_keys] == ["scratch_model"]
+def test_its_size_follows_the_device_by_default() -> None:
     assert ScratchTrainConfig().config == "auto"
 
 
@@ -129,21 +123,17 @@ def _manifest() -> dict[str, Any]:
     ).as_json()
 
 
-@pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
-def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    result = scratch_loss_fell(*_build_run(tmp_path, losses))
+@every("case", [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
+def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, case: tuple[list[float], bool]) -> None:
+    losses, passed = case
+    result = judge(scratch_loss_fell, *_build_run(tmp_path / str(losses), losses))
 
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
-    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert (result.passed, result.severity) == (passed, dg.AssetCheckSeverity.WARN)
 
 
-@pytest.mark.parametrize(
-    ("config", "found", "passed"),
-    [("default", 38_227_968, True), ("small", 892_928, True), ("default", 892_928, False)],
-)
-def test_a_model_of_another_size_is_refused(tmp_path: Path, config: str, found: int, *, passed: bool) -> None:
-    result = scratch_parameters_as_declared(*_build_run(tmp_path, [1.0], config=config, num_parameters=found))
+@every("case", [("default", 38_227_968, True), ("small", 892_928, True), ("default", 892_928, False)])
+def test_a_model_of_another_size_is_refused(tmp_path: Path, case: tuple[str, int, bool]) -> None:
+    config, found, passed = case
+    made = _build_run(tmp_path / f"{case}", [1.0], config=config, num_parameters=found)
 
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
+    assert judge(scratch_parameters_as_declared, *made).passed is passed

@@ -9,7 +9,6 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.definitions import defs
 from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
@@ -28,10 +27,12 @@ from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import training_manifest
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
     build_resources,
     hand_over,
+    judge,
     latest_in,
     read_failure,
     store_with,
@@ -71,14 +72,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.seed_row(61)
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
-def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
+def test_a_train_set_becomes_an_adapter_once(machine: Path, request: pytest.FixtureRequest) -> None:
     root = machine / "store"
     with open_instance(machine / "home") as instance:
-        results = [
-            _materialise(root, instance),
-            _materialise(root, instance),
-            _materialise(root, instance, force_train=True),
-        ]
+        results = [_materialise(root, instance) for _ in range(2)]
+        request.getfixturevalue("jobs_here")
+        results.append(_materialise(root, instance, force_train=True))
         runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
@@ -130,7 +129,7 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
 
 @pytest.mark.seed_row(61)
 @pytest.mark.slow
-@pytest.mark.usefixtures("_tiny_base")
+@pytest.mark.usefixtures("_tiny_base", "jobs_here")
 def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     artifact_in(tmp_path / "store", Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
     with open_instance(tmp_path / "home") as instance:
@@ -216,13 +215,6 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     assert made.metadata["name"].value == str(base)
 
 
-def test_a_base_is_not_stale_with_every_train_set() -> None:
-    graph = defs().resolve_asset_graph()
-
-    assert graph.get(base_model.key).parent_keys == set()
-    assert base_model.key in graph.get(qlora_adapter.key).parent_keys
-
-
 def _build_run(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
     def write(folder: Path) -> None:
         write_losses(folder, losses=losses)
@@ -233,13 +225,12 @@ def _build_run(root: Path, losses: list[float], **result: Any) -> tuple[Artifact
     return store_with(root, Kind.QLORA_ADAPTER, {}, write)
 
 
-@pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])
-def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
+@every("case", [(28, 28, True), (27, 28, False), (0, 0, False)])
+def test_an_adapter_as_it_was_is_refused(tmp_path: Path, case: tuple[int, int, bool]) -> None:
+    changed, matrices, passed = case
     counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
-    result = only_the_adapter_changed(*_build_run(tmp_path, [1.0], **counts))
 
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
+    assert judge(only_the_adapter_changed, *_build_run(tmp_path / str(changed), [1.0], **counts)).passed is passed
 
 
 @pytest.mark.seed_row(52, 60)
@@ -261,11 +252,10 @@ def test_a_kind_that_was_never_shown_is_reported(
     kinds = {"task": {"rows": 9, "tokens_shown": 90, "share": 1.0, "epochs": 1.0}}
     kinds |= {kind: none | rows for kind, rows in left.items()}
     adapter, store = _build_run(tmp_path, [1.0], kinds=kinds)
-    result = every_kind_shown(adapter, store)
+    result = judge(every_kind_shown, adapter, store)
     path = store.artifact(adapter).path
     shown = describe_adapter(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
 
-    assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is (severity is None)
     assert severity in {None, result.severity}
     assert shown == ", ".join(f"{kind} ({sum(rows.values())} rows)" for kind, rows in sorted(left.items()) if rows)
@@ -274,11 +264,10 @@ def test_a_kind_that_was_never_shown_is_reported(
     }
 
 
-@pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
-def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
-    result = loss_fell(*_build_run(tmp_path, [loss / 3 for loss in losses]))
+@every("case", [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
+def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, case: tuple[list[float], bool]) -> None:
+    losses, passed = case
+    result = judge(loss_fell, *_build_run(tmp_path / str(losses), [loss / 3 for loss in losses]))
 
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
-    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert (result.passed, result.severity) == (passed, dg.AssetCheckSeverity.WARN)
     assert result.metadata["last_quarter"].value == round(losses[-1] / 3, 4)
