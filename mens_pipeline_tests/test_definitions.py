@@ -14,16 +14,7 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.settings import PROJECT_ROOT
 
 _HEAVY = {
-    "torch",
-    "transformers",
-    "peft",
-    "trl",
-    "bitsandbytes",
-    "datasets",
-    "accelerate",
-    "pandas",
-    "pyarrow",
-    "scipy",
+    *("torch", "transformers", "peft", "trl", "bitsandbytes", "datasets", "accelerate", "pandas", "pyarrow", "scipy")
 }
 
 
@@ -100,14 +91,8 @@ _PARENTS = {
     "workspace_snapshot": set(),
 }
 _TRAIN_SET = {
-    *(
-        "workspace_snapshot",
-        "extracted_corpus",
-        "heldout_split",
-        "mixed_train_set",
-        "synthetic_corpus",
-        "validated_pairs",
-    )
+    *("workspace_snapshot", "extracted_corpus", "heldout_split", "mixed_train_set", "synthetic_corpus"),
+    "validated_pairs",
 }
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},

@@ -102,11 +102,8 @@ def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
         *("qlora_adapter", "eval_results"),
         *("scratch_model", "merged_model"),
     }
-    assert {name for name, asked in limits.items() if asked is None} >= {
-        "extracted_corpus",
-        "mixed_train_set",
-        "store_retention",
-    }
+    asks_for_none = {name for name, asked in limits.items() if asked is None}
+    assert asks_for_none >= {"extracted_corpus", "mixed_train_set", "store_retention"}
 
 
 def test_what_processes_share_lies_in_memory() -> None:

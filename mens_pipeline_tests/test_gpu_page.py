@@ -66,18 +66,8 @@ def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
         "    record_property('peak_mb', 12)\n\n@pytest.mark.gpu\ndef test_killed_here():\n"
         f"    assert 'test_figure` | passed' in pathlib.Path({str(page)!r}).read_text()\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "gpu",
-        "-q",
-        "-p",
-        "mens_pipeline_tests.gpu_page",
-        "-p",
-        "no:cacheprovider",
-    ]
+    plugins = ["-p", "mens_pipeline_tests.gpu_page", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", *plugins]
     done = subprocess.run(
         [*command, "-c", str(PROJECT_ROOT / "pyproject.toml"), f"--gpu-page={page}", str(tmp_path / "test_it.py")],
         capture_output=True,

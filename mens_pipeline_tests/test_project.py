@@ -19,17 +19,8 @@ _LONGEST_FILE = 600
 _OF_THE_WHOLE = {"e2e", "language/semantics", "security", "soak"}
 """Folders of tests that are no package's; what `language.semantics` re-exports is tested in one."""
 _TOP_LEVEL = {
-    *(
-        "pyproject.toml",
-        "mens_pipeline",
-        "mens_pipeline_tests",
-        "workspace.yaml",
-        "dagster.yaml",
-        "data",
-        "config",
-        "docs",
-        "mkdocs.yml",
-    ),
+    *("pyproject.toml", "mens_pipeline", "mens_pipeline_tests", "workspace.yaml", "dagster.yaml", "data", "config"),
+    *("docs", "mkdocs.yml"),
     *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
     *(".pre-commit-config.yaml", ".gitignore", ".dockerignore", ".github"),
 }
@@ -100,20 +91,8 @@ def test_the_makefile_lists_its_targets() -> None:
     documents = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
 
     for target in (
-        "test",
-        "quick",
-        "check",
-        "check-all",
-        "format",
-        "run",
-        "ui",
-        "bench",
-        "gpu-check",
-        "gpu-bundle",
-        "soak",
-        "month",
-        "docs",
-        "lock",
+        *("test", "quick", "check", "check-all", "format", "run", "ui", "bench", "gpu-check", "gpu-bundle"),
+        *("soak", "month", "docs", "lock"),
     ):
         assert re.search(rf"^{target} ", listing, re.MULTILINE)
         assert f"make {target}" in documents

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,15 @@ from mens_pipeline.settings import (
     read_secret,
     recipe_variables,
 )
+from mens_pipeline_tests.every import every
+
+
+def _set(patch: pytest.MonkeyPatch, variables: Mapping[str, str | None]) -> None:
+    """Set variables, and leave those out that are None."""
+    for name, value in variables.items():
+        patch.delenv(name, raising=False)
+        if value is not None:
+            patch.setenv(name, value)
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,28 +55,38 @@ def test_configuration_that_is_missing_is_named(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"mens: {tmp_path / 'retention.yaml'}: No such file")
 
 
-def test_environment_beats_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
-
-    assert load_settings().source_root == tmp_path
-
-
-def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "perhaps")
-
-    with pytest.raises(ConfigurationError, match=r"VOX_MENS_TRAIN_JSONL_STRICT: .*Correct or unset"):
-        load_settings()
-
-
-@pytest.mark.parametrize(("value", "backend"), [("cpu", "cpu"), (None, None)])
-def test_a_machine_may_be_kept_to_its_processor(
-    monkeypatch: pytest.MonkeyPatch, value: str | None, backend: str | None
+@every(
+    "case",
+    [
+        ("MENS_SOURCE_ROOT", "/srv/vox", "source_root", Path("/srv/vox")),
+        ("VOX_BACKEND", None, "backend", None),
+        ("VOX_BACKEND", "cpu", "backend", "cpu"),
+        ("MENS_ENV", None, "environment", "dev"),
+        ("MENS_ENV", "dev", "environment", "dev"),
+        ("MENS_ENV", "prod", "environment", "prod"),
+    ],
+)
+def test_a_variable_takes_the_place_of_a_default(
+    monkeypatch: pytest.MonkeyPatch, case: tuple[str, str | None, str, object]
 ) -> None:
-    monkeypatch.delenv("VOX_BACKEND", raising=False)
-    if value is not None:
-        monkeypatch.setenv("VOX_BACKEND", value)
+    name, value, field, found = case
+    _set(monkeypatch, {name: value})
 
-    assert load_settings().backend == backend
+    assert getattr(load_settings(), field) == found
+
+
+@every(
+    "case",
+    [
+        *(("VOX_MENS_TRAIN_JSONL_STRICT", "perhaps"), ("VOX_BACKEND", "cuda"), ("VOX_BACKEND", "")),
+        *(("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, case: tuple[str, str]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv(*case)
+        with pytest.raises(ConfigurationError, match=rf"environment: {case[0]}: .*Correct or unset"):
+            load_settings()
 
 
 @pytest.mark.seed_row(34)
@@ -85,27 +105,14 @@ def test_adapters_are_named_after_a_commit(tmp_path: Path, monkeypatch: pytest.M
     assert artifact_commit(load_settings()) == "0123abcd"
 
 
-@pytest.mark.parametrize(("seen", "left"), [(None, "0"), ("2,3", "2"), ("GPU-8e0a", "GPU-8e0a"), ("", "")])
+@every("case", [(None, "0"), ("2,3", "2"), ("GPU-8e0a", "GPU-8e0a"), ("", "")])
 def test_a_process_that_loads_a_model_sees_one_card(
-    monkeypatch: pytest.MonkeyPatch, seen: str | None, left: str
+    monkeypatch: pytest.MonkeyPatch, case: tuple[str | None, str]
 ) -> None:
     """The first of those that the user allows; the trainer would take all that it sees."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if seen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    _set(monkeypatch, {"CUDA_VISIBLE_DEVICES": case[0]})
 
-    assert training_environment()["CUDA_VISIBLE_DEVICES"] == left
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("VOX_BACKEND", "cuda"), ("VOX_BACKEND", ""), ("VCS_SHA", "a b c d"), ("VCS_SHA", "../x"), ("VCS_SHA", "abc")],
-)
-def test_values_for_training_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    monkeypatch.setenv(name, value)
-
-    with pytest.raises(ConfigurationError, match=rf"environment: {name}: .*Correct or unset"):
-        load_settings()
+    assert training_environment()["CUDA_VISIBLE_DEVICES"] == case[1]
 
 
 def test_the_environment_sets_fields_of_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,24 +158,16 @@ def test_a_token_stays_out_of_what_is_printed(monkeypatch: pytest.MonkeyPatch) -
     assert "0123456789abcdef" not in repr(settings) + repr(own) + str(own)
 
 
-@pytest.mark.parametrize(("value", "environment"), [(None, "dev"), ("dev", "dev"), ("prod", "prod")])
-def test_a_machine_is_a_developers_unless_it_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, value: str | None, environment: str
-) -> None:
-    monkeypatch.delenv("MENS_ENV", raising=False)
-    if value is not None:
-        monkeypatch.setenv("MENS_ENV", value)
-
-    assert load_settings().environment == environment
-
-
 _FULL = (
     "unlike ci: min_heldout_tasks 100, min_heldout_files 20, min_benchmark 0.1, min_test_rate 0.1, warn_only throughput"
 )
 
 
-@pytest.mark.parametrize(
-    ("variables", "label"),
+_NAMING = ("VOX_BENCHMARK", "VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_EVAL_MIN_COVERAGE")
+
+
+@every(
+    "case",
     [
         ({}, "ci"),
         ({"VOX_EVAL_POLICY": "full"}, f"full ({_FULL})"),
@@ -183,19 +182,14 @@ _FULL = (
             ),
         ),
     ],
-    ids=["default", "other", "without benchmark", "the same", "lowered", "several"],
 )
 def test_a_threshold_that_the_environment_changes_is_named(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], label: str
+    monkeypatch: pytest.MonkeyPatch, case: tuple[dict[str, str], str]
 ) -> None:
     """Whoever reads a verdict or the history sees that the policy was not as in the file."""
-    monkeypatch.delenv("VOX_BENCHMARK", raising=False)
-    for name in ("VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_EVAL_MIN_COVERAGE", "VOX_BENCHMARK_MIN_PASS_RATE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    _set(monkeypatch, {**dict.fromkeys((*_NAMING, "VOX_BENCHMARK_MIN_PASS_RATE")), **case[0]})
 
-    assert policy_label(load_settings()) == label
+    assert policy_label(load_settings()) == case[1]
 
 
 def test_a_store_that_machines_share_is_asked_for_by_its_url(
@@ -229,15 +223,13 @@ _OF_RAY = ("MENS_LAUNCHER", "MENS_WORKER_DEVICE", "RAY_ADDRESS", "RAY_API_SERVER
 @pytest.fixture
 def played_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine with one GPU, and a Ray cluster with two."""
-    for name in _OF_RAY:
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("mens_pipeline.settings.resolve_device", lambda *_, **__: _CARD)
     monkeypatch.setattr("mens_pipeline.jobs.cluster.ask_cluster", lambda *_, **__: replace(_CARD, number=2))
     return monkeypatch
 
 
-@pytest.mark.parametrize(
-    ("variables", "number"),
+@every(
+    "case",
     [
         ({"MENS_WORKER_DEVICE": _NAMED}, 1),
         ({"MENS_LAUNCHER": "ray"}, 1),
@@ -245,14 +237,13 @@ def played_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ({"MENS_LAUNCHER": "ray", "RAY_API_SERVER_ADDRESS": "http://head:8265", "MENS_WORKER_DEVICE": _NAMED}, 64),
         ({"MENS_LAUNCHER": "kuberay", "MENS_WORKER_DEVICE": _NAMED}, 64),
     ],
-    ids=["local", "Ray on this machine", "a Ray cluster", "a Ray cluster elsewhere", "KubeRay"],
 )
 def test_devices_are_counted_where_they_train(
-    played_cluster: pytest.MonkeyPatch, variables: dict[str, str], number: int
+    played_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], int]
 ) -> None:
     """Evaluation stays on this machine; a launcher that makes a worker for each device counts them itself."""
-    for name, value in variables.items():
-        played_cluster.setenv(name, value)
+    variables, number = case
+    _set(played_cluster, {**dict.fromkeys(_OF_RAY), **variables})
     device = find_device(DeviceChoice.BEST, load_settings(), trains=True)
     refuse_missing_devices(device, number)
 
@@ -262,8 +253,8 @@ def test_devices_are_counted_where_they_train(
             refuse_missing_devices(device, number + 1)
 
 
-@pytest.mark.parametrize(
-    ("variables", "choice", "problem"),
+@every(
+    "case",
     [
         (
             {"MENS_LAUNCHER": "kuberay"},
@@ -279,7 +270,7 @@ def test_devices_are_counted_where_they_train(
         (
             {"MENS_LAUNCHER": "ray", "MENS_WORKER_DEVICE": _NAMED, "VOX_BACKEND": "cpu"},
             "best",
-            "^device cpu: MENS_WORKER",
+            "^device cpu: MENS_WORK",
         ),
         (
             {"MENS_WORKER_DEVICE": '{"kind": "gpu"}'},
@@ -290,9 +281,9 @@ def test_devices_are_counted_where_they_train(
     ],
 )
 def test_workers_without_a_known_device_are_refused(
-    played_cluster: pytest.MonkeyPatch, variables: dict[str, str], choice: str, problem: str
+    played_cluster: pytest.MonkeyPatch, case: tuple[dict[str, str], str, str]
 ) -> None:
-    for name, value in variables.items():
-        played_cluster.setenv(name, value)
+    variables, choice, problem = case
+    _set(played_cluster, {**dict.fromkeys(_OF_RAY), **variables})
     with pytest.raises((ConfigurationError, RefusedError), match=problem):
         find_device(DeviceChoice(choice), load_settings(), trains=True)
