@@ -51,12 +51,11 @@ def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
     assert (seed_run / "home" / "dagster.yaml").is_symlink()
 
 
-@pytest.mark.slow
 def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
-    source = tmp_path / "workspace"
-    source.mkdir()
-    (source / "bad.vox").write_text("fn f(")
-    result = _run(home, "--source-root", source, "--json")
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "bad.vox").write_text("fn f(")
+    arguments = ("run", "--no-train", "--source-root", "workspace", "--json")
+    result = run_main(*arguments, folder=tmp_path, variables=_places(home))
     outcome = json.loads(result.stdout)
 
     assert result.returncode == 1
@@ -124,17 +123,16 @@ def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_progress")
-@pytest.mark.parametrize("make_home", [Path.mkdir, Path.touch], ids=["bad config", "file in the way"])
-def test_a_home_that_cannot_work_is_misuse(home: Path, make_home: object) -> None:
-    if make_home is Path.mkdir:
-        home.mkdir()
-        (home / "dagster.yaml").write_text("storage: {nonsense: {}}\n")
-    else:
-        home.touch()
-    result = run_main("run", "--no-train", folder=home.parent, variables=_places(home))
+def test_a_home_that_cannot_work_is_misuse(tmp_path: Path) -> None:
+    """Its configuration is none, or a file is in its way."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "dagster.yaml").write_text("storage: {nonsense: {}}\n")
+    (tmp_path / "file").touch()
+    for home in (tmp_path / "folder", tmp_path / "file"):
+        result = run_main("run", "--no-train", folder=tmp_path, variables=_places(home))
 
-    assert result.returncode == 2
-    assert str(home) in result.stderr
+        assert result.returncode == 2
+        assert str(home) in result.stderr
 
 
 def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:

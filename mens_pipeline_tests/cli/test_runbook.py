@@ -136,7 +136,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         "MENS_STORE_ROOT": str(folder / "store"),
         "MENS_CACHE_ROOT": str(folder / "cache"),
-        "MENS_CONFIG_ROOT": str(write_config(folder, {"syntax": "free"}, {"first_heldout_tasks": 50})),
+        "MENS_CONFIG_ROOT": str(write_config(folder, {"syntax": "free"}, {"first_heldout_tasks": 20, "max_rounds": 1})),
         "MENS_NUM_WORKERS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "EVOL_GATE": "0",

@@ -26,6 +26,7 @@ from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.cli.invoking import run_main
 from mens_pipeline_tests.every import every
 from mens_pipeline_tests.serving.running import CPU, Running
 from mens_pipeline_tests.serving.talkative import write_endless, write_run
@@ -103,13 +104,9 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_missing_libraries_are_named_with_what_installs_them() -> None:
-    code = (
-        "import importlib.util as util; real = util.find_spec;"
-        "util.find_spec = lambda name, package=None: None if name in ('fastapi', 'uvicorn') else real(name, package);"
-        "from mens_pipeline.cli.main import main; import sys; sys.argv = ['mens', 'serve']; main()"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def test_missing_libraries_are_named_with_what_installs_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(serve_module, "find_spec", {"torch": True, "transformers": True, "peft": True}.get)
+    result = run_main("serve", folder=tmp_path)
 
     assert result.returncode == 2
     assert result.stderr.startswith("mens: fastapi, uvicorn: ")

@@ -33,6 +33,7 @@ from mens_pipeline_tests.evaluation.scored import (
     with_suite,
 )
 from mens_pipeline_tests.every import every
+from mens_pipeline_tests.promotion.verdicts import rate
 
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 
@@ -110,7 +111,6 @@ def _count(store: ArtifactStore, *tries: tuple[str, EvalSuite]) -> list[int]:
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
-    rate = rate_of([True] * hits + [False] * (total - hits))
     good = {
         "coverage": evaluation().results.adapter.overall.coverage.model_copy(update={"share": 0.9}),
         "stub_rate": rate_of([False] * 100),
@@ -119,7 +119,7 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
     }
     gain = compare_paired([False] * 20, [True] * 20)
     served = evaluation(adapter=(GOOD,) * 3, second=(None,)).results
-    heldout = {"parse_rate": rate, "resolve_rate": rate_of([True] * total), "num_tasks": total}
+    heldout = {"parse_rate": rate(hits, total), "resolve_rate": rate_of([True] * total), "num_tasks": total}
     results = with_suite(with_overall(served, **good), Suite.HELDOUT, **heldout)
     progress = PROGRESS.model_copy(update={"num_rounds": 2, "num_reserve": 60})
     return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
@@ -132,84 +132,58 @@ def _asks(
     return find_undecided(results, thresholds, reserve, is_benchmark_asked=True)
 
 
-@pytest.mark.parametrize(
-    ("hits", "asks"),
-    [(90, False), (70, True), (66, True), (60, False), (50, False)],
-    ids=["passes", "nearly", "may", "hopeless", "fails"],
+def _gaining(results: EvalResults, name: str, gains: int, total: int) -> EvalResults:
+    gain = compare_paired([False] * total, [True] * gains + [False] * (total - gains))
+    return results.model_copy(update={name: gain})
+
+
+_TESTED: Final = tuple(
+    task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40)
 )
-def test_more_is_asked_where_it_may_tell(hits: int, *, asks: bool) -> None:
-    assert _asks(_results(hits)) == ((GateName.PARSE_RATE,) if asks else ())
+_WARNING: Final = _results(90, stop_rate=rate(85, 100))
+_RESOLVING, _HOPELESS = (with_suite(_results(95), Suite.HELDOUT, resolve_rate=rate(hits, 100)) for hits in (47, 30))
+_UNCOVERED: Final = _results(95).adapter.overall.coverage.model_copy(update={"share": 0.4})
+_NO_GAIN: Final = _gaining(_results(95), "test_difference", 3, 20)
+_NOTHING: Final[dict[str, Any]] = {}
 
 
-def test_more_is_asked_where_it_may_tell_how_many_answers_resolve() -> None:
-    """In a policy where that blocks: `full`, not `ci`."""
-    nearly, hopeless = (
-        with_suite(_results(95), Suite.HELDOUT, resolve_rate=rate_of([True] * hits + [False] * (100 - hits)))
-        for hits in (47, 30)
-    )
-
-    assert _asks(nearly) == ()
-    assert _asks(nearly, warn_only=()) == (GateName.RESOLVE_RATE,)
-    assert _asks(hopeless, warn_only=()) == ()
-
-
-def test_a_reserve_that_is_too_small_is_not_asked() -> None:
-    assert _asks(_results(74), heldout_files(3)) == ()
-    assert _asks(_results(74), ()) == ()
-
-
-def test_nothing_more_is_asked_of_what_fails_elsewhere() -> None:
-    """Ten stubs of a hundred with a ceiling of one: whatever else cannot be told is no matter."""
-    stubs = rate_of([True] * 30 + [False] * 70)
-
-    assert _asks(_results(78, stub_rate=stubs)) == ()
-
-
-def test_gates_that_only_warn_ask_for_nothing() -> None:
-    assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15))) == ()
-    assert _asks(_results(90, stop_rate=rate_of([True] * 85 + [False] * 15)), warn_only=()) == (GateName.STOP_RATE,)
-
-
-def test_a_small_exam_grows() -> None:
-    small = _results(40, 40)
-    uncovered = _results(95, coverage=small.adapter.overall.coverage.model_copy(update={"share": 0.4}))
-
-    assert _asks(small) == (GateName.SUITE_SIZE,)
-    assert _asks(uncovered) == (GateName.COVERAGE,)
-
-
-def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
-    gain = compare_paired([False] * 20, [True] * 3 + [False] * 17)
-    results = _results(95).model_copy(update={"test_difference": gain})
-    tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(5))
-
-    assert _asks(results, tested) == (GateName.TEST_GAIN,)
-    assert _asks(results) == ()
-
-
-@pytest.mark.parametrize(
-    ("changes", "overall", "name"),
+@every(
+    "case",
     [
-        ({"min_test_rate": 0.1}, {"test_rate": rate_of([True] * 5 + [False] * 25)}, GateName.TEST_RATE),
-        ({}, {"stub_rate": rate_of([True] * 4 + [False] * 96)}, GateName.ANTI_STUB),
+        ("passes", _results(90), _NOTHING, None),
+        ("nearly passes", _results(70), _NOTHING, GateName.PARSE_RATE),
+        ("may pass", _results(66), _NOTHING, GateName.PARSE_RATE),
+        ("hopeless", _results(60), _NOTHING, None),
+        ("fails", _results(50), _NOTHING, None),
+        ("small reserve", _results(74), {"reserve": heldout_files(3)}, None),
+        ("no reserve", _results(74), {"reserve": ()}, None),
+        ("fails elsewhere", _results(78, stub_rate=rate(30, 100)), _NOTHING, None),
+        ("only warns", _WARNING, _NOTHING, None),
+        ("blocks", _WARNING, {"warn_only": ()}, GateName.STOP_RATE),
+        ("resolves, which warns", _RESOLVING, _NOTHING, None),
+        ("resolves, which blocks", _RESOLVING, {"warn_only": ()}, GateName.RESOLVE_RATE),
+        ("never resolves", _HOPELESS, {"warn_only": ()}, None),
+        ("small exam", _results(40, 40), _NOTHING, GateName.SUITE_SIZE),
+        ("uncovered", _results(95, coverage=_UNCOVERED), _NOTHING, GateName.COVERAGE),
+        ("more hidden tests", _NO_GAIN, {"reserve": _TESTED[:5]}, GateName.TEST_GAIN),
+        ("no more hidden tests", _NO_GAIN, _NOTHING, None),
+        ("tests", _results(95, test_rate=rate(5, 30)), {"reserve": _TESTED, "min_test_rate": 0.1}, GateName.TEST_RATE),
+        ("stubs", _results(95, stub_rate=rate(4, 100)), {"reserve": _TESTED}, GateName.ANTI_STUB),
+        (
+            "benchmark, which cannot grow",
+            with_suite(_results(95), Suite.BENCHMARK, pass_at_1=rate(5, 30)),
+            {"min_benchmark": 0.1},
+            None,
+        ),
+        ("gain", _gaining(_results(95), "parse_difference", 5, 5), _NOTHING, GateName.GAIN_OVER_BASE),
     ],
+    ids=itemgetter(0),
 )
-def test_other_rates_ask_for_more_as_well(changes: dict[str, object], overall: dict[str, Any], name: GateName) -> None:
-    tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(40))
+def test_more_is_asked_where_it_may_tell(case: tuple[str, EvalResults, dict[str, Any], GateName | None]) -> None:
+    """Not of a gate that only warns, nor where another one fails, nor of a reserve that cannot tell."""
+    _, results, given, name = case
 
-    assert _asks(_results(95, **overall), tested, **changes) == (name,)
-
-
-def test_the_benchmark_cannot_grow() -> None:
-    results = with_suite(_results(95), Suite.BENCHMARK, pass_at_1=rate_of([True] * 5 + [False] * 25))
-
-    assert _asks(results, min_benchmark=0.1) == ()
-
-
-def test_a_gain_over_the_base_asks_for_more() -> None:
-    results = _results(95).model_copy(update={"parse_difference": compare_paired([False] * 5, [True] * 5)})
-
-    assert _asks(results) == (GateName.GAIN_OVER_BASE,)
+    assert _asks(results, **given) == (() if name is None else (name,))
 
 
 _POLICY: Final = {
