@@ -18,8 +18,8 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def refusal(result: Result) -> str:
-    assert isinstance(result.exception, MensError), result.output
+def refusal(result: Result, kind: type[MensError] = MensError) -> str:
+    assert isinstance(result.exception, kind), result.output
     return str(result.exception)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.cli.invoking import invoke
+from mens_pipeline_tests.cli.invoking import invoke, refusal
 
 _GOOD, _BAD = '{"prompt": "p", "response": "fn f() { }"}\n', '{"prompt": "p", "response": "fn ("}\n'
 
@@ -126,8 +126,7 @@ def test_strict_mode_stops_at_the_first_bad_row(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
     result = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl")
 
-    assert isinstance(result.exception, RefusedError)
-    assert f"{rows}:1: compiler_rejected: line 1" in str(result.exception)
+    assert f"{rows}:1: compiler_rejected: line 1" in refusal(result, RefusedError)
     assert "unset VOX_MENS_TRAIN_JSONL_STRICT" in str(result.exception)
     assert not (tmp_path / "o.jsonl").exists()
 

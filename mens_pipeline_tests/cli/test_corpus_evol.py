@@ -14,7 +14,7 @@ from mens_pipeline.corpus.schema.records import SourceKind, parsed_code, read_pa
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline_tests.cli.invoking import invoke, run_main
+from mens_pipeline_tests.cli.invoking import invoke, refusal, run_main
 from mens_pipeline_tests.corpus.evolution.scripted import function_seeds, good
 from mens_pipeline_tests.openai_server import Served, completion, serving
 
@@ -127,8 +127,7 @@ def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: p
         num_paid, num_asked = len((folder / "out.ledger.jsonl").read_text().splitlines()), len(server.requests)
         account = json.loads(_invoke(folder / "pairs.jsonl", "-o", out, "--concurrency", "1", "--json").stdout)
 
-    assert isinstance(broken.exception, RefusedError)
-    assert "status 400" in str(broken.exception)
+    assert "status 400" in refusal(broken, RefusedError)
     assert num_paid == num_asked - 1 >= 7
     assert account["num_requests"] == account["num_new_requests"] + num_paid == len(server.requests) - 1
     assert account["kept"] > 0
@@ -153,8 +152,7 @@ def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
 def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None:
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *options)
 
-    assert isinstance(result.exception, ConfigurationError)
-    assert "Name the model that writes: --endpoint URL --name MODEL" in str(result.exception)
+    assert "Name the model that writes: --endpoint URL --name MODEL" in refusal(result, ConfigurationError)
 
 
 def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
@@ -185,6 +183,5 @@ def test_seeds_are_not_written_over(folder: Path) -> None:
     before = (folder / "pairs.jsonl").read_bytes()
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "pairs.jsonl", "--endpoint", "https://h/v1", "--name", "m")
 
-    assert isinstance(result.exception, ConfigurationError)
-    assert "Name another file" in str(result.exception)
+    assert "Name another file" in refusal(result, ConfigurationError)
     assert (folder / "pairs.jsonl").read_bytes() == before

@@ -138,13 +138,6 @@ def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
     assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
 
 
-def test_no_device_at_all_is_refused(run: _Run) -> None:
-    result = _invoke("eval-local", run, "--devices", "0")
-
-    assert result.exit_code == 2
-    assert "Invalid value for '--devices'" in result.stderr
-
-
 def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
     result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
 
@@ -225,8 +218,7 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
     emptied = run.store.get(Kind.BENCHMARK_GATE, gate.key)
     assert emptied is not None
 
-    assert isinstance(result.exception, RefusedError)
-    assert "gate_receipt.json: changed since it was written" in str(result.exception)
+    assert "gate_receipt.json: changed since it was written" in refusal(result, RefusedError)
     with pytest.raises(RefusedError, match=r"gate_receipt\.json, eval_results\.json, report\.html; run the gate again"):
         Verdict.open(emptied, run.store)
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import Result
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline_tests.cli.invoking import invoke, run_main
+from mens_pipeline_tests.cli.invoking import invoke, refusal, run_main
 
 _ROWS = [("Write f", "fn f() { }", 5), ("Ask ada@firm.de", "I am at 8.8.8.8.", None), ("", "nothing", 3)]
 
@@ -72,10 +72,8 @@ def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
     empty = _invoke("--url", url, "-o", output, "--table", "Silence")
     swapped = _invoke("--url", url, "-o", output, "--query-column", "id")
 
-    assert isinstance(empty.exception, RefusedError)
-    assert "Silence: none of 0 rows is kept (there are none). Check --table" in str(empty.exception)
-    assert isinstance(swapped.exception, RefusedError)
-    assert "none of 3 rows is kept (3 not_text)." in str(swapped.exception)
+    assert "Silence: none of 0 rows is kept (there are none). Check --table" in refusal(empty, RefusedError)
+    assert "none of 3 rows is kept (3 not_text)." in refusal(swapped, RefusedError)
     assert output.read_text() == "before"
 
 
@@ -86,16 +84,14 @@ def test_a_database_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("MENS_TELEMETRY_URL", variable)
     result = _invoke("-o", tmp_path / "pairs.jsonl")
 
-    assert isinstance(result.exception, ConfigurationError)
-    assert "Give --url, or set MENS_TELEMETRY_URL" in str(result.exception)
+    assert "Give --url, or set MENS_TELEMETRY_URL" in refusal(result, ConfigurationError)
 
 
 def test_options_are_checked(url: str, tmp_path: Path) -> None:
     unnamed = _invoke("--url", url, "-o", tmp_path / "pairs.jsonl", "--table", "")
 
     assert _invoke("--url", url, "-o", tmp_path / "pairs.jsonl", "--limit", "0").exit_code == 2
-    assert isinstance(unnamed.exception, ConfigurationError)
-    assert "telemetry: table: String should have at least 1 character" in str(unnamed.exception)
+    assert "telemetry: table: String should have at least 1 character" in refusal(unnamed, ConfigurationError)
 
 
 def test_an_error_exits_2_with_one_line_and_no_password(tmp_path: Path) -> None:

@@ -353,13 +353,6 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
-def test_recipes_are_to_be_trained() -> None:
-    result = invoke("run", "--recipe=default", "--recipe=wide", "--no-train")
-
-    assert result.exit_code == 2
-    assert "--no-train trains no recipe" in result.output
-
-
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
 

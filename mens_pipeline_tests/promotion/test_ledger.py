@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained
+from mens_pipeline_tests.every import every
 
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
 
@@ -59,22 +61,16 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
 
 
 @pytest.mark.threat("M13")
-@pytest.mark.parametrize(
+@every(
     "again",
     [
-        _try(seed=1),
-        _try(temperature=0.3),
-        _try(max_new_tokens=160),
-        _try(rounds=1),
-        _try(files=_FILES[:10]),
-        _try(files=_FILES[10:]),
-        _change(device="cuda bfloat16 dense"),
+        *(_try(seed=1), _try(temperature=0.3), _try(max_new_tokens=160), _try(rounds=1)),
+        *(_try(files=_FILES[:10]), _try(files=_FILES[10:]), _change(device="cuda bfloat16 dense")),
     ],
-    ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device"],
 )
 def test_drawing_again_is_a_new_try(store: ArtifactStore, again: EvaluationTry) -> None:
     """The same weights, and another chance: other numbers, a part of the rows, or another machine."""
-    assert _record(store, _try(), again) == [1, 2]
+    assert _record(ArtifactStore(store.root / again.sha256), _try(), again) == [1, 2]
 
 
 @pytest.mark.threat("M13")
@@ -118,21 +114,23 @@ def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -
             _record(store, _try("b"))
 
 
-@pytest.mark.parametrize(
-    ("files", "attempt"),
+@every(
+    "case",
     [
-        (_FILES[:5], 2),
-        (_FILES + tuple(f"new/{n}.vox" for n in range(100)), 2),
-        (_FILES[:10] + tuple(f"new/{n}.vox" for n in range(10)), 2),
-        (_FILES[:9] + tuple(f"new/{n}.vox" for n in range(11)), 1),
-        (("other.vox",), 1),
+        ("a part", _FILES[:5], 2),
+        ("grown", _FILES + tuple(f"new/{n}.vox" for n in range(100)), 2),
+        ("half new", _FILES[:10] + tuple(f"new/{n}.vox" for n in range(10)), 2),
+        ("mostly new", _FILES[:9] + tuple(f"new/{n}.vox" for n in range(11)), 1),
+        ("another", ("other.vox",), 1),
     ],
-    ids=["a part", "grown", "half new", "mostly new", "another"],
+    ids=itemgetter(0),
 )
 def test_an_exam_stays_the_same_while_half_of_its_files_do(
-    store: ArtifactStore, files: tuple[str, ...], attempt: int
+    store: ArtifactStore, case: tuple[str, tuple[str, ...], int]
 ) -> None:
-    assert _record(store, _try("a"), _try("b", files)) == [1, attempt]
+    name, files, attempt = case
+
+    assert _record(ArtifactStore(store.root / name), _try("a"), _try("b", files)) == [1, attempt]
 
 
 def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: ArtifactStore) -> None:
