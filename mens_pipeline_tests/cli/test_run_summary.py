@@ -114,7 +114,7 @@ def _trained(**changes: Any) -> dict[str, Any]:
     return {"qlora_adapter": {**_ADAPTER, **changes}}
 
 
-def _refused(**changes: str) -> dict[str, Any]:
+def _refused(**changes: Any) -> dict[str, Any]:
     return {"is_good": False, "benchmark_gate": {**_GATE, **changes}}
 
 

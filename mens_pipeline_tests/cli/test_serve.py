@@ -73,16 +73,18 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
         (("--model", "a", "--candidate"), {}, "--model and --candidate: only one model is served"),
         (("--best-of", "5"), {}, "--best-of 5: more than the 4 "),
         (("--best-of", "5"), {}, "Raise --max-concurrent"),
-        ((), {"MENS_STORE_ROOT": "/nowhere"}, "no adapter is promoted. Promote one with `mens promote`, serve the one"),
+        ((), {}, "no adapter is promoted. Promote one with `mens promote`, serve the one"),
         (("--host", "no such host"), {}, "Name an address of this machine"),
     ],
     ids=itemgetter(2),
 )
-def test_what_it_cannot_serve_is_refused(case: tuple[tuple[str, ...], dict[str, str | None], str]) -> None:
+def test_what_it_cannot_serve_is_refused(
+    tmp_path: Path, case: tuple[tuple[str, ...], dict[str, str | None], str]
+) -> None:
     """Others may reach it with a secret alone; one model is served, and by an address of this machine."""
     arguments, variables, said = case
 
-    assert said in _message(*arguments, **variables)
+    assert said in _message(*arguments, **{"MENS_STORE_ROOT": str(tmp_path), **variables})
 
 
 def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

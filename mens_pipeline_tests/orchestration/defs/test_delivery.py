@@ -22,7 +22,7 @@ from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
-from mens_pipeline_tests.orchestration.stores import build_resources, read_failure
+from mens_pipeline_tests.orchestration.stores import build_resources, judge, latest_in, read_failure
 
 _CHECKS = [writes_what_was_evaluated, handed_files_as_written]
 
@@ -59,13 +59,12 @@ def test_a_champion_is_merged_and_handed_on(
 ) -> None:
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     first, second = (_run(champion.root, instance) for _ in range(2))
-    merged = champion.latest(Kind.MERGED_MODEL)
-    handed = champion.latest(Kind.SERVING_HANDOFF)
+    merged = latest_in(champion, Kind.MERGED_MODEL)
+    handed = latest_in(champion, Kind.SERVING_HANDOFF)
 
     assert first.success
     assert second.success
     assert [check.passed for check in first.get_asset_check_evaluations()] == [True, True]
-    assert handed is not None
     assert read_details(handed.path / HANDOFF).is_promoted
     reused = [
         run.asset_materializations_for_node("merged_model")[0].metadata["reused"].value for run in (first, second)
@@ -80,13 +79,11 @@ def test_a_champion_is_merged_and_handed_on(
     as_written = path.read_bytes()
     for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
         spoil()
-        check = handed_files_as_written(handed.ref(), resource)
-        assert isinstance(check, dg.AssetCheckResult)
+        check = judge(handed_files_as_written, handed.ref(), resource)
         assert not check.passed
         assert check.metadata["changed"].value == named.path
         path.write_bytes(as_written)
 
-    assert merged is not None
     worse = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("Other tokens.",)})
     (merged.path / MERGE_REPORT).write_text(worse.model_dump_json())
     stopped, alone = _run(champion.root, instance), _run(champion.root, instance, "serving_handoff")

@@ -20,7 +20,7 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
-from mens_pipeline_tests.orchestration.stores import build_resources, hand_over, read_failure
+from mens_pipeline_tests.orchestration.stores import build_resources, hand_over, judge, read_failure
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
@@ -86,11 +86,9 @@ def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: in
     """The base answers none of forty; five good answers come by chance once in sixteen times."""
     store = ArtifactStore(tmp_path / "store")
     evaluation = evaluated(trained(tmp_path / "run"), store, num_good)
-    result = beats_the_base(evaluation.ref(), ArtifactStoreResource(root=str(store.root)))
+    result = judge(beats_the_base, evaluation.ref(), ArtifactStoreResource(root=str(store.root)))
 
-    assert isinstance(result, dg.AssetCheckResult)
-    assert result.passed is passed
-    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert (result.passed, result.severity) == (passed, dg.AssetCheckSeverity.WARN)
     assert str(result.metadata["measured"].value).startswith(f"+{100 * num_good / 40:.1f} points (p ")
     assert result.metadata["required"].value == "above the base, p < 0.05"
     assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")

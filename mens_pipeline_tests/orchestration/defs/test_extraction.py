@@ -26,6 +26,7 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWork
 from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore
+from mens_pipeline_tests.orchestration.stores import judge, latest_in
 
 _CHECKS = (
     *("source_parse_rate", "everything_accounted_for", "corpus_coverage", "as_many_as_asked", "rows_accounted_for"),
@@ -82,9 +83,7 @@ def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_
     ):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
-    store = ArtifactStore(seed_run / "store")
-    mixed = store.latest(Kind.MIXED_TRAIN_SET)
-    assert mixed is not None
+    mixed = latest_in(ArtifactStore(seed_run / "store"), Kind.MIXED_TRAIN_SET)
 
     for name in ("train.jsonl", "train.parquet"):
         assert (mixed.path / name).read_bytes() == (tmp_path / name).read_bytes()
@@ -130,9 +129,8 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
         draft.extra = {"units": units, "num_records": 1, "telemetry": None, "grammar": "a", "redactions": {}}
     corpus = store.find(Kind.EXTRACTED_CORPUS, {"commit": None})
     assert corpus is not None
-    result = everything_accounted_for(corpus.ref(), resource)
+    result = judge(everything_accounted_for, corpus.ref(), resource)
 
-    assert isinstance(result, dg.AssetCheckResult)
     assert not result.passed
     assert result.metadata["unaccounted_block"].value == 1
     assert json.loads((corpus.path / MANIFEST).read_text())["key"] == corpus.key

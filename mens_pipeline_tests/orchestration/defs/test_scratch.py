@@ -66,7 +66,7 @@ def test_a_train_set_becomes_a_model_once(
         results.append(_materialise(root, instance, force_train=True))
         observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records
     made = [result.asset_materializations_for_node("scratch_model")[0] for result in results]
-    model = ArtifactStore(root).latest(Kind.SCRATCH_MODEL)
+    model = latest_in(ArtifactStore(root), Kind.SCRATCH_MODEL)
 
     assert all(result.success for result in results)
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
@@ -77,7 +77,6 @@ def test_a_train_set_becomes_a_model_once(
         "scratch_loss_fell": True,
         "scratch_parameters_as_declared": True,
     }
-    assert model is not None
     assert model.manifest["training"]["vox_backend"] == "cpu"
     assert (model.path / "model" / "model.safetensors").is_file()
     assert observed

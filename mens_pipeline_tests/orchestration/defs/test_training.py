@@ -81,12 +81,11 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path, request: pytest.Fixt
         runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
-    adapter = ArtifactStore(root).latest(Kind.QLORA_ADAPTER)
+    adapter = latest_in(ArtifactStore(root), Kind.QLORA_ADAPTER)
 
     assert all(result.success for result in results)
     assert {run.tags["mens/preset"] for run in runs} == {"tiny"}
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
-    assert adapter is not None
     assert {(entry.tags or {})["dagster/data_version"] for entry in made} == {adapter_digest(adapter.path)}
     assert (adapter.path / "adapter" / "adapter_config.json").is_file()
     assert paths_in(made[0])["adapter"] == str(adapter.path / "adapter")
