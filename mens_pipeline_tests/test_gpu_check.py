@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.gpu import bundle, check, serving, smoke, training
+from mens_pipeline_tests.jobs.processes import is_gone
 from mens_pipeline_tests.serving.talkative import write_run, write_talkative, write_taught_run
 from mens_pipeline_tests.training.runs import pairs
 
@@ -214,16 +215,8 @@ def test_a_part_ends_when_its_time_is_over(tmp_path: Path, capfd: pytest.Capture
     assert code == 1
     assert time.monotonic() - begin < 30
     assert "its time is over\nwhat it has" in capfd.readouterr().out
-    while _is_alive((tmp_path / "pid").read_text()):  # the system takes a moment
-        assert time.monotonic() - begin < 30
+    assert is_gone(int((tmp_path / "pid").read_text()), 30)
     assert check.run([sys.executable, "-c", "raise SystemExit(3)"], {}, time.monotonic() + 60) == 3
-
-
-def _is_alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:

@@ -60,13 +60,6 @@ def _invoke(command: str, run: _Run, *more: object) -> Result:
     return invoke(command, "--run-dir", run.folder, *more)
 
 
-def test_a_run_evaluated_on_its_own_heldout_rows_is_promoted(run: _Run) -> None:
-    result = _invoke("promote", run)
-
-    assert result.exit_code == 0, result.exception
-    assert champion_key(run.store) is not None
-
-
 def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[ArtifactStore] = []
     hashed: list[Path] = []

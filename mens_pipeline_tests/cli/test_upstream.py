@@ -19,9 +19,7 @@ from mens_pipeline_tests.every import every
 
 
 def _refusal(*words: str) -> str:
-    result = invoke(*words)
-    assert isinstance(result.exception, RefusedError), result.output
-    return str(result.exception)
+    return refusal(invoke(*words), RefusedError)
 
 
 _ADVICE = [(place, word, text) for place in load_yaml(TABLE) for word, text in advice_on(place).items()]

@@ -28,17 +28,17 @@ def rolled_back(tmp_path: Path, store: ArtifactStore) -> Path:
     return store.root / Kind.PROMOTED_ADAPTER
 
 
-def _half_a_line(folder: Path) -> None:
-    with (folder / HISTORY).open("a", encoding="utf-8") as log:
-        log.write('{"timestamp_unix": 18000000')
+def _rewrite(change: Callable[[str], str], name: str = HISTORY) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).write_text(change((folder / name).read_text()))
+
+    return damage
 
 
-def _without_its_end(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_bytes(log.read_bytes().removesuffix(b"\n"))
-
-
-@pytest.mark.parametrize("cut", [_half_a_line, _without_its_end])
+@pytest.mark.parametrize(
+    "cut",
+    [_rewrite(lambda text: f'{text}{{"timestamp_unix": 18000000'), _rewrite(lambda text: text.removesuffix("\n"))],
+)
 def test_a_last_line_that_was_cut_off_is_borne(
     rolled_back: Path, tmp_path: Path, store: ArtifactStore, cut: Callable[[Path], None]
 ) -> None:
@@ -48,13 +48,6 @@ def test_a_last_line_that_was_cut_off_is_borne(
     assert [event.action for event in read_history(store)] == ["promote", "promote", "rollback", "promote"]
     assert champion_key(store) == third
     assert (rolled_back / HISTORY).read_text().count("\n") == 4
-
-
-def _rewrite(change: Callable[[str], str], name: str = HISTORY) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        (folder / name).write_text(change((folder / name).read_text()))
-
-    return damage
 
 
 def _add_an_unchained_line(text: str) -> str:

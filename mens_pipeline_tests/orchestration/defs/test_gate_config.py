@@ -80,7 +80,7 @@ def test_a_failing_gate_warns_or_fails_the_run(
     if environment is not None:
         monkeypatch.setenv("VOX_EVAL_STRICT", environment)
     result = _run(store, **config)
-    receipt = receipt_in(store.root / Kind.BENCHMARK_GATE / (store.read_pointer(Kind.BENCHMARK_GATE, "latest") or ""))
+    receipt = receipt_in(latest_in(store, Kind.BENCHMARK_GATE).path)
 
     assert result.success is not strict
     assert (False, "ERROR" if strict else "WARN") in _severities(result)
@@ -176,12 +176,7 @@ def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.Monke
     monkeypatch.setenv("VOX_BENCHMARK", "1")
     _run(store, benchmark_min_pass_rate=0.8)
 
-    assert (
-        receipt_in(
-            store.root / Kind.BENCHMARK_GATE / (store.read_pointer(Kind.BENCHMARK_GATE, "latest") or "")
-        ).thresholds.min_benchmark
-        == 0.8
-    )
+    assert receipt_in(latest_in(store, Kind.BENCHMARK_GATE).path).thresholds.min_benchmark == 0.8
 
 
 def test_the_adapter_in_use_must_be_fresh_in_the_morning() -> None:

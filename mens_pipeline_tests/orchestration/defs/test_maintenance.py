@@ -36,12 +36,13 @@ def _run(root: Path, run_config: dict[str, object]) -> dict[str, dg.MetadataValu
     with dg.DagsterInstance.ephemeral() as instance:
         resources = {"store": ArtifactStoreResource(root=str(root))}
         result = job.execute_in_process(instance=instance, resources=resources, run_config=run_config)
-    (output,) = (
-        event.step_output_data
-        for event in result.all_node_events
-        if event.is_successful_output and event.step_key == "store_retention"
-    )
-    return dict(output.metadata)
+    return _read_output(result, "store_retention")
+
+
+def _read_output(result: dg.ExecuteInProcessResult, step: str) -> dict[str, dg.MetadataValue]:
+    done = (event for event in result.all_node_events if event.is_successful_output and event.step_key == step)
+    (metadata,) = (dict(event.step_output_data.metadata) for event in done)
+    return metadata
 
 
 @pytest.mark.parametrize("apply", [False, True])
@@ -175,10 +176,6 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(  # noqa: PLR0913 - fix
 
 
 def _read_plan(result: dg.ExecuteInProcessResult) -> dict[str, str]:
-    (plan,) = (
-        event.step_output_data.metadata["plan"]
-        for event in result.all_node_events
-        if event.is_successful_output and event.step_key == "run_retention"
-    )
+    plan = _read_output(result, "run_retention")["plan"]
     assert isinstance(plan, dg.TableMetadataValue)
     return {str(row.data["run"]): str(row.data["action"]) for row in plan.records}
