@@ -79,7 +79,7 @@ def test_mistakes_are_named_with_their_place(tmp_path: Path, content: str | None
     if content is not None:
         path.write_text(content)
 
-    with pytest.raises(ConfigurationError, match=r"(Correct|Restore) the file") as error:
+    with pytest.raises(ConfigurationError, match=f"{'Restore' if content is None else 'Correct'} the file") as error:
         load_gate_policy(path)
     assert str(path) in str(error.value)
     assert problem in str(error.value)
