@@ -47,11 +47,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
     take_lenient_gates(monkeypatch)
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
-    folder, rows = (
-        evaluated_run(tmp_path, "run", "weights"),
-        (tmp_path / f"{name}.jsonl" for name in ("train", "heldout")),
-    )
-    run = _Run(folder, *rows, ArtifactStore(tmp_path / "store"))
+    folder, train, heldout = (tmp_path / name for name in ("run", "train.jsonl", "heldout.jsonl"))
+    run = _Run(folder, train, heldout, ArtifactStore(tmp_path / "store"))
+    evaluated_run(tmp_path, "run", "weights")
     assert _invoke("gate", run).exit_code == 0
     return run
 
