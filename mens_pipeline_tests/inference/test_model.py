@@ -16,7 +16,6 @@ from mens_pipeline.training.qlora import begin_evaluation, load_base
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
-# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 _PROMPT = list(b"Write a function `double` in Vox.")
 
 

@@ -135,7 +135,7 @@ def _place(config: dict[str, str]) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("_on_ray", "own_signals")
+@pytest.mark.usefixtures("_on_ray")
 def test_workers_have_a_gpu_each_on_whatever_node(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.scratch.runs import prepare_fast
 
-pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,7 @@ from mens_pipeline.scratch.tokenizer import decode
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.scratch.runs import prepare_fast
 
-pytestmark = [
-    pytest.mark.usefixtures("own_signals"),
-    # The libraries warn of their own changes to come.
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
 
 
 def _train(run: PreparedScratch) -> dict[str, Any]:

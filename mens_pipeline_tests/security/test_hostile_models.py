@@ -70,7 +70,6 @@ def test_a_folder_with_pickled_weights_alone_is_refused(tmp_path: Path, name: st
 
 @pytest.mark.threat("M1", "M3")
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_signals")
 @pytest.mark.filterwarnings("ignore")
 def test_training_runs_nothing_of_the_folder_of_a_base(tiny_base: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
@@ -120,7 +119,6 @@ def checkpoint(tiny_base: Path, tmp_path: Path) -> PreparedRun:
 
 @pytest.mark.threat("M1")
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_signals")
 @pytest.mark.filterwarnings("ignore")
 def test_a_checkpoint_with_a_pickle_runs_nothing(checkpoint: PreparedRun, tmp_path: Path) -> None:
     """Optimiser, schedule and random numbers are read as plain tensors: the run ends instead."""

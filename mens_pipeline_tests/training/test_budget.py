@@ -19,11 +19,7 @@ from mens_pipeline.training.step_plan import StepDecision, StepPlan
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import left_by, prepare_fast, weights_of
 
-pytestmark = [
-    pytest.mark.usefixtures("own_signals"),
-    # The libraries warn of their own changes to come.
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
 _TARGET = 24
 _MINUTES = 0.6
 _RECIPE: dict[str, Any] = {

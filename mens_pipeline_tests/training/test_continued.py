@@ -22,7 +22,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import job_children
 from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast, train_here
 
-pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 _WEIGHTS = "adapter_model.safetensors"
 _FIELDS: dict[str, Any] = {"max_steps": 2, "warmup_steps": 2, "lr_scheduler_type": "linear", "save_steps": 1000}
 _MINUTES = 60.0

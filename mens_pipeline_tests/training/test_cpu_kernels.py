@@ -20,8 +20,6 @@ from mens_pipeline.training.cpu_kernels import (
 )
 from mens_pipeline_tests.training.test_cpu_path import adapted
 
-# PEFT asks the model for a property that transformers has renamed.
-
 
 def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     model.zero_grad()

@@ -17,8 +17,6 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.sft import labelled_losses
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
-# PEFT asks the model for a property that transformers has renamed.
-
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:

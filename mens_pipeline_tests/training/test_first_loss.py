@@ -10,8 +10,6 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.architectures import write_architecture
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
 
-# PEFT asks the model for a property that transformers has renamed.
-
 
 def test_a_fused_layer_that_drops_its_bias_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mens_pipeline.training import cpu_kernels  # noqa: PLC0415 - loads the deep learning stack

@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.training.runs import prepare_fast, train_here
 from mens_pipeline_tests.training.test_training import _adapter
 
-pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture

@@ -16,10 +16,7 @@ from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.operations import count_operations
 from mens_pipeline_tests.training.runs import prepare_fast
 
-pytestmark = [
-    pytest.mark.usefixtures("own_signals"),
-    pytest.mark.filterwarnings("ignore"),  # the libraries warn of their own changes to come
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
 
 
 def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:

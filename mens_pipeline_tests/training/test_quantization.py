@@ -176,7 +176,6 @@ def test_memory_is_estimated_of_both() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("own_signals")
 def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, where autocast alone casts: bfloat16 below, float32 in what trains, nothing of the base changed.
 

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("own_signals")
 @pytest.mark.parametrize("kind", ["llama", "hybrid"])
 def test_the_adapter_is_the_same_however_many_layers_compute_again(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -18,11 +18,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, train_here
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
-pytestmark = [
-    pytest.mark.usefixtures("own_signals"),
-    # The libraries warn of their own changes to come.
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
 
 
 def _adapter(run: PreparedRun) -> dict[str, Any]:
