@@ -63,6 +63,7 @@ def test_nothing_else_is_opened(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r".") as refusal:
             open_regular(path, below=below)
         assert (refusal.value.errno, bool(refusal.value.strerror)) == (code, True)
+    assert [is_out_of_place(path) for path in (tmp_path / "none", tmp_path, Path("/dev/null"))] == [False, False, True]
 
 
 def test_an_error_without_a_file_gets_one(tmp_path: Path) -> None:
@@ -70,12 +71,6 @@ def test_an_error_without_a_file_gets_one(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError) as failure, named_errors(tmp_path):
             fail(tmp_path / "none")
         assert failure.value.filename2 == named
-
-
-def test_what_is_gone_is_not_out_of_place(tmp_path: Path) -> None:
-    assert not is_out_of_place(tmp_path / "none")
-    assert not is_out_of_place(tmp_path)
-    assert is_out_of_place(Path("/dev/null"))
 
 
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
         "rows.txt": {"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "bytes": 6}
     }
     assert store.find("corpus", {**_INPUTS, "a": "b"}) is None
+    assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
 def test_files_are_named_by_the_kind_of_their_artifact(store: ArtifactStore) -> None:
@@ -94,27 +95,6 @@ def test_a_failure_leaves_nothing(store: ArtifactStore) -> None:
     assert list((store.root / "corpus").iterdir()) == []
 
 
-def test_a_folder_without_a_manifest_is_replaced(store: ArtifactStore) -> None:
-    left = store.root / "corpus" / key_of(_INPUTS)
-    left.mkdir(parents=True)
-    (left / "rows.txt").write_text("half")
-    assert store.find("corpus", _INPUTS) is None
-    _fill(store)
-    found = store.find("corpus", _INPUTS)
-
-    assert found is not None
-    assert (found.path / "rows.txt").read_text() == "hello\n"
-
-
-def test_the_same_inputs_give_the_same_manifest(tmp_path: Path) -> None:
-    first, second = ArtifactStore(tmp_path / "a"), ArtifactStore(tmp_path / "b")
-    _fill(first)
-    _fill(second)
-    manifests = [store.root / "corpus" / key_of(_INPUTS) / MANIFEST for store in (first, second)]
-
-    assert manifests[0].read_bytes() == manifests[1].read_bytes()
-
-
 @pytest.mark.seed_row(38)
 def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
     """`latest` is replaced, never half written."""
@@ -131,40 +111,32 @@ def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    """A file in the place of its folder, a folder in the place of a pointer."""
     (tmp_path / "file").touch()
-
-    with (
-        pytest.raises(ConfigurationError, match="Set MENS_STORE_ROOT"),
-        ArtifactStore(tmp_path / "file").writing("k", {}),
-    ):
-        pass
-
-
-def _fill_too_much(folder: Path) -> dict[str, int]:
-    (folder / "rows.txt").write_text("a" * 10_000)
-    return {}
+    with pytest.raises(ConfigurationError, match="Set MENS_STORE_ROOT"):
+        ArtifactStore(tmp_path / "file").build("k", {}, lambda _folder: {})
+    (tmp_path / "corpus" / "latest").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"latest: Is a directory\. Set MENS_STORE_ROOT"):
+        ArtifactStore(tmp_path).build("corpus", _INPUTS, lambda _folder: {})
+    assert sorted(path.name for path in (tmp_path / "corpus").iterdir()) == [key_of(_INPUTS), "latest"]
 
 
-def _fill_many(folder: Path) -> dict[str, int]:
-    for number in range(20):
-        (folder / f"a-rather-long-name-{number}").touch()
-    return {}
-
-
-def _fill_below_nothing(folder: Path) -> dict[str, int]:
-    (folder / "missing" / "rows.txt").write_text("a")
-    return {}
-
-
-@pytest.mark.parametrize("fill", [_fill_too_much, _fill_many, _fill_below_nothing])
-def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable[[Path], dict[str, int]]) -> None:
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda folder: (folder / "rows.txt").write_text("a" * 10_000),
+        lambda folder: [(folder / f"a-rather-long-name-{number}").touch() for number in range(20)],
+        lambda folder: (folder / "missing" / "rows.txt").write_text("a"),
+    ],
+)
+def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable[[Path], object]) -> None:
     """Full in the block or at the manifest, or no file may be made there; nothing is left."""
     advice = (
         r"(File too large|No such file or directory)\. Set MENS_STORE_ROOT to a folder that you may write and that has"
     )
 
     with full_after(1024), pytest.raises(ConfigurationError, match=advice):
-        store.build("corpus", _INPUTS, fill)
+        store.build("corpus", _INPUTS, lambda folder: {"made": bool(fill(folder))})
     assert list((store.root / "corpus").iterdir()) == []
 
 
@@ -184,26 +156,12 @@ def test_other_failures_of_a_block_stay_what_they_are(store: ArtifactStore, tmp_
         store.build("corpus", _INPUTS, too_large)
 
 
-def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) -> None:
-    (store.root / "corpus" / "latest").mkdir(parents=True)
-
-    with pytest.raises(ConfigurationError, match=r"latest: Is a directory\. Set MENS_STORE_ROOT"):
-        store.build("corpus", _INPUTS, lambda _folder: {})
-    assert sorted(path.name for path in (store.root / "corpus").iterdir()) == [key_of(_INPUTS), "latest"]
-
-
-def test_the_store_is_tagged_as_a_cache(store: ArtifactStore) -> None:
-    _fill(store)
-
-    assert (store.root / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
-
-
 def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> None:
     written = []
 
     def write(folder: Path) -> dict[str, int]:
         written.append(folder)
-        (folder / "rows.txt").write_text("hello\n")
+        (folder / "rows.txt").write_text(f"{len(written)}\n")
         return {"num_rows": 1}
 
     first, was_there = store.build("corpus", _INPUTS, write)
@@ -216,29 +174,26 @@ def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> 
     assert first.manifest["num_rows"] == 1
     assert store.read_pointer("corpus", "latest") == first.key
     assert len(written) == 2
-
-
-def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> None:
-    texts = iter(("old\n", "new\n"))
-
-    def write(folder: Path) -> dict[str, int]:
-        (folder / "rows.txt").write_text(next(texts))
-        return {}
-
-    store.build("corpus", _INPUTS, write)
     made, was_there = store.build("corpus", _INPUTS, write, again=True)
-
-    assert not was_there
-    assert (made.path / "rows.txt").read_text() == "new\n"
+    assert (was_there, (made.path / "rows.txt").read_text()) == (False, "3\n")
     assert store.find("corpus", _INPUTS) == made
 
 
 def test_what_is_forced_and_gives_the_same_stays_where_it_is(store: ArtifactStore) -> None:
+    """A folder without a manifest, in its place, is replaced."""
+    made = store.root / "corpus" / key_of(_INPUTS)
+    made.mkdir(parents=True)
+    (made / "rows.txt").write_text("half")
+    assert store.find("corpus", _INPUTS) is None
     _fill(store)
-    before = (store.root / "corpus" / key_of(_INPUTS)).stat().st_ino
+    before, manifest = made.stat().st_ino, (made / MANIFEST).read_bytes()
     _fill(store)
+    assert (made / "rows.txt").read_text() == "hello\n"
+    assert made.stat().st_ino == before
+    other = ArtifactStore(store.root / "other")
+    _fill(other)
 
-    assert (store.root / "corpus" / key_of(_INPUTS)).stat().st_ino == before
+    assert (other.root / "corpus" / made.name / MANIFEST).read_bytes() == manifest
     assert sorted(path.name for path in (store.root / "corpus").iterdir()) == [key_of(_INPUTS)]
 
 

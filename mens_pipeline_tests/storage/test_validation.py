@@ -28,22 +28,10 @@ def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (
-            '{"format_version": 4, "name": {}}',
-            f"{_NEWER} (format 4, read here up to 3). Upgrade it.",
-        ),
-        (
-            '{"age": 1}',
-            f"{_NEWER} (it says age, which is not known here). Upgrade it.",
-        ),
-        (
-            '{"age": 1, "name": 2}',
-            "no thing (name: Input should be a valid string; age: Extra inputs are not",
-        ),
-        (
-            '{"format_version": "x"}',
-            "no thing (format_version: Input should be a valid integer, unable to",
-        ),
+        ('{"format_version": 4, "name": {}}', f"{_NEWER} (format 4, read here up to 3). Upgrade it."),
+        ('{"age": 1}', f"{_NEWER} (it says age, which is not known here). Upgrade it."),
+        ('{"age": 1, "name": 2}', "no thing (name: Input should be a valid string; age: Extra inputs are not"),
+        ('{"format_version": "x"}', "no thing (format_version: Input should be a valid integer, unable to"),
         ("[]", "no thing (the whole: Input should be an object). Delete it."),
     ],
 )
