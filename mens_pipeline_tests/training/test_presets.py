@@ -36,7 +36,8 @@ _NAMES = frozenset(
         *("smol", "cpu_night", "coder_05b", "coder_15b", "coder_7b", "qwen_2b_8g"),
     )
 )
-_OF_GPUS = [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
+_PRESETS, _DOMAINS = load_named(PRESETS), load_named(DOMAINS)
+_OF_GPUS = [name for name, preset in _PRESETS.items() if preset.min_vram_gb]
 _CODERS = ("coder_05b", "coder_15b", "coder_7b")
 _TWINS = [
     ("4080", "qwen_4080_16g"),
@@ -51,7 +52,7 @@ _TWINS = [
 
 def _resolve(**options: Any) -> ResolvedRecipe:
     usual: dict[str, Any] = {"preset": None, "domain": None, "environment": {}, "flags": {}}
-    return resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **{**usual, **options})
+    return resolve_recipe(_PRESETS, _DOMAINS, **{**usual, **options})
 
 
 def _write(folder: Path, content: str | bytes) -> Path:
@@ -61,39 +62,32 @@ def _write(folder: Path, content: str | bytes) -> Path:
 
 
 @pytest.mark.seed_row(19)
-def test_the_presets_of_the_project_are_all_there() -> None:
-    presets = load_named(PRESETS)
-
-    assert set(presets) == _NAMES
-    assert all(preset.about for preset in presets.values())
-
-
-def test_the_domains_of_the_project_are_all_there() -> None:
-    domains = load_named(DOMAINS)
-
-    assert set(domains) == {"vox-lang", "agents", "full-stack", "speech"}
-    assert all(domain.about and domain.min_vram_gb is None for domain in domains.values())
+def test_the_presets_and_domains_of_the_project_are_all_there() -> None:
+    assert set(_PRESETS) == _NAMES
+    assert all(preset.about for preset in _PRESETS.values())
+    assert set(_DOMAINS) == {"vox-lang", "agents", "full-stack", "speech"}
+    assert all(domain.about and domain.min_vram_gb is None for domain in _DOMAINS.values())
 
 
 @every("names", list(product(sorted(_NAMES), [None, "vox-lang", "agents", "full-stack", "speech"])))
 def test_every_preset_goes_with_every_domain(names: tuple[str, str | None]) -> None:
     preset, domain = names
-    resolved = _resolve(preset=preset, domain=domain)
+    for devices in (1, 2, 8):
+        resolved = _resolve(preset=preset, domain=domain, flags={"devices": devices})
 
-    assert (resolved.preset, resolved.domain) == (preset, domain)
+        assert (resolved.preset, resolved.domain) == (preset, domain)
+        assert resolved.recipe.accumulation >= devices
 
 
 @pytest.mark.parametrize(("name", "other"), _TWINS)
 def test_presets_that_say_so_have_the_numbers_of_others(name: str, other: str) -> None:
-    presets = load_named(PRESETS)
-
-    assert presets[name].values == presets[other].values
+    assert _PRESETS[name].values == _PRESETS[other].values
 
 
 @pytest.mark.parametrize("size", ["0.5B", "1.5B", "7B"])
 def test_code_models_have_a_name_on_the_hub(size: str) -> None:
     """And a budget, within which a CPU stays, but for the largest; `auto` never takes them in place of the default."""
-    preset = load_named(PRESETS)[f"coder_{size.lower().replace('.', '')}"]
+    preset = _PRESETS[f"coder_{size.lower().replace('.', '')}"]
 
     assert preset.values["model_name_or_path"] == f"Qwen/Qwen2.5-Coder-{size}-Instruct"
     assert size == "7B" or preset.values["max_minutes"] <= 600
@@ -136,14 +130,6 @@ def test_a_gpu_sees_as_much_around_a_cursor_as_its_rows_hold() -> None:
     assert set(windows.values()) == {1024}
     assert all(found[name].max_length >= 1.5 * window for name, window in windows.items())
     assert found["cpu_demo"].infill_window == 192
-
-
-@pytest.mark.parametrize("devices", [2, 8])
-@pytest.mark.parametrize("name", sorted(_NAMES))
-def test_every_preset_is_shared_by_several_devices(name: str, devices: int) -> None:
-    recipe = _resolve(preset=name, flags={"devices": devices}).recipe
-
-    assert recipe.accumulation >= devices
 
 
 def test_a_night_measures_what_does_not_train() -> None:
@@ -195,14 +181,9 @@ def test_each_level_wins_over_those_below() -> None:
     assert (recipe.max_length, origins["max_length"]) == (512, "default")
     assert recipe.category_filter == ("a", "b")
     assert set(origins) == set(Recipe.model_fields)
-
-
-def test_nothing_said_is_the_default_recipe() -> None:
-    resolved = _resolve()
-
-    assert resolved.recipe == Recipe()
-    assert set(resolved.origins.values()) == {"default"}
-    assert (resolved.preset, resolved.domain) == (None, None)
+    nothing = _resolve()
+    assert (nothing.recipe, nothing.preset, nothing.domain) == (Recipe(), None, None)
+    assert set(nothing.origins.values()) == {"default"}
 
 
 @pytest.mark.parametrize(
@@ -212,27 +193,25 @@ def test_nothing_said_is_the_default_recipe() -> None:
         ({"preset": "4080_saef"}, r"preset 4080_saef: not in config/presets\.yaml\. Did you mean `4080_safe`\?"),
         ({"preset": "zzz"}, r"preset zzz: not in config/presets\.yaml\. There are 4080, 4080_safe, a100, "),
         ({"domain": "agent"}, r"domain agent: not in config/domains\.yaml\. Did you mean `agents`\?"),
+        ({"preset": AUTO, "vram_gb": 4.0}, r"preset auto: no preset fits 4\.0 GB\. Name one with --preset tiny"),
+        (
+            {"preset": "cpu_demo", "flags": {"max_length": 4096}},
+            r"max_tokens_per_batch is 1024, .* max_length 4096 \(recipe\)",
+        ),
+        (
+            {"environment": {"lora_rr": "2", "curriculum_max_difficulty": "1,x"}, "flags": {"lora_r": 0}},
+            (
+                r"^recipe: .*lora_r: Input should be greater than or equal to 1 \(flag\).*"
+                r"curriculum_max_difficulty.1: Input should be a valid integer.* \(environment\); "
+                r"lora_rr: unknown, did you mean lora_r\? \(environment\)\. Correct these values\.$"
+            ),
+        ),
     ],
 )
-def test_unknown_names_are_refused_with_advice(options: dict[str, Any], problem: str) -> None:
+def test_mistakes_are_told_with_where_they_come_from(options: dict[str, Any], problem: str) -> None:
+    """All of them, with advice; values that fit alone may not fit together."""
     with pytest.raises(ConfigurationError, match=problem):
         _resolve(**options)
-
-
-def test_all_mistakes_are_told_with_where_they_come_from() -> None:
-    expected = (
-        r"^recipe: .*lora_r: Input should be greater than or equal to 1 \(flag\).*"
-        r"curriculum_max_difficulty.1: Input should be a valid integer.* \(environment\); "
-        r"lora_rr: unknown, did you mean lora_r\? \(environment\)\. Correct these values\.$"
-    )
-
-    with pytest.raises(ConfigurationError, match=expected):
-        _resolve(environment={"lora_rr": "2", "curriculum_max_difficulty": "1,x"}, flags={"lora_r": 0})
-
-
-def test_values_that_fit_alone_may_not_fit_together() -> None:
-    with pytest.raises(ConfigurationError, match=r"max_tokens_per_batch is 1024, .* max_length 4096 \(recipe\)"):
-        _resolve(preset="cpu_demo", flags={"max_length": 4096})
 
 
 def test_mistakes_name_the_field_and_what_it_takes() -> None:
@@ -270,18 +249,6 @@ def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) 
     assert resolved.origins["lora_r"] == f"preset {expected}"
 
 
-def test_auto_refuses_a_card_that_is_too_small() -> None:
-    with pytest.raises(ConfigurationError, match=r"preset auto: no preset fits 4\.0 GB\. Name one with --preset tiny"):
-        _resolve(preset=AUTO, vram_gb=4.0)
-
-
-def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
-    presets = {"named": Preset("", {}), "small": Preset("", {}, 2.0), "large": Preset("", {}, 9.0)}
-
-    assert pick_preset(presets, 8.0) == "large"
-    assert pick_preset(presets, 7.9) == "small"
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -300,9 +267,6 @@ def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
 def test_a_broken_file_is_named_with_all_its_mistakes(tmp_path: Path, content: str | bytes, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"(?s)presets.yaml: {problem}.*Correct the file"):
         load_named(_write(tmp_path, content))
-
-
-def test_a_missing_file_is_to_be_restored(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none.yaml: No such file or directory\. Restore the file"):
         load_named(tmp_path / "none.yaml")
 
@@ -311,18 +275,19 @@ def test_names_are_text_and_notes_are_no_fields(tmp_path: Path) -> None:
     """`4080` is a number to YAML; what a preset is for is not part of its recipe."""
     named = load_named(_write(tmp_path, "4080: {about: A card., min_vram_gb: 15, lora_r: 2}\nbare: {}\n"))
 
+    assert pick_preset({"small": Preset("", {}, 2.0), **named}, 14.0) == "4080", "never one that asks for no card"
+    assert pick_preset({"small": Preset("", {}, 2.0), **named}, 13.9) == "small"
     assert named == {"4080": Preset("A card.", {"lora_r": 2}, 15), "bare": Preset("", {})}
 
 
 def test_those_of_the_repository_hold_together() -> None:
     """Each with a preset and a domain that there are; the file fits the schema that editors are given."""
     recipes = load_recipes(RECIPES)
-    presets, domains = load_named(PRESETS), load_named(DOMAINS)
 
     assert "default" in recipes
     for recipe in recipes.values():
-        assert recipe.preset == "auto" or recipe.preset in presets
-        assert recipe.domain is None or recipe.domain in domains
+        assert recipe.preset == "auto" or recipe.preset in _PRESETS
+        assert recipe.domain is None or recipe.domain in _DOMAINS
     jsonschema.validate(yaml.safe_load(RECIPES.read_text()), json.loads(schema_of("recipes")))
 
 
@@ -360,8 +325,8 @@ def test_it_stands_between_preset_and_environment() -> None:
     """What a person sets for one run wins over the file, the file over the preset; the base is a field like others."""
     recipe = load_recipes(RECIPES)["wide"].model_copy(update={"base": "models/mine"})
     resolved = resolve_recipe(
-        load_named(PRESETS),
-        load_named(DOMAINS),
+        _PRESETS,
+        _DOMAINS,
         preset=recipe.preset,
         domain=None,
         environment={"lora_alpha": "32"},

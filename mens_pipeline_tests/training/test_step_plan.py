@@ -118,11 +118,11 @@ def test_without_a_budget_nothing_depends_on_time(tmp_path: Path) -> None:
         "step": 5,
         "num_steps": 150,
         "target_steps": 150,
-        "seconds_per_step": pytest.approx(1000),
         "seconds": 5000.0,
-        "end_seconds": pytest.approx(150_000),
         "budget_seconds": None,
         "reason": None,
+        "seconds_per_step": pytest.approx(1000),
+        "end_seconds": pytest.approx(150_000),
     }
     assert plan.num_steps == _TARGET
 
@@ -190,32 +190,23 @@ def _warmup_of(schedule: Schedule) -> int:
 @given(_schedules())
 @_CHECKED
 def test_every_step_has_a_rate_and_what_comes_after_the_last_has_none(schedule: Schedule) -> None:
-    """The first step too; exactly 0 at the end, and nowhere before."""
-    factors = [schedule.factor(step) for step in range(schedule.num_steps)]
+    """The first step too; exactly 0 at the end, and nowhere before. It rises in the warmup and never again.
 
-    assert all(0 < factor <= 1 for factor in factors)
-    assert schedule.factor(schedule.num_steps) == 0
-
-
-@given(_schedules())
-@_CHECKED
-def test_the_rate_rises_in_the_warmup_and_never_again(schedule: Schedule) -> None:
-    """The warmup is no longer than the recipe says, and no longer than a tenth of the target."""
-    factors = [schedule.factor(step) for step in range(schedule.num_steps + 1)]
+    The warmup is no longer than the recipe says, and no longer than a tenth of the target. A decision changes no rate
+    that was used, nor the next one.
+    """
+    *factors, last = (schedule.factor(step) for step in range(schedule.num_steps + 1))
     top = _warmup_of(schedule)
 
+    assert last == 0
+    assert all(0 < factor <= 1 for factor in factors)
     assert top <= min(schedule.warmup_steps, schedule.target_steps // 10)
     assert all(before < after for before, after in pairwise(factors[: top + 1]))
     assert all(before >= after for before, after in pairwise(factors[top:]))
-
-
-@given(_schedules())
-@_CHECKED
-def test_a_decision_changes_no_rate_that_was_used_nor_the_next_one(schedule: Schedule) -> None:
     for number, decision in enumerate(schedule.decisions):
         before = Schedule(schedule.target_steps, schedule.warmup_steps, schedule.kind, schedule.decisions[:number])
-        for step in range(decision.step + 1):
-            assert schedule.factor(step) == pytest.approx(before.factor(step), rel=1e-12)
+        used = [before.factor(step) for step in range(decision.step + 1)]
+        assert factors[: decision.step + 1] == pytest.approx(used, rel=1e-12)
 
 
 @given(_schedules(("linear",)))
@@ -237,11 +228,7 @@ def test_without_decisions_it_is_the_usual_schedule() -> None:
     assert linear.factor(149) == pytest.approx(1 / 145)
     assert Schedule(101, 1, "cosine").factor(51) == pytest.approx(0.5)
     assert {Schedule(9, 0, "constant_with_warmup").factor(step) for step in range(10)} == {1.0}
-
-
-@pytest.mark.parametrize("target", [1, 2, 9])
-def test_few_steps_have_no_warmup(target: int) -> None:
-    assert Schedule(target, 100, "linear").factor(0) == 1
+    assert [Schedule(few, 100, "linear").factor(0) for few in (1, 2, 9)] == [1, 1, 1], "no warmup"
 
 
 def test_a_shorter_run_comes_down_from_where_it_is() -> None:

@@ -8,11 +8,12 @@ from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.training.examples import row_weight
 from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.every import every
 
 
 def _weight(recipe: dict[str, Any], **fields: Any) -> float:
     pair = TrainingPair(prompt="p", response="r", **fields)
-    return row_weight(pair.category, pair.task_family, pair.rating, Recipe(**recipe))
+    return row_weight(pair.category, pair.task_family, pair.rating, Recipe(**{**_BOOSTS, **recipe}))
 
 
 _BOOSTS = {
@@ -23,40 +24,35 @@ _BOOSTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
+_ALL: dict[str, Any] = {"category": "tool_trace_error", "rating": 5}
+
+
+@every(
+    "case",
     [
-        ({}, 1.0),
-        ({"category": "tool_trace"}, 2.0),
-        ({"task_family": "vox_trajectory_repair"}, 2.0 * 3.0),
-        ({"category": "trajectory"}, 2.0),
-        ({"category": "failure"}, 3.0),
-        ({"task_family": "error_fix"}, 3.0),
-        ({"category": "repair"}, 3.0),
-        ({"rating": 5}, 1.25),
-        ({"rating": 4}, 1.0),
-        ({"category": "tool_trace_error", "rating": 5}, 2.0 * 3.0 * 1.25),
+        ({}, {}, 1.0),
+        ({}, {"category": "tool_trace"}, 2.0),
+        ({}, {"task_family": "vox_trajectory_repair"}, 2.0 * 3.0),
+        ({}, {"category": "trajectory"}, 2.0),
+        ({}, {"category": "failure"}, 3.0),
+        ({}, {"task_family": "error_fix"}, 3.0),
+        ({}, {"category": "repair"}, 3.0),
+        ({}, {"rating": 5}, 1.25),
+        ({}, {"rating": 4}, 1.0),
+        ({}, _ALL, 2.0 * 3.0 * 1.25),
+        ({"trajectory_tool_trace_boost": 8.0}, _ALL, 8.0),
+        ({"trajectory_quality_floor": 3}, {"rating": 2}, 1.0),
+        ({"trajectory_quality_floor": 3}, {"rating": 3}, 1.25),
+        ({"trajectory_quality_floor": 3}, {"rating": 4}, 1.25),
+        ({"trajectory_weighting": False}, _ALL, 1.0),
+        ({"trajectory_weighting": False}, {}, 1.0),
     ],
 )
-def test_boosts_multiply(fields: dict[str, Any], expected: float) -> None:
-    assert _weight(_BOOSTS, **fields) == pytest.approx(expected)
+def test_boosts_multiply(case: tuple[dict[str, Any], dict[str, Any], float]) -> None:
+    """Up to a weight of eight; the recipe decides which rating is high."""
+    recipe, fields, expected = case
 
-
-@pytest.mark.parametrize("fields", [{"category": "tool_trace_error", "rating": 5}, {}])
-def test_without_trajectory_weighting_all_rows_weigh_the_same(fields: dict[str, Any]) -> None:
-    assert _weight({**_BOOSTS, "trajectory_weighting": False}, **fields) == 1.0
-
-
-def test_no_row_weighs_more_than_eight() -> None:
-    recipe = {**_BOOSTS, "trajectory_tool_trace_boost": 8.0}
-
-    assert _weight(recipe, category="tool_trace_error", rating=5) == 8.0
-
-
-def test_the_recipe_decides_which_rating_is_high() -> None:
-    recipe = {**_BOOSTS, "trajectory_quality_floor": 3}
-
-    assert [_weight(recipe, rating=rating) for rating in (2, 3, 4)] == [1.0, 1.25, 1.25]
+    assert _weight(recipe, **fields) == pytest.approx(expected)
 
 
 def test_about_the_share_of_files_measures() -> None:
