@@ -36,6 +36,7 @@ _PACKAGES: Final = _WORK / "site-packages"
 """By this name alone: dill, by which `datasets` hashes functions, takes modules of other folders for the user's own."""
 OWN: Final = ("torch", "transformers", "accelerate", "pandas", "pyarrow", "scipy", "jinja2", "yaml")
 _BENCH: Final = "mens_pipeline_tests.bench"
+_GPU: Final = "mens_pipeline_tests.gpu"
 _PRESETS: Final = {"cuda": ["auto"], "cpu": ["cpu_demo"]}
 SMOKE: Final = "smoke"
 PARTS: Final = (SMOKE, "training", "bench", "serving", "tests", "generation")
@@ -129,7 +130,7 @@ def commands(part: str, options: argparse.Namespace) -> Iterator[list[str]]:
         return
     if part == SMOKE:
         yield [page]
-        yield [page, "Smoke", "mens_pipeline_tests.gpu.smoke", *of_device]
+        yield [page, "Smoke", f"{_GPU}.smoke", *of_device]
         return
     layers = 4 if is_small else options.layers
     base, runs = _WORK / f"base-{options.device}-{layers}", _WORK / f"runs-{options.device}"
@@ -142,21 +143,9 @@ def commands(part: str, options: argparse.Namespace) -> Iterator[list[str]]:
     few = ["--prompts", prompts, "--batch", prompts, "--max-new-tokens", new, "--free"]
     steps = ["--steps", "3" if is_small else "6"]
     title, module, arguments = {
-        "training": (
-            "Training",
-            "mens_pipeline_tests.gpu.training",
-            [str(BUNDLE), str(runs), *of_base, "--presets", *options.presets],
-        ),
-        "bench": (
-            "Beside plain TRL",
-            f"{_BENCH}.training",
-            [train, *of_base, *steps, "--variants", *options.variants],
-        ),
-        "serving": (
-            "Serving",
-            "mens_pipeline_tests.gpu.serving",
-            [heldout, str(runs / options.presets[-1]), *of_device],
-        ),
+        "training": ("Training", f"{_GPU}.training", [str(BUNDLE), str(runs), *of_base, "--presets", *options.presets]),
+        "bench": ("Beside plain TRL", f"{_BENCH}.training", [train, *of_base, *steps, "--variants", *options.variants]),
+        "serving": ("Serving", f"{_GPU}.serving", [heldout, str(runs / options.presets[-1]), *of_device]),
         "generation": ("Generation", f"{_BENCH}.generation", [heldout, *of_base, *few]),
     }[part]
     yield [page, title, module, *arguments]

@@ -62,19 +62,8 @@ def _hole(program: str) -> tuple[str, str]:
 def serving(run: Path, device: str) -> Iterator[httpx2.Client]:
     """Serve a run on a free port for as long as the block takes."""
     begin = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "mens_pipeline.cli",
-        "serve",
-        "--run-dir",
-        str(run),
-        "--device",
-        device,
-        "--port",
-        "0",
-    ]
-    limits = ["--max-concurrent", str(_CLIENTS), "--timeout", "300"]
+    command = [sys.executable, "-m", "mens_pipeline.cli", "serve", "--run-dir", str(run)]
+    limits = ["--device", device, "--port", "0", "--max-concurrent", str(_CLIENTS), "--timeout", "300"]
     with subprocess.Popen([*command, *limits], stderr=subprocess.PIPE, text=True) as server:
         try:
             said = []

@@ -23,45 +23,14 @@ _SECONDS = 0.2
 """A linear pattern takes a thousandth of a second; a quadratic one half a second, an exponential one for ever."""
 
 _ATOMS = (
-    *(
-        " ",
-        "\t",
-        "\n",
-        "\r\n",
-        "a",
-        "A",
-        "0",
-        "_",
-        "-",
-        ".",
-        "/",
-        "\\",
-        '"',
-        "'",
-        "`",
-        "<",
-        "|",
-        "[",
-        "{",
-        "(",
-        "@",
-        ":",
-    ),
+    *" \t\naA0_-./\\\"'`<|[{(@:",
+    "\r\n",
     *("=", "+", "*", "#", "a ", "a.", "a@", "0 ", "0.", "1:", "//\n", "// ", "```\n", "~~~\n", '"\\', "::", "a1b2"),
     *("-----", "-----BEGIN PRIVATE KEY-----", "eyJaaaaaa.", "<|", "I am ", "rest of the ", "e+", "0x", "{{#include "),
 )
 _HEADS = (
-    "",
-    "//",
-    "// @training_prompt:",
-    "{{#include ",
-    "```",
-    "://a",
-    "password=",
-    'secret: "',
-    "bearer ",
-    "a@",
-    "/home/",
+    *("", "//", "// @training_prompt:", "{{#include ", "```", "://a"),
+    *("password=", 'secret: "', "bearer ", "a@", "/home/"),
 )
 _TAILS = ("", "!", "\n~")
 
