@@ -21,10 +21,6 @@ def run(tmp_path: Path) -> PreparedRun:
     return prepare_fast(write_folder(tmp_path / "base"), tmp_path, number=2)
 
 
-def _finish(run: PreparedRun, code: int) -> None:
-    finish_run(run, "0123abcd", code)
-
-
 def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
     run_dir = run.job.run_dir
     (run_dir / "adapter").mkdir()
@@ -36,39 +32,28 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
     assert (run_dir / "adapter" / "README.md").read_text() == model_card(manifest)
 
 
-def test_an_interrupted_run_can_go_on(run: PreparedRun) -> None:
-    with pytest.raises(RefusedError, match=r"run: interrupted\. Run the same again; what is done already is taken up"):
-        _finish(run, ExitCode.INTERRUPTED)
+_WORDS = "first words " + "." * 2000 + "\udcff\nRuntimeError: no more memory"
+_SHOWN = r"\. .*Its last words \(.*child\.log\):\n\.+.\nRuntimeError: no more memory$"
 
 
-def test_a_refused_run_says_why(run: PreparedRun) -> None:
-    (run.job.run_dir / FAILURE).write_text('{"reason": "The gradient is gone."}')
-
-    with pytest.raises(RefusedError, match=r"^The gradient is gone\.$"):
-        _finish(run, ExitCode.REFUSED)
-
-
-@pytest.mark.parametrize("code", [ExitCode.CRASHED, -signal.SIGKILL, 75])
-def test_a_crashed_run_shows_its_last_words(run: PreparedRun, code: int) -> None:
-    words = b"first words " + b"." * 2000 + b"\xff\nRuntimeError: no more memory"
-    (run.job.run_dir / "child.log").write_bytes(words)
-
-    ended = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else f"ended with {int(code)}"
-    expected = rf"(?s)run: the training process {ended}\. .*Its last words \(.*child\.log\):\n\.+"
-
-    with pytest.raises(RefusedError, match=rf"{expected}.*\nRuntimeError: no more memory$") as caught:
-        _finish(run, code)
-
-    assert "first words" not in str(caught.value)
-
-
-def test_a_run_without_a_result_is_not_complete(run: PreparedRun) -> None:
-    with pytest.raises(RefusedError, match=r"the training process left no result\.json\. Run the same again"):
-        _finish(run, ExitCode.DONE)
-
-
-def test_a_run_that_said_nothing_has_no_last_words(run: PreparedRun) -> None:
-    with pytest.raises(RefusedError, match=r"(?s)the training process ended with 1\. Its last words .*:\n$"):
-        _finish(run, ExitCode.CRASHED)
+@pytest.mark.parametrize(
+    ("code", "left", "said"),
+    [
+        (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the same again; what is done already is taken up"),
+        (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
+        (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with 1{_SHOWN}"),
+        (75, {"child.log": _WORDS}, rf"run: the training process ended with 75{_SHOWN}"),
+        (-signal.SIGKILL, {"child.log": _WORDS}, rf"process was killed, perhaps for want of memory{_SHOWN}"),
+        (ExitCode.CRASHED, {}, r"the training process ended with 1\. Its last words .*:\n$"),
+        (ExitCode.DONE, {}, r"the training process left no result\.json\. Run the same again"),
+    ],
+    ids=["interrupted", "refused", "crashed", "of another code", "killed", "nothing said", "no result"],
+)
+def test_a_run_that_is_not_complete_says_why(run: PreparedRun, code: int, left: dict[str, str], said: str) -> None:
+    """The last words are cut, and may be no text."""
+    for name, text in left.items():
+        (run.job.run_dir / name).write_text(text, errors="surrogateescape")
+    with pytest.raises(RefusedError, match=f"(?s){said}"):
+        finish_run(run, "0123abcd", code)
 
     assert not (run.job.run_dir / "training_manifest.json").exists()

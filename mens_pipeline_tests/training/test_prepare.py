@@ -13,6 +13,7 @@ from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.training.prepare import LIBRARIES, build_contract, prepare_run
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.runs import pairs, prepare_fast, resolve_fast
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
@@ -34,14 +35,8 @@ def test_a_prepared_run_lies_in_its_folder(base: Path, tmp_path: Path) -> None:
     assert run.preflight["data"]["num_train"] == 6
     assert (run.job.device, run.job.compute_dtype) == ("cpu", "float32")
     assert run.job.lock_path == tmp_path / "cache" / "cpu.lock"
+    assert (run.job.base_name, run.job.base_revision) == (str(base), None)
     assert not run.is_done
-
-
-def test_a_run_with_a_result_is_done(base: Path, tmp_path: Path) -> None:
-    run_dir = prepare_fast(base, tmp_path).job.run_dir
-    (run_dir / RESULT).write_text("{}")
-
-    assert prepare_fast(base, tmp_path).is_done
 
 
 @pytest.mark.parametrize("left", ["", '{"num_steps"', "[]", "[" * 50_000])
@@ -154,20 +149,24 @@ def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
     assert target.read_text() == "kept"
 
 
-def test_an_adapter_knows_its_base_by_name(base: Path, tmp_path: Path) -> None:
-    job = prepare_fast(base, tmp_path).job
-
-    assert (job.base_name, job.base_revision) == (str(base), None)
-
-
-def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"the curriculum shows 0 rows, 1 are needed\. Raise curriculum_max"):
-        prepare_fast(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
-
-
-def test_shares_that_show_nothing_are_refused(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share"):
-        prepare_fast(base, tmp_path, token_shares={"vox_codegen": 0.0})
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"curriculum": True, "curriculum_max_difficulty": "1"},
+            r"the curriculum shows 0 rows, 1 are needed\. Raise curriculum_max",
+        ),
+        (
+            {"token_shares": {"vox_codegen": 0.0}},
+            r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share",
+        ),
+    ],
+)
+def test_a_recipe_that_shows_nothing_is_refused(
+    base: Path, tmp_path: Path, fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(RefusedError, match=problem):
+        prepare_fast(base, tmp_path, **fields)
 
 
 @pytest.mark.seed_row(62)
@@ -238,27 +237,6 @@ def _contract(recipe: Recipe | None = None, **changes: Any) -> dict[str, Any]:
 _USUAL = key_of(_contract())
 
 
-def test_every_field_of_a_recipe_is_looked_at() -> None:
-    assert {*_OTHER_VALUES, *_NOT_OF_THE_RUN} == set(Recipe.model_fields)
-
-
-@pytest.mark.parametrize("field", sorted(_OTHER_VALUES))
-def test_another_value_is_another_run(field: str) -> None:
-    recipe = Recipe.model_validate({field: _OTHER_VALUES[field]})
-
-    assert recipe != Recipe()
-    assert key_of(_contract(recipe)) != _USUAL
-
-
-@pytest.mark.parametrize("field", sorted(_NOT_OF_THE_RUN))
-def test_what_does_not_change_the_adapter_is_the_same_run(field: str) -> None:
-    """The path of the base, the steps between checkpoints and the memory of a GPU may change in a run that goes on."""
-    recipe = Recipe.model_validate({field: _NOT_OF_THE_RUN[field]})
-
-    assert recipe != Recipe()
-    assert key_of(_contract(recipe)) == _USUAL
-
-
 @pytest.mark.seed_row(62)
 @pytest.mark.parametrize("change", [{"train": "u"}, {"base": "c"}, {"device": "cuda"}, {"system": "You write."}])
 def test_other_inputs_are_another_run(change: dict[str, Any]) -> None:
@@ -273,6 +251,15 @@ def test_another_trainer_is_another_run(part: str) -> None:
 
     assert key_of({**contract, part: "other"}) != _USUAL
     assert set(contract["libraries"]) == set(LIBRARIES)
+
+
+@every("field", Recipe.model_fields)
+def test_another_value_is_another_run(field: str) -> None:
+    """But for the path of the base, the steps between checkpoints and the memory of a GPU."""
+    recipe = Recipe.model_validate({field: {**_OTHER_VALUES, **_NOT_OF_THE_RUN}[field]})
+
+    assert recipe != Recipe()
+    assert (key_of(_contract(recipe)) == _USUAL) is (field in _NOT_OF_THE_RUN)
 
 
 def test_the_order_of_keys_does_not_matter() -> None:
