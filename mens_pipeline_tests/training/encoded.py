@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -36,6 +37,18 @@ def batches_of(*batches: tuple[int, ...]) -> Batches:
     """Micro-batches, each of such rows, as a plan holds them."""
     rows = [row for batch in batches for row in batch]
     return Batches.of(np.array(rows, np.uint32), np.array([*map(len, batches)], np.uint32))
+
+
+def continued_at(num_batches: int) -> Continued:
+    """A run that went so far; it showed suffixes first."""
+    return Continued(
+        adapter=Path("none"),
+        adapter_sha256="0" * 64,
+        num_batches=num_batches,
+        num_steps=0,
+        seconds=0.0,
+        infill_order="suffix_first",
+    )
 
 
 def encode_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:

@@ -10,9 +10,10 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import read_result
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.plan import is_validation_group
+from mens_pipeline.training.plan import is_validation_group, plan_run
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe
+from mens_pipeline.training.recipe import Continued
 
 FAST = {
     "lora_r": 4,
@@ -69,6 +70,7 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
     is_trial: bool = False,
     into: Callable[[str], Path] | None = None,
     rows: list[TrainingPair] | None = None,
+    continues: Continued | None = None,
     **fields: Any,
 ) -> PreparedRun:
     train_path = folder / "train.jsonl"
@@ -84,7 +86,25 @@ def prepare_fast(  # noqa: PLR0913 - what tests vary
         min_rows=1,
         is_new=is_new,
         is_trial=is_trial,
+        continues=continues,
     )
+
+
+def trainer_of(run: PreparedRun) -> tuple[Any, dict[str, Any]]:
+    """The trainer of a run, and its first micro-batch."""
+    from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
+
+    examples = open_examples(run.job)
+    plan = plan_run(examples.columns, run.job.recipe)
+    steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
+    monitor = RunMonitor(TelemetryLog(NOWHERE), StopRequest(), steps)
+    tokenizer = module.load_tokenizer(run.job.base_path)
+    trainer = module._trainer(run.job, tokenizer, examples.train, plan, monitor)  # noqa: SLF001 - what tests look at
+    return trainer, next(iter(trainer.get_train_dataloader()))
 
 
 def train_here(run: PreparedRun) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs import local
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import CHECKPOINTS, ExitCode
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
-from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import checksums
 from mens_pipeline.training.qlora_adapter import continue_from, finish_run, further
 from mens_pipeline.training.recipe import Continued
@@ -28,31 +27,25 @@ _FIELDS: dict[str, Any] = {"max_steps": 2, "warmup_steps": 2, "lr_scheduler_type
 _MINUTES = 60.0
 
 
-def _first(base: Path, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
-    run, recipe = prepare_fast(base, folder, **_FIELDS), resolve_fast(base, **_FIELDS)
+@pytest.fixture(scope="module")
+def first(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
+    """A run that has ended."""
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("first"), **_FIELDS)
     train_here(run)
     finish_run(run, None, ExitCode.DONE)
-    return recipe, run
+    return run
 
 
-def _next(recipe: ResolvedRecipe, before: PreparedRun, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
-    longer = further(recipe, _MINUTES)
-    run = prepare_run(
-        longer,
+def _next(before: PreparedRun, folder: Path) -> PreparedRun:
+    return prepare_run(
+        further(resolve_fast(before.job.base_path, **_FIELDS), _MINUTES),
         before.job.train_path,
         folder,
-        _cpu(),
+        resolve_device(DeviceChoice.CPU),
         cache=folder.parent / "cache",
         min_rows=1,
         continues=continue_from(before.job.run_dir),
     )
-    return longer, run
-
-
-def _cpu() -> Any:
-    from mens_pipeline.jobs.device import DeviceChoice, resolve_device  # noqa: PLC0415 - loads torch
-
-    return resolve_device(DeviceChoice.CPU)
 
 
 def _values(folder: Path) -> dict[str, Any]:
@@ -62,12 +55,11 @@ def _values(folder: Path) -> dict[str, Any]:
     return values
 
 
-def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path: Path) -> None:
+def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path: Path, first: PreparedRun) -> None:
     """The loss before the first update, over the very next rows, is that of the adapter that there was."""
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
 
-    recipe, first = _first(tiny_base, tmp_path)
-    _, second = _next(recipe, first, tmp_path / "second")
+    second = _next(first, tmp_path / "second")
     seen: dict[str, Any] = {}
 
     def look(model: Any) -> Any:
@@ -88,9 +80,8 @@ def test_the_next_step_begins_where_the_last_one_ended(tiny_base: Path, tmp_path
     assert second.preflight["num_steps"] > whole.preflight["num_steps"] > first.preflight["num_steps"] == 2
 
 
-def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> None:
-    recipe, first = _first(tiny_base, tmp_path)
-    _, second = _next(recipe, first, tmp_path / "second")
+def test_the_rate_comes_up_and_down_again(tmp_path: Path, first: PreparedRun) -> None:
+    second = _next(first, tmp_path / "second")
     train_here(second)
     rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / TELEMETRY)]
     last = [step["learning_rate"] for step in steps_of(first.job.run_dir / TELEMETRY)][-1]
@@ -102,14 +93,13 @@ def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> No
     assert last < max(rates)
 
 
-def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_twice_counts_all_of_it(tmp_path: Path, first: PreparedRun) -> None:
     """Rows, steps and seconds of every part; each part is a run of its own, and the same again gives the same."""
-    recipe, first = _first(tiny_base, tmp_path)
-    _, second = _next(recipe, first, tmp_path / "second")
+    second = _next(first, tmp_path / "second")
     result = train_here(second)
     manifest = finish_run(second, None, ExitCode.DONE)
     stands = continue_from(second.job.run_dir)
-    again = _next(recipe, first, tmp_path / "again")[1]
+    again = _next(first, tmp_path / "again")
     train_here(again)
 
     assert manifest.continues is not None
@@ -124,12 +114,9 @@ def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_what_goes_on_can_be_interrupted_as_well(
-    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
-    recipe, first = _first(tiny_base, tmp_path)
-    runs = [_next(recipe, first, tmp_path / name)[1] for name in ("whole", "stopped")]
+@pytest.mark.usefixtures("watched_closely")
+def test_what_goes_on_can_be_interrupted_as_well(tmp_path: Path, first: PreparedRun) -> None:
+    runs = [_next(first, tmp_path / name) for name in ("whole", "stopped")]
     train_here(runs[0])
     run = runs[1]
     sent: list[int] = []
@@ -149,9 +136,8 @@ def test_what_goes_on_can_be_interrupted_as_well(
     assert weights[0] == weights[1]
 
 
-def test_another_adapter_than_the_run_ended_with_is_refused(tiny_base: Path, tmp_path: Path) -> None:
-    recipe, first = _first(tiny_base, tmp_path)
-    _, second = _next(recipe, first, tmp_path / "second")
+def test_another_adapter_than_the_run_ended_with_is_refused(tmp_path: Path, first: PreparedRun) -> None:
+    second = _next(first, tmp_path / "second")
     stands = continue_from(first.job.run_dir)
     changed = second.job.model_copy(update={"continues": stands.model_copy(update={"adapter_sha256": "0" * 64})})
     with pytest.raises(RefusedError, match="changed since it was trained"):

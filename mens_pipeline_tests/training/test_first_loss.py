@@ -45,6 +45,8 @@ def test_layers_that_peft_computes_keep_their_weights(tiny_base: Path, tmp_path:
     result = train_here(run)
 
     assert result["computed_by"].startswith("0 of 14 adapted layers fused, PEFT computes 14 with dropout")
+    assert result["num_train"] + result["num_validation"] == 40
+    assert 0 < result["num_validation"] < 20
     assert result["validation_loss"] == pytest.approx(result["first_loss"], rel=0.2)
 
 

@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, TrainingPair
-from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.card import DataSource, data_sources
 from mens_pipeline.models.chat import IM_END, IM_START
-from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.examples import open_examples
-from mens_pipeline.training.prepare import LIBRARIES, PreparedRun, prepare_run
+from mens_pipeline.training.prepare import LIBRARIES, PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.training import manifests
-from mens_pipeline_tests.training.runs import prepare_fast, resolve_fast
+from mens_pipeline_tests.training.encoded import continued_at
+from mens_pipeline_tests.training.runs import prepare_fast
 from mens_pipeline_tests.training.small_folder import FIM_MARKS, Encoder, write_folder
 
 RESULT: dict[str, Any] = {
@@ -76,28 +75,17 @@ def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
         )
         for row in range(16)
     ]
-    write_jsonl(tmp_path / "train.jsonl", holes)
 
     def manifest_and_first_ids(run: PreparedRun) -> tuple[str, set[int]]:
         rows = open_examples(run.job).train
         return training_manifest(run, RESULT, None).infill_order, {row.prompt[0] for row in rows}
 
     def run_after(before: Continued | None, name: str) -> PreparedRun:
-        cpu, cache = resolve_device(DeviceChoice.CPU), tmp_path / "cache"
-        train, folder = tmp_path / "train.jsonl", tmp_path / name
-        return prepare_run(resolve_fast(base), train, folder, cpu, cache=cache, min_rows=1, continues=before)
+        return prepare_fast(base, tmp_path / name, rows=holes, continues=before)
 
     prefix, suffix = (Encoder((IM_START, IM_END, *FIM_MARKS)).id_of(mark) for mark in FIM_MARKS[:2])
-    older = Continued(
-        adapter=tmp_path / "adapter",
-        adapter_sha256="0" * 64,
-        num_batches=0,
-        num_steps=0,
-        seconds=0.0,
-        infill_order="suffix_first",
-    )
     assert manifest_and_first_ids(run_after(None, "new")) == ("prefix_first", {prefix})
-    assert manifest_and_first_ids(run_after(older, "further")) == ("suffix_first", {prefix, suffix})
+    assert manifest_and_first_ids(run_after(continued_at(0), "further")) == ("suffix_first", {prefix, suffix})
 
 
 @pytest.mark.seed_row(34, 44)

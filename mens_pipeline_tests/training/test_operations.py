@@ -7,35 +7,22 @@ import pytest
 
 from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.training.examples import open_examples
-from mens_pipeline.training.plan import plan_run
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.operations import count_operations
-from mens_pipeline_tests.training.runs import prepare_fast
+from mens_pipeline_tests.training.runs import prepare_fast, trainer_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
 
 
 def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
-    from mens_pipeline.jobs.progress import NOWHERE, TelemetryLog  # noqa: PLC0415 - likewise
-    from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
-
-    run = prepare_fast(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
-    tokenizer = module.load_tokenizer(base)
-    examples = open_examples(run.job)
-    plan = plan_run(examples.columns, run.job.recipe)
-    steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    monitor = RunMonitor(TelemetryLog(NOWHERE), StopRequest(), steps)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, monitor)  # noqa: SLF001 - the function under test
+    trainer, batch = trainer_of(prepare_fast(base, folder, lora_dropout=0.01))  # no fused adapters of a CPU
     trainer.model.train()
     trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
-    return trainer, next(iter(trainer.get_train_dataloader()))
+    return trainer, batch
 
 
 def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from mens_pipeline.training.plan import (
     plan_run,
     shuffle,
 )
-from mens_pipeline.training.recipe import Continued, Recipe
-from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.encoded import Row, batches_of, continued_at, plan_of
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
 _SIZES: dict[str, st.SearchStrategy[Any]] = {
@@ -61,58 +61,38 @@ def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: BatchPlan) -> lis
     return epochs
 
 
-@given(_ROWS, _RECIPES)
+@given(_ROWS, _RECIPES | _CURRICULA)
 @_CHECKED
 def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    plan = _plan(rows, recipe)
-
-    for batches in _epochs(rows, recipe, plan):
-        assert sorted(row for batch in batches for row in batch) == list(range(len(rows)))
-    assert plan.num_skipped == (0,) * recipe.num_train_epochs
-
-
-@given(_ROWS, _RECIPES | _CURRICULA)
-@_CHECKED
-def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """Neither in rows nor, with its padding, in tokens, of the device and of the step; a single row stands alone."""
-    limits = [limit for limit in (recipe.max_tokens_per_batch, recipe.tokens_at_once) if limit is not None]
-    for batch in _plan(rows, recipe).batches:
-        padded = len(batch) * max(rows[row][0] for row in batch)
-        assert 1 <= len(batch) <= recipe.per_device_train_batch_size
-        assert all(padded <= limit for limit in limits) or len(batch) == 1
-
-
-@given(_ROWS, _RECIPES | _CURRICULA, st.integers(1, 30))
-@_CHECKED
-def test_updates_are_micro_batches_by_the_accumulation(
-    rows: list[tuple[int, int]], recipe: Recipe, max_steps: int
-) -> None:
-    plan = _plan(rows, recipe)
-    cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
-    accumulated = recipe.accumulation
-
-    assert (plan.num_steps - 1) * accumulated < len(plan.batches) <= plan.num_steps * accumulated
-    assert cut.num_steps == min(plan.num_steps, max_steps)
-    assert cut.batches == plan.batches[: max_steps * accumulated]
-
-
-@given(_ROWS, _RECIPES | _CURRICULA)
-@_CHECKED
-def test_the_same_arguments_give_the_same_order(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    assert _plan(rows, recipe) == _plan(rows, recipe.model_copy())
-
-
-@given(_ROWS, _CURRICULA)
-@_CHECKED
-def test_a_curriculum_goes_from_easy_to_hard(rows: list[tuple[int, int]], recipe: Recipe) -> None:
+    """Of a curriculum those that are easy enough, from easy to hard."""
     plan = _plan(rows, recipe)
 
     for epoch, batches in enumerate(_epochs(rows, recipe, plan)):
         shown = [row for batch in batches for row in batch]
-        hardest = find_hardest(epoch, recipe)
-        assert all(rows[a][1] <= rows[b][1] for a, b in pairwise(shown))
+        hardest = find_hardest(epoch, recipe) if recipe.curriculum else 10
+        assert not recipe.curriculum or all(rows[a][1] <= rows[b][1] for a, b in pairwise(shown))
         assert sorted(shown) == [row for row, (_, difficulty) in enumerate(rows) if difficulty <= hardest]
         assert plan.num_skipped[epoch] == sum(difficulty > hardest for _, difficulty in rows)
+
+
+@given(_ROWS, _RECIPES | _CURRICULA, st.integers(1, 30))
+@_CHECKED
+def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], recipe: Recipe, max_steps: int) -> None:
+    """Neither in rows nor, with its padding, in tokens, of the device and of the step; a single row stands alone.
+
+    Updates are micro-batches by the accumulation, and the same arguments give the same order.
+    """
+    plan, accumulated = _plan(rows, recipe), recipe.accumulation
+    cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
+    assert plan == _plan(rows, recipe.model_copy())
+    assert (plan.num_steps - 1) * accumulated < len(plan.batches) <= plan.num_steps * accumulated
+    assert cut.num_steps == min(plan.num_steps, max_steps)
+    assert cut.batches == plan.batches[: max_steps * accumulated]
+    limits = [limit for limit in (recipe.max_tokens_per_batch, recipe.tokens_at_once) if limit is not None]
+    for batch in plan.batches:
+        padded = len(batch) * max(rows[row][0] for row in batch)
+        assert 1 <= len(batch) <= recipe.per_device_train_batch_size
+        assert all(padded <= limit for limit in limits) or len(batch) == 1
 
 
 def test_epochs_and_seeds_differ_in_their_order() -> None:
@@ -217,17 +197,14 @@ def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
     assert _plan(rows, recipe).batches == batches_of((2,), (0,), (1,), (3,))
 
 
-@pytest.mark.parametrize(("epoch", "hardest"), [(0, 3), (1, 6), (2, 9), (3, 9), (50, 9)])
-def test_the_last_stage_holds_for_all_epochs_after_it(epoch: int, hardest: int) -> None:
-    assert find_hardest(epoch, Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9))) == hardest
-    assert find_hardest(epoch, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
-
-
 @pytest.mark.parametrize(("epochs", "hardest"), [(1, [9]), (2, [6, 9]), (3, [3, 6, 9]), (4, [3, 6, 9, 9])])
 def test_a_run_of_few_epochs_still_comes_to_the_last_stage(epochs: int, hardest: list[int]) -> None:
+    """It holds for all epochs after it; without a curriculum the difficulty of the recipe does."""
     recipe = Recipe(curriculum=True, curriculum_max_difficulty=(3, 6, 9), num_train_epochs=epochs)
 
     assert [find_hardest(epoch, recipe) for epoch in range(epochs)] == hardest
+    assert find_hardest(50, recipe) == 9
+    assert find_hardest(0, Recipe(max_difficulty=8, curriculum_max_difficulty=(3, 6, 9))) == 8
 
 
 def test_rows_of_like_lengths_come_together() -> None:
@@ -254,7 +231,7 @@ def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
 
 
 def test_rare_categories_gain_what_frequent_ones_lose() -> None:
-    """With 90 rows of one and 10 of another, the square root asks for shares of three to one."""
+    """With 90 rows of one and 10 of another, the square root asks for shares of three to one; zero for equal ones."""
     rows = [Row(1, 1, "function" if row < 90 else "form") for row in range(100)]
     recipe = Recipe(category_alpha=0.5, num_train_epochs=200, per_device_train_batch_size=1)
 
@@ -262,12 +239,7 @@ def test_rare_categories_gain_what_frequent_ones_lose() -> None:
 
     assert shown["function"] / shown["form"] == pytest.approx(3, rel=0.02)
     assert shown.total() == pytest.approx(200 * 100, rel=0.01)
-
-
-def test_every_category_weighs_the_same_with_an_alpha_of_zero() -> None:
-    weights = category_weights({"a": 8, "b": 2}, 0.0)
-
-    assert weights == pytest.approx({"a": 0.625, "b": 2.5})
+    assert category_weights({"a": 8, "b": 2}, 0.0) == pytest.approx({"a": 0.625, "b": 2.5})
 
 
 _KINDS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10), st.sampled_from("abc")), min_size=1, max_size=40)
@@ -288,21 +260,10 @@ def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
     whole = plan_of(examples, recipe)
     num_shown = int(part * len(whole.batches))
     assume(whole.batches)
-    rest = plan_of(examples, recipe.model_copy(update={"max_steps": 1}), _after(num_shown))
+    rest = plan_of(examples, recipe.model_copy(update={"max_steps": 1}), continued_at(num_shown))
 
     assert [*whole.batches[:num_shown], *rest.batches][: len(whole.batches)] == [*whole.batches]
     assert len(rest.num_skipped) == MOST_PASSES * recipe.num_train_epochs
     # Twice on, and once as far: the same rows.
-    twice = plan_of(examples, recipe, _after(num_shown + 1))
+    twice = plan_of(examples, recipe, continued_at(num_shown + 1))
     assert twice.batches[: len(rest.batches) - 1] == rest.batches[1:]
-
-
-def _after(num_batches: int) -> Continued:
-    return Continued(
-        adapter=Path("none"),
-        adapter_sha256="",
-        num_batches=num_batches,
-        num_steps=0,
-        seconds=0.0,
-        infill_order="suffix_first",
-    )

@@ -11,18 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, TrainingPair
-from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.card import format_kinds
 from mens_pipeline.settings import PRESETS
-from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.examples import Examples, format_too_long
 from mens_pipeline.training.plan import MOST_PASSES, BatchPlan, build_columns, compute_shares
-from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import FROM_USERS, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
-from mens_pipeline_tests.training.runs import pairs, resolve_fast, train_here
+from mens_pipeline_tests.training.runs import pairs, prepare_fast, train_here
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
@@ -247,15 +244,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
     hole = InfillContext(kind=HoleKind.LINE, suffix="\n")
     at_cursor: dict[str, Any] = {"prompt": "let x = ", "response": "1", "infill": hole}
     extra += [TrainingPair(**at_cursor, task_family=family) for family in ("infill", "accepted")]
-    write_jsonl(tmp_path / "train.jsonl", [*pairs(60), *extra])
-    run = prepare_run(
-        resolve_fast(tiny_base, token_shares=recipe, infill_share=0.2),
-        tmp_path / "train.jsonl",
-        tmp_path / "run",
-        resolve_device(DeviceChoice.CPU),
-        cache=tmp_path / "cache",
-        min_rows=1,
-    )
+    run = prepare_fast(tiny_base, tmp_path, rows=[*pairs(60), *extra], token_shares=recipe, infill_share=0.2)
     shown = {kind: counts["rows_shown"] for kind, counts in train_here(run)["kinds"].items()}
 
     assert shown.keys() == {*(row.task_family for row in extra), "observed"}
@@ -270,38 +259,14 @@ def test_the_account_by_kind_adds_up() -> None:
     examples = Examples(train=none, columns=columns, too_long={"a": (1, 60), "c": (2, 900)}, seen=6)
     kinds = examples.kinds(batches_of((0, 2), (2,)))
 
-    assert kinds == {
-        "b": {
-            "rows": 1,
-            "tokens": 20,
-            "rows_too_long": 0,
-            "tokens_too_long": 0,
-            "rows_shown": 2,
-            "tokens_shown": 40,
-            "share": 0.8,
-            "epochs": 2.0,
-        },
-        "a": {
-            "rows": 2,
-            "tokens": 40,
-            "rows_too_long": 1,
-            "tokens_too_long": 60,
-            "rows_shown": 1,
-            "tokens_shown": 10,
-            "share": 0.2,
-            "epochs": 0.25,
-        },
-        "c": {
-            "rows": 0,
-            "tokens": 0,
-            "rows_too_long": 2,
-            "tokens_too_long": 900,
-            "rows_shown": 0,
-            "tokens_shown": 0,
-            "share": 0.0,
-            "epochs": 0.0,
-        },
+    figures = ("rows", "tokens", "rows_too_long", "tokens_too_long", "rows_shown", "tokens_shown", "share", "epochs")
+    expected = {
+        "b": (1, 20, 0, 0, 2, 40, 0.8, 2.0),
+        "a": (2, 40, 1, 60, 1, 10, 0.2, 0.25),
+        "c": (0, 0, 2, 900, 0, 0, 0.0, 0.0),
     }
+
+    assert kinds == {name: dict(zip(figures, row, strict=True)) for name, row in expected.items()}
     assert format_kinds({name: ShownKind.model_validate(kind) for name, kind in kinds.items()}) == (
         "b 80 % (40 tokens, 2.0 epochs), a 20 % (10 tokens, 0.2 epochs), c 0 % (0 tokens, 0.0 epochs)"
     )

@@ -12,10 +12,9 @@ from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
-from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, train_here
+from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, train_here, trainer_of
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
@@ -26,24 +25,6 @@ def _adapter(run: PreparedRun) -> dict[str, Any]:
 
     tensors: dict[str, Any] = load_file(run.job.run_dir / ADAPTER / "adapter_model.safetensors")
     return tensors
-
-
-def _trainer(run: PreparedRun) -> Any:
-    from transformers import AutoTokenizer
-
-    from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
-    from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
-
-    tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
-    examples = open_examples(run.job)
-    plan = plan_run(examples.columns, run.job.recipe)
-    steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    progress = RunMonitor(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
-    trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - the function under test
-    return trainer, next(iter(trainer.get_train_dataloader()))
 
 
 @pytest.mark.seed_row(12, 57)
@@ -80,7 +61,7 @@ def test_the_hash_of_a_base_tells_any_bit_and_the_order(tiny_base: Path, tmp_pat
     """Of weights in four bits, of their scales, and of others."""
     from mens_pipeline.training.qlora import checksums  # noqa: PLC0415 - loads the deep learning stack
 
-    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path, max_steps=1))
+    trainer, _ = trainer_of(prepare_fast(tiny_base, tmp_path, max_steps=1))
     frozen = [parameter for parameter in trainer.model.parameters() if not parameter.requires_grad]
     packed = max((each for each in frozen if hasattr(each, "quant_state")), key=torch.numel)
     whole = max((each for each in frozen if not hasattr(each, "quant_state")), key=torch.numel)
@@ -100,7 +81,7 @@ def test_the_hash_of_a_base_tells_any_bit_and_the_order(tiny_base: Path, tmp_pat
 
 def test_the_rate_of_b_matrices_is_the_ratio_times_that_of_a_matrices(tiny_base: Path, tmp_path: Path) -> None:
     """Both groups hold all matrices; the first step of AdamW is as large as the rate (LoRA+)."""
-    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
+    trainer, _ = trainer_of(prepare_fast(tiny_base, tmp_path / "groups", learning_rate=1e-3, lora_plus_ratio=4.0))
     groups = {group["lr"]: len(group["params"]) for group in trainer.create_optimizer().param_groups if group["params"]}
     run = prepare_fast(
         tiny_base, tmp_path / "run", learning_rate=1e-3, lora_plus_ratio=4.0, warmup_steps=0, max_steps=1
@@ -150,7 +131,7 @@ def test_the_loss_is_that_of_the_labelled_positions(tiny_base: Path, tmp_path: P
 
     Also where labels stand among the tokens that all rows begin with.
     """
-    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path))
+    trainer, batch = trainer_of(prepare_fast(tiny_base, tmp_path))
     batch["labels"][0, 2 : 2 + early] = batch["input_ids"][0, 2 : 2 + early]
     batch["counts"] = (batch["counts"][0], batch["counts"][1] + early)
     trainer.model.eval()
@@ -170,7 +151,7 @@ def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_p
     """NF4 with quantised scales in every linear layer but the head; float32 in every matrix that trains."""
     from bitsandbytes.nn import Linear4bit
 
-    trainer, _ = _trainer(prepare_fast(tiny_base, tmp_path))
+    trainer, _ = trainer_of(prepare_fast(tiny_base, tmp_path))
     layers = [module for module in trainer.model.modules() if isinstance(module, Linear4bit)]
 
     assert len(layers) == 7 * LAYERS
@@ -184,7 +165,7 @@ def test_the_base_is_in_four_bits_and_the_adapter_in_full(tiny_base: Path, tmp_p
 
 
 def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> None:
-    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path, max_grad_norm=0.01))
+    trainer, batch = trainer_of(prepare_fast(tiny_base, tmp_path, max_grad_norm=0.01))
     trainer.create_optimizer()
     trainer.compute_loss(trainer.model, batch).backward()
     before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - the function under test
@@ -196,7 +177,7 @@ def test_gradients_are_clipped_to_the_norm(tiny_base: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_gradients_that_teach_nothing_end_the_run(tiny_base: Path, tmp_path: Path, value: float) -> None:
-    trainer, batch = _trainer(prepare_fast(tiny_base, tmp_path))
+    trainer, batch = trainer_of(prepare_fast(tiny_base, tmp_path))
     trainer.compute_loss(trainer.model, batch).backward()
     for parameter in trainer.model.parameters():
         if parameter.requires_grad:
@@ -219,15 +200,6 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     assert sum(step["num_tokens"] for step in steps) == result["trained_tokens"] == 8 * result["num_tokens"]
     assert all(step["grad_norm"] > 0 and step["tokens_per_second"] > 0 for step in steps)
     assert {step["supervised_ratio"] < 1 for step in steps} == {True}
-
-
-def test_rows_of_other_files_measure_the_loss(tiny_base: Path, tmp_path: Path) -> None:
-    run = prepare_fast(tiny_base, tmp_path, number=40, validation_split_ratio=0.2, max_steps=2)
-    result = train_here(run)
-
-    assert result["num_train"] + result["num_validation"] == 40
-    assert 0 < result["num_validation"] < 20
-    assert result["validation_loss"] > 0
 
 
 def test_the_checkpoint_with_the_lowest_loss_becomes_the_adapter(tiny_base: Path, tmp_path: Path) -> None:
