@@ -4,12 +4,11 @@ import fcntl
 import hashlib
 import json
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -42,14 +41,9 @@ def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
     assert (base.num_layers, base.num_heads, base.hidden_size, base.vocab_size) == (2, 4, 8, 320)
     assert (base.architecture, base.num_parameters, base.licence) == ("LlamaForCausalLM", 19, None)
     assert base.sha256 == digest_of_folder(folder)
-    assert json.loads(json.dumps(base.as_json())) == base.model_dump() | {"path": str(folder)}
-
-
-def test_a_folder_says_its_licence(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "base")
     (folder / "README.md").write_text("---\nlicense: apache-2.0\ntags: []\n---\n# Model\n")
-
     assert find_base_model(str(folder), None, tmp_path).licence == "apache-2.0"
+    assert json.loads(json.dumps(base.as_json())) == base.model_dump() | {"path": str(folder)}
 
 
 @pytest.mark.seed_row(58)
@@ -97,12 +91,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any
 
     with pytest.raises(RefusedError, match=rf"base: .*{problem}"):
         find_base_model(str(folder), None, tmp_path)
-
-
-def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text('{"architectures": [')
-
     with pytest.raises(RefusedError, match=r"base/config\.json: not JSON .*Fetch the model again"):
         find_base_model(str(folder), None, tmp_path)
 
@@ -111,13 +100,8 @@ def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "config.json",
-        "tokenizer.json",
-        "model.safetensors",
-        "chat_template.jinja",
-        "merges.txt",
-        "spiece.model",
-        "new.json",
+        *("config.json", "tokenizer.json", "model.safetensors", "chat_template.jinja"),
+        *("merges.txt", "spiece.model", "new.json"),
     ],
 )
 def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> None:
@@ -261,25 +245,6 @@ def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
     assert "model.safetensors" not in hub_with_a_model.asked
 
 
-@pytest.fixture
-def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A Hub that hangs up on everyone, as a proxy may."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                connection.recv(1000)
-                connection.close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield no_hub
-
-
 @pytest.mark.usefixtures("no_hub")
 def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as caught:
@@ -291,10 +256,21 @@ def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
     assert "Error" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("rude_hub")
-def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
-        find_base_model("org/model", None, tmp_path)
+class _Rude(BaseRequestHandler):
+    """Hangs up on everyone, as a proxy may."""
+
+    def handle(self) -> None:
+        self.request.recv(1000)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingTCPServer(("127.0.0.1", 0), _Rude) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
+            find_base_model("org/model", None, tmp_path)
+        server.shutdown()
 
 
 @pytest.mark.usefixtures("no_hub")

@@ -23,24 +23,33 @@ from mens_pipeline_tests.training.small_folder import Encoder
 _CONTROL = (IM_START, IM_END)
 _SMOLLM = Encoder((*_CONTROL, "<issue_start>", "<issue_comment>", "<issue_closed>"))
 _QWEN = Encoder((*_CONTROL, "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"))
-_PLAIN = Encoder(_CONTROL)
 
 
 def _text(tokenizer: Encoder, ids: tuple[int, ...]) -> str:
     return str(tokenizer.inner.decode(list(ids), skip_special_tokens=False))
 
 
+_WORDS = ("<prefix>", "<suffix>", "<middle>")
+
+
 @pytest.mark.parametrize(
-    ("tokenizer", "marks"),
+    ("marks", "is_own", "order"),
     [
-        (_QWEN, ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")),
-        (_SMOLLM, ("<issue_start>", "<issue_closed>", "<issue_comment>")),
-        (_PLAIN, ("<prefix>", "<suffix>", "<middle>")),
+        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), True, "prefix_first"),
+        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), True, "prefix_first"),
+        (("▁<PRE>", "▁<SUF>", "▁<MID>"), True, "prefix_first"),
+        (("[PREFIX]", "[SUFFIX]", "[MIDDLE]"), True, "suffix_first"),
+        (("<issue_start>", "<issue_closed>", "<issue_comment>"), True, "suffix_first"),
+        ((), False, "suffix_first"),
     ],
+    ids=["Qwen", "StarCoder", "Code Llama", "Codestral", "SmolLM2", "none"],
 )
-def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, str, str]) -> None:
-    """Else idle tokens, else words."""
-    assert find_marks(tokenizer) == Marks(*marks)
+def test_a_base_is_shown_what_it_was_pretrained_on(marks: tuple[str, ...], *, is_own: bool, order: Order) -> None:
+    """Else idle tokens, else words. Codestral puts the suffix first itself; one without marks goes on as before."""
+    tokenizer = Encoder((*_CONTROL, *marks))
+
+    assert find_marks(tokenizer) == Marks(*(marks if is_own else _WORDS))
+    assert choose_order(tokenizer) == order
 
 
 def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:
@@ -83,14 +92,9 @@ def test_a_word_before_the_cursor_is_written_from_its_beginning(prefix: str, bef
         assert row.prompt == encode_infill_prompt(_QWEN, prefix, "\n", 400, order)
         assert f"<|fim_prefix|>{before}<|" in _text(_QWEN, row.prompt)
         assert _text(_QWEN, row.completion) == word + "1()" + IM_END
-    assert _text(_QWEN, encode_prefix(_QWEN, prefix, 400)) == before
-
-
-def test_typing_within_a_word_asks_the_same() -> None:
-    """So that all of the prompt was read at the key before."""
-    for order in ("suffix_first", "prefix_first"):
-        words = ("t", "to", "total", "total_1")
+        words = ("t", "to", "total", "total_1")  # all of the prompt was read at the key before
         assert len({encode_infill_prompt(_QWEN, f"let a = {word}", "\n", 100, order) for word in words}) == 1
+    assert _text(_QWEN, encode_prefix(_QWEN, prefix, 400)) == before
 
 
 def test_a_window_holds_whole_lines_next_to_the_cursor() -> None:
@@ -149,20 +153,3 @@ def test_seven_of_ten_rows_show_the_suffix_first() -> None:
     assert 240 < orders.count("suffix_first") < 320
     assert orders == [order_of_row("suffix_first", row, "()") for row in rows]
     assert {order_of_row("prefix_first", row, "()") for row in rows} == {"prefix_first"}
-
-
-@pytest.mark.parametrize(
-    ("marks", "order"),
-    [
-        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), "prefix_first"),
-        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), "prefix_first"),
-        (("▁<PRE>", "▁<SUF>", "▁<MID>"), "prefix_first"),
-        (("[PREFIX]", "[SUFFIX]", "[MIDDLE]"), "suffix_first"),
-        (("<issue_start>", "<issue_closed>", "<issue_comment>"), "suffix_first"),
-        ((), "suffix_first"),
-    ],
-    ids=["Qwen", "StarCoder", "Code Llama", "Codestral", "SmolLM2", "none"],
-)
-def test_a_base_is_shown_what_it_was_pretrained_on(marks: tuple[str, ...], order: Order) -> None:
-    """Codestral puts the suffix first itself; one without marks of its own goes on as before."""
-    assert choose_order(Encoder((*_CONTROL, *marks))) == order
