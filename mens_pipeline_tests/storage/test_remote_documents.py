@@ -9,10 +9,7 @@ from obstore.store import from_url
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.remote import Remote
-from mens_pipeline.storage.store import ArtifactStore, key_of
-
-_INPUTS = {"a": 1}
-_KEY = key_of(_INPUTS)
+from mens_pipeline.storage.store import ArtifactStore
 
 
 def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
