@@ -27,11 +27,10 @@ from mens_pipeline.jobs.agent import Team
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.protocol import LOG
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.jobs.processes import do_here, job_processes
+from mens_pipeline_tests.jobs.processes import do_here, job_processes, process_of_rank
 
 _GREEDY: Final = Decoding(max_new_tokens=24, syntax=Syntax.FALLBACK)
 _DRAWN: Final = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
@@ -92,7 +91,7 @@ def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: P
             nonlocal is_killed
             if job.completions("short").is_file() and not is_killed:
                 is_killed = True
-                os.kill(_of_rank(job.run_dir, 1), signal.SIGKILL)
+                os.kill(process_of_rank(job.run_dir, 1), signal.SIGKILL)
 
         return run_job(job.path, poll, num_ranks=job.devices)
 
@@ -105,13 +104,6 @@ def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: P
     assert job_processes(job.run_dir) == []
     assert len(list(read_models(job.completions("short"), Completion))) == 6
     assert not job.completions("long").exists()
-
-
-def _of_rank(run_dir: Path, rank: int) -> int:
-    for process in job_processes(run_dir):
-        if f"RANK={rank}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
-            return process
-    raise AssertionError(f"no process of rank {rank}: {(run_dir / LOG).read_text()}")
 
 
 def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:

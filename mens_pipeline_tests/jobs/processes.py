@@ -71,6 +71,14 @@ def _with_jobs(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
     return found
 
 
+def process_of_rank(run_dir: Path, rank: int) -> int:
+    """Id of the process of a rank among those of a job below a folder."""
+    for process in job_processes(run_dir):
+        if f"RANK={rank}".encode() in (_PROCESSES / str(process) / "environ").read_bytes().split(b"\0"):
+            return process
+    raise AssertionError(f"no process of rank {rank}: {(run_dir / LOG).read_text()}")
+
+
 def run_signalled(
     run: PreparedRun | PreparedScratch,
     *,

@@ -95,6 +95,7 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    """Whoever waits for one that ends gets it then."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
         assert _read_lines(holder) == "held"
@@ -102,10 +103,6 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         holder.wait()
         with exclusive(lock, 0):
             assert lock.is_file()
-
-
-def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
-    lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "0.3") as holder:
         assert _read_lines(holder) == "held"
         with exclusive(lock, 20):

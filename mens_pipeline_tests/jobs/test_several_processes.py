@@ -22,7 +22,7 @@ from mens_pipeline.training.plan import BatchPlan, Share
 from mens_pipeline.training.prepare import PreparedRun, build_contract
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.jobs.processes import do_alone, job_processes
+from mens_pipeline_tests.jobs.processes import do_alone, job_processes, process_of_rank
 from mens_pipeline_tests.training.encoded import batches_of
 from mens_pipeline_tests.training.runs import prepare_fast, weights_of, words_of
 
@@ -54,21 +54,13 @@ def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int 
         if at is None or is_sent.is_set() or not log.is_file() or len(list(steps_of(log))) < at:
             return
         is_sent.set()
-        os.kill(_of_rank(run, rank), number)
+        os.kill(process_of_rank(run.job.run_dir, rank), number)
 
     return _launch(run, poll)
 
 
 def _launch(run: PreparedRun, poll: Any = lambda: None) -> int:
     return run_job(run.job.path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
-
-
-def _of_rank(run: PreparedRun, rank: int) -> int:
-    wanted = f"RANK={rank}".encode()
-    for process in job_processes(run.job.run_dir):
-        if wanted in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
-            return process
-    raise AssertionError(f"no process of rank {rank}")
 
 
 @pytest.fixture(scope="module")
