@@ -40,19 +40,15 @@ def sentencepiece() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner)
 
 
-def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
+def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any, sentencepiece: Any) -> None:
+    """A blank that a decoder leaves out counts."""
+    texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
+    assert (" return" in texts, "return" in texts) == (True, False)
     fitting = Vocabulary(tokenizer).find_fitting(" re")
 
     assert {" ", " ret", " return", " retry"} <= set(fitting.values())
     assert all(text.startswith(" re") or " re".startswith(text) for text in fitting.values())
     assert tokenizer.eos_token_id not in fitting
-
-
-def test_a_blank_that_a_decoder_leaves_out_counts(sentencepiece: Any) -> None:
-    texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
-
-    assert " return" in texts
-    assert "return" not in texts
 
 
 @pytest.mark.parametrize("word", [" re", " return", " retry_", "tot", " q7"])

@@ -193,21 +193,6 @@ def test_hardly_any_program_of_people_repeats_itself() -> None:
     assert found == {"app/loading_reef_gallery.vox"}
 
 
-def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
-    import torch
-
-    stop = frozenset({tokenizer.eos_token_id})
-    constraint, scores = Constraint(tokenizer, stop, Mode.SOURCE, 10_000), torch.zeros(len(tokenizer))
-    for token in tokenizer.encode("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1"):
-        scores.zero_()
-        scores[token] = 1.0
-        assert constraint.choose(scores, Sampler(0.0, 1.0, "")) == token
-    (line_end,) = tokenizer.encode("\n")
-    scores[line_end] = 2.0
-
-    assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != line_end
-
-
 @pytest.mark.parametrize(
     ("start", "again"),
     [
@@ -254,18 +239,35 @@ def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
     assert Sampler(1.0, 0.1, "draws").choose(scores, [0]) == 1
 
 
-def test_a_character_may_be_written_byte_by_byte_where_text_stands(tokenizer: Any) -> None:
+def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
+    """What is written of a text by a model that would write it."""
     import torch
 
-    stop = frozenset({tokenizer.eos_token_id})
-    constraint, scores = Constraint(tokenizer, stop, Mode.SOURCE, 10_000), torch.zeros(len(tokenizer))
-    for token in (*tokenizer.encode('let a = "'), *tokenizer.encode("é"), *tokenizer.encode('"')):
+    scores, ids = torch.zeros(len(tokenizer)), []
+    for token in tokenizer.encode(text, add_special_tokens=False):
         scores.zero_()
         scores[token] = 1.0
-        assert constraint.choose(scores, Sampler(0.0, 1.0, "")) == token
-    scores[tokenizer.encode("é")[0]] = 2.0
+        ids.append(constraint.choose(scores, Sampler(0.0, 1.0, "")))
+        if ids[-1] != token:
+            break
+    return str(tokenizer.decode(ids))
 
-    assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != tokenizer.encode("é")[0]
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [("fn f() {\n    a = a + 1\n    a = a + 1\n    a = a + 1", "\n"), ('let a = "é"', "é")],
+    ids=["the end of a repeated statement", "a character outside a string"],
+)
+def test_what_may_not_come_is_not_written(tokenizer: Any, text: str, refused: str) -> None:
+    """A character outside ASCII may be written byte by byte where text stands."""
+    import torch
+
+    constraint = Constraint(tokenizer, frozenset({tokenizer.eos_token_id}), Mode.SOURCE, 10_000)
+    scores, first = torch.zeros(len(tokenizer)), tokenizer.encode(refused, add_special_tokens=False)[0]
+    scores[first] = 2.0
+
+    assert _write(constraint, tokenizer, text) == text
+    assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != first
 
 
 def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
@@ -283,19 +285,6 @@ def test_the_end_of_the_turn_waits_for_a_program(tokenizer: Any) -> None:
     assert not constraint.is_forced
 
 
-def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
-    import torch
-
-    scores, ids = torch.zeros(len(tokenizer)), []
-    for token in tokenizer.encode(text, add_special_tokens=False):
-        scores.zero_()
-        scores[token] = 1.0
-        ids.append(constraint.choose(scores, Sampler(0.0, 1.0, "")))
-        if ids[-1] != token:
-            break
-    return str(tokenizer.decode(ids))
-
-
 def _find_refused(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
     stop = frozenset({tokenizer.eos_token_id})
     return [
@@ -310,7 +299,10 @@ def _right() -> list[Program]:
 
 
 def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    assert _find_refused(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
+    reef = Program("reef", golden_programs()["app/loading_reef_gallery.vox"], Mode.SOURCE)  # repeats itself
+    short = [program for program in _right() if len(program.source) < 500][::8]
+
+    assert _find_refused(tokenizer, [*short, reef]) == ["reef"]
 
 
 @pytest.mark.nightly
@@ -321,9 +313,3 @@ def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: 
     assert shown >= set(CONSTRUCTS)
     assert shown == set().union(*map(shown_by, _right()))
     assert _find_refused(tokenizer, programs) == []
-
-
-def test_a_program_that_repeats_itself_is_not_written(tokenizer: Any) -> None:
-    source = golden_programs()["app/loading_reef_gallery.vox"]
-
-    assert _find_refused(tokenizer, [Program("reef", source, Mode.SOURCE)]) == ["reef"]

@@ -32,6 +32,9 @@ def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...]
 
     torch.manual_seed(1)
     plain = torch.nn.Linear(48, outputs, bias=bias)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))
+    replace_linear(model, linear)
+    assert [type(module) for module in model] == [torch.nn.Linear, linear], "other kinds of numbers stay"
     given = torch.randn(*rows, 48)
     with torch.inference_mode():
         off = 1e-5 if linear is PackedLinear else 2e-3
@@ -123,16 +126,6 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
 
     with pytest.raises(RefusedError, match=f"^{folder}: {found} expected. Report this"):
         speed_up(model, _MANY)
-
-
-@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
-def test_other_kinds_of_numbers_stay(linear: Any) -> None:
-    import torch
-
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))
-    replace_linear(model, linear)
-
-    assert [type(module) for module in model] == [torch.nn.Linear, linear]
 
 
 @pytest.mark.nightly

@@ -69,52 +69,55 @@ def test_several_requests_are_on_their_way_at_once() -> None:
     assert replies.keys() == {request.key for request in _REQUESTS}
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
-    busy = Served(status, {"error": "busy"}, {"Retry-After": "0"})
+@pytest.mark.parametrize(
+    ("status", "wait", "first_wait"),
+    [
+        *((status, "0", 1e9) for status in (429, 500, 503)),
+        *(pytest.param(503, wait, 0.01, marks=pytest.mark.slow) for wait in ("\u00b2", "\u0663", "1e9", "-1", "")),
+    ],
+)
+def test_a_server_that_is_busy_is_asked_again(status: int, wait: str, first_wait: float) -> None:
+    """After the wait that it names; one that is no number is not heeded."""
+    busy = Served(status, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
     with serving(lambda _content, number: busy if number < 2 else completion("x")) as server:
-        replies = _completions(_endpoint(server, first_wait=1e9), _REQUESTS[:1])
+        replies = _completions(_endpoint(server, first_wait=first_wait), _REQUESTS[:1])
 
     assert len(server.requests) == 3
     assert [reply.text for reply in replies.values()] == ["x"]
 
 
-def test_a_server_that_stays_busy_is_given_up() -> None:
-    busy = Served(503, {"error": "busy"}, {"Retry-After": "soon"})
-    with serving(lambda _content, _number: busy) as server, pytest.raises(RefusedError, match="in the ledger") as info:
+@pytest.mark.parametrize(("time_left", "num_asked"), [(5.0, 1), (0.0, 0)], ids=["less than a wait", "time is up"])
+def test_no_request_begins_without_time(time_left: float, num_asked: int) -> None:
+    with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
+        assert _completions(_endpoint(server), _REQUESTS[:1], time_left=time_left) == {}
+
+    assert len(server.requests) == num_asked
+
+
+_WRONG = Served(401, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.0.1:9/"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "num_asked", "said"),
+    [
+        *(
+            (replace(_WRONG, status=status), 1, rf"status {status}.*MENS_EVOL_API_KEY")
+            for status in (400, 401, 404, 307)
+        ),
+        (Served(503, {"error": "busy"}, {"Retry-After": "soon"}), 3, r"status 503.*3 times.*in the ledger"),
+        (Served(body=b"<html>"), 1, "Name an OpenAI-compatible address"),
+        (Served(body={"choices": []}), 1, "Name an OpenAI-compatible address"),
+    ],
+)
+def test_a_server_that_gives_no_completion_is_given_up(answer: Served, num_asked: int, said: str) -> None:
+    """One that is busy is asked again, no other; the key is not shown."""
+    with serving(lambda _content, _number: answer) as server, pytest.raises(RefusedError, match=said) as refused:
         _completions(_endpoint(server, num_retries=2), _REQUESTS[:1])
 
-    assert "status 503" in str(info.value)
-    assert "3 times" in str(info.value)
-    assert len(server.requests) == 3
-
-
-def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
-    with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
-        assert _completions(_endpoint(server), _REQUESTS[:1], time_left=5) == {}
-
-    assert len(server.requests) == 1
-
-
-def test_no_request_begins_when_time_is_up() -> None:
-    with serving(lambda _content, _number: completion("x")) as server:
-        assert _completions(_endpoint(server), _REQUESTS, time_left=0) == {}
-
-    assert server.requests == []
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 307])
-def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(status: int) -> None:
-    wrong = Served(status, {"error": f"wrong key {_KEY}"}, {"Location": "http://127.0.0.1:9/"})
-    with (
-        serving(lambda _content, _number: wrong) as server,
-        pytest.raises(RefusedError, match="MENS_EVOL_API_KEY") as e,
-    ):
+    assert len(server.requests) == num_asked
+    assert _KEY not in str(refused.value) + repr(_endpoint(server))
+    with pytest.raises(RefusedError, match=re.escape(f"{server.url}: ConnectError")):  # nobody listens any more
         _completions(_endpoint(server), _REQUESTS[:1])
-
-    assert len(server.requests) == 1
-    assert f"status {status}" in str(e.value)
-    assert _KEY not in str(e.value) + repr(_endpoint(server))
 
 
 def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
@@ -125,21 +128,6 @@ def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
 
     assert [ledger.find(request.key) is not None for request in _REQUESTS[:2]] == [True, False]
     assert ledger.num_new == 1
-
-
-@pytest.mark.parametrize("body", [b"<html>", {"choices": []}])
-def test_what_is_no_completion_is_no_endpoint(body: Any) -> None:
-    advice = "Name an OpenAI-compatible address"
-    with serving(lambda _content, _number: Served(body=body)) as server, pytest.raises(RefusedError, match=advice):
-        _completions(_endpoint(server), _REQUESTS[:1])
-
-
-def test_nobody_listens() -> None:
-    with serving(lambda _content, _number: completion("x")) as server:
-        pass
-
-    with pytest.raises(RefusedError, match=re.escape(f"{server.url}: ConnectError")):
-        _completions(_endpoint(server), _REQUESTS[:1])
 
 
 def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
@@ -170,14 +158,6 @@ def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str)
 
     assert "secret@" not in str(info.value)
     assert _KEY not in str(info.value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wait", ["\u00b2", "\u0663", "1e9", "-1", ""])
-def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
-    busy = Served(503, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
-    with serving(lambda _content, number: busy if number < 1 else completion("x")) as server:
-        assert len(_completions(_endpoint(server), _REQUESTS[:1])) == 1
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ from mens_pipeline_tests.bench.engine import complete_plainly, complete_staggere
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
+_KINDS = ("llama", "qwen3_5_text", "gemma3_text")
+_WAITS = frozenset(("item", "tolist", "cpu", "__bool__", "__int__", "__float__"))
 
 
 def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Slot]:
@@ -34,24 +36,20 @@ def _completions(
 
 
 def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
+    """Also where linear attention lets rows leave; a narrow choice is the greedy one."""
     import torch
 
-    completions = _completions(model, max_new_tokens=12)
-
-    for text in _PROMPTS:
-        ids = torch.tensor([list(text.encode())])
-        mask = torch.ones_like(ids)
-        output = model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False, eos_token_id=-1)
-        assert completions[text, 0] == (output[0, ids.shape[1] :].tolist(), False)
-
-
-def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
-    settings: dict[str, Any] = {"max_new_tokens": 10, "num_samples": 3, "temperature": 1.0}
-
-    together = _completions(model, **settings, batch_tokens=12_288)
-    alone = _completions(model, **settings, batch_tokens=256)
-
-    assert together == alone
+    for one, stop in ((model, frozenset[int]()), (hybrid_model(), frozenset(range(40)))):
+        completions = _completions(one, stop=stop, max_new_tokens=12)
+        for text in _PROMPTS:
+            ids = torch.tensor([list(text.encode())])
+            asked: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 12}
+            output = one.generate(ids, **asked, eos_token_id=sorted(stop) or -1)
+            assert completions[text, 0][0] == output[0, ids.shape[1] :].tolist()
+        assert (len({len(tokens) for tokens, _ in completions.values()}) > 1) is bool(stop)
+        assert any(stopped for _, stopped in completions.values()) is bool(stop)
+    sampled = _completions(model, max_new_tokens=8, temperature=1.0, top_p=1e-9)
+    assert sampled == _completions(model, max_new_tokens=8)
 
 
 def test_memory_that_runs_out_ends_a_generation(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,30 +118,9 @@ def test_samples_differ_and_come_again(model: Any) -> None:
     assert other != first
 
 
-def test_a_narrow_choice_is_the_greedy_one(model: Any) -> None:
-    sampled = _completions(model, max_new_tokens=8, temperature=1.0, top_p=1e-9)
-
-    assert sampled == _completions(model, max_new_tokens=8)
-
-
-def test_linear_attention_lets_rows_leave_as_well() -> None:
-    import torch
-
-    model, stop = hybrid_model(), frozenset(range(40))
-    completions = _completions(model, stop=stop, max_new_tokens=12)
-
-    assert len({len(tokens) for tokens, _ in completions.values()}) > 1
-    for text in _PROMPTS:
-        ids = torch.tensor([list(text.encode())])
-        output = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, eos_token_id=sorted(stop)
-        )
-        assert completions[text, 0][0] == output[0, ids.shape[1] :].tolist()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("is_together", [False, True])
-@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:
     model = tiny_model(kind)
     prompts = random_prompts(model)
@@ -153,7 +130,7 @@ def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, 
     assert len(set(map(tuple, ours))) == len(prompts)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
     model = tiny_model(kind)
     prompts = random_prompts(model)
@@ -244,7 +221,7 @@ class _Guessing(Slot):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5_text"])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: float) -> None:
     model, written, passes = tiny_model(kind), list[list[int]](), list[int]()
     for coming in ((), written):
@@ -275,7 +252,7 @@ def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
     assert Slot((1,), Sampler(0.0, 1.0, ""), 8).guess(3) == ()
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+@pytest.mark.parametrize("kind", _KINDS)
 def test_a_step_waits_for_the_device_twice(kind: str) -> None:
     """For the tokens that were chosen, and where the library asks whether its mask hides anything; not once a layer."""
     from torch.overrides import TorchFunctionMode
@@ -284,14 +261,7 @@ def test_a_step_waits_for_the_device_twice(kind: str) -> None:
 
     class Watch(TorchFunctionMode):  # type: ignore[misc]  # the library is untyped
         def __torch_function__(self, function: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
-            if (name := getattr(function, "__name__", "")) in {
-                "item",
-                "tolist",
-                "cpu",
-                "__bool__",
-                "__int__",
-                "__float__",
-            }:
+            if (name := getattr(function, "__name__", "")) in _WAITS:
                 waited.append(name)
             return function(*given, **(named or {}))
 

@@ -105,6 +105,7 @@ def test_what_the_longest_held_is_released_with_it() -> None:
 
 def test_of_a_window_the_last_positions_are_kept() -> None:
     import torch
+    from transformers import FalconH1Config
 
     model = _Model(window=4)
     slots = SlotCache(model)
@@ -113,18 +114,10 @@ def test_of_a_window_the_last_positions_are_kept() -> None:
     keys, _ = slots.past.update(_states(2, 1, 0), _states(2, 1, 0), 0)
 
     assert slots.takes_many
+    model.config = FalconH1Config(num_hidden_layers=2)
+    assert not SlotCache(model, 8, 16).takes_many, "layers of other kinds take one row"
     assert torch.equal(keys[0, :, 6:9], _states(1, 9, 0)[0, :, 6:])
     assert torch.equal(keys[1, :, 7:9], _states(1, 2, 100)[0])
-
-
-def test_layers_of_other_kinds_take_one_row() -> None:
-    from transformers import FalconH1Config
-
-    model = _Model()
-    model.config = FalconH1Config(num_hidden_layers=2)
-    slots = SlotCache(model, 8, 16)
-
-    assert not slots.takes_many
 
 
 def test_a_prompt_begins_with_what_another_one_begins_with() -> None:

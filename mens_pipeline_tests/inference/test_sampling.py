@@ -27,11 +27,14 @@ def test_a_tiny_figure_draws_the_most_likely_token(temperature: float, top_p: fl
 
 
 def test_how_likely_a_token_is_does_not_depend_on_how_it_was_drawn() -> None:
+    """It is the same for all rows as for each."""
     scores = torch.tensor([1.0, 2.0, 5.0]).log() + 7
-
     found = log_probabilities(scores.expand(3, -1), range(3))
-
     assert [round(math.exp(value), 4) for value in found] == [0.125, 0.25, 0.625]
+    scores, tokens = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(4)), [0, 7, 2_999, 5, 5]
+
+    one_by_one = [log_probabilities(row[None], [token])[0] for row, token in zip(scores, tokens, strict=True)]
+    assert log_probabilities(scores, tokens) == one_by_one
 
 
 def _by_hand(scores: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
@@ -102,15 +105,6 @@ def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatur
         alone = [s.choose(row, no) for s, row, no in zip(samplers(), scores, refused, strict=True)]
         looked = Sampler.look(samplers(), scores)
         assert [s.choose(one, no) for s, one, no in zip(samplers(), looked, refused, strict=True)] == alone
-
-
-def test_how_likely_tokens_are_is_the_same_for_all_rows_as_for_each() -> None:
-    scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(4))
-    tokens = [0, 7, 2_999, 5, 5]
-
-    one_by_one = [log_probabilities(row[None], [token])[0] for row, token in zip(scores, tokens, strict=True)]
-
-    assert log_probabilities(scores, tokens) == one_by_one
 
 
 def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: pytest.MonkeyPatch) -> None:
