@@ -64,10 +64,7 @@ def test_the_longest_row_that_fits_is_shown(tmp_path: Path) -> None:
 
     assert len(JsonlDataLoader(path, max_length=length)) == 1
     assert len(JsonlDataLoader(path, max_length=length - 1)) == 0
-
-
-def test_no_rating_is_too_low_by_default(tmp_path: Path) -> None:
-    assert len(JsonlDataLoader(_file(tmp_path, _row(rating=1)))) == 1
+    assert len(JsonlDataLoader(_file(tmp_path, _row(rating=1)))) == 1, "no rating is too low by default"
 
 
 def test_unknown_characters_of_a_request_are_counted(tmp_path: Path) -> None:
@@ -77,15 +74,12 @@ def test_unknown_characters_of_a_request_are_counted(tmp_path: Path) -> None:
     assert decode(loader[0].prompt).count("\N{REPLACEMENT CHARACTER}") == 3
 
 
-def test_a_strict_environment_stops_at_the_first_bad_line(tmp_path: Path) -> None:
-    path = _file(tmp_path, _row(), "[1]")
-    with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair \(found list\)\. Run `mens corpus validate`"):
-        JsonlDataLoader(path, strict=True)
-
-
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_read_says_where(tmp_path: Path) -> None:
+    """A missing file; in a strict environment the first bad line."""
     with pytest.raises(SourceNotFoundError, match=r"nothing\.jsonl: .*Name a readable file"):
         JsonlDataLoader(tmp_path / "nothing.jsonl")
+    with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair \(found list\)\. Run `mens corpus validate`"):
+        JsonlDataLoader(_file(tmp_path, _row(), "[1]"), strict=True)
 
 
 @pytest.mark.seed_row(55)

@@ -66,24 +66,17 @@ def test_the_mean_is_the_mean(tmp_path: Path) -> None:
     ]
 
 
-def test_one_model_stays_as_it_is(tmp_path: Path) -> None:
-    run = _run(tmp_path / "run", 5)
-    merge_scratch(scratch_sources([run], 3), tmp_path / "out")
-    source, merged = (_weights(folder) for folder in (run / CHECKPOINTS / "checkpoint-5", tmp_path / "out"))
-
-    assert all(torch.equal(tensor, merged[name]) for name, tensor in source.items())
-    assert not (tmp_path / "out" / "optimizer.pt").exists()
-    assert not (tmp_path / "out" / COMPLETE).exists()
-
-
 def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", 9, 10, 11, final=12)
     same = _run(tmp_path / "same", 9, 10, final=10)
     (run / CHECKPOINTS / "checkpoint-11" / COMPLETE).unlink()
+    best = _model(same / CHECKPOINTS / "checkpoint-best", 7)  # without a number it has no place in the order
+    (best / COMPLETE).write_text("{}")
 
     assert [path.name for path in scratch_sources([run], 2)] == ["checkpoint-10", "model"]
     assert [path.name for path in scratch_sources([same], 5)] == ["checkpoint-9", "checkpoint-10"]
     assert [path.name for path in scratch_sources([run, same], 1)] == ["model", "checkpoint-10"]
+    assert scratch_sources([best], 1) == (best,)
 
 
 def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
@@ -120,8 +113,8 @@ def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
 @pytest.mark.threat("M7")
 def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
     model = _model(tmp_path / "a", 1)
-    for name in ("notes.txt", "modeling.py", "pytorch_model.bin"):
-        (model / name).write_text("x")
+    for name in ("notes.txt", "modeling.py", "pytorch_model.bin", "optimizer.pt", COMPLETE):
+        (model / name).write_text("{}")
     (model / "inner").mkdir()
     merge_scratch(scratch_sources([model], 1), tmp_path / "out")
 
@@ -129,6 +122,7 @@ def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
         *("config.json", "generation_config.json", "model.safetensors", "merge_manifest.json"),
         *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
     }
+    assert digest_of(tmp_path / "out" / "model.safetensors") == digest_of(model / "model.safetensors")
 
 
 @pytest.mark.threat("M7")
@@ -167,15 +161,6 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         merge_scratch([none], tmp_path / "out")
     with pytest.raises(RefusedError, match=r"cut/model\.safetensors: cannot be read .*Train the model again"):
         merge_scratch([cut], tmp_path / "out")
-
-
-def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path) -> None:
-    run = _run(tmp_path / "run", 5)
-    best = _model(run / CHECKPOINTS / "checkpoint-best", 7)
-    (best / COMPLETE).write_text("{}")
-
-    assert [path.name for path in scratch_sources([run], 5)] == ["checkpoint-5"]
-    assert scratch_sources([best], 1) == (best,)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -21,14 +21,8 @@ def test_the_full_model_is_what_was_asked_for() -> None:
         "max_position_embeddings": 512,
         "vocab_size": 133,
     }
-    assert SHAPES[ScratchConfig.DEFAULT].num_parameters == 38_227_968
-
-
-def test_the_small_model_is_small() -> None:
-    small = SHAPES[ScratchConfig.SMALL]
-
-    assert small.num_parameters == 892_928
-    assert (small.max_position_embeddings, small.vocab_size) == (512, 133)
+    assert SHAPES[ScratchConfig.DEFAULT].num_parameters == ScratchRecipe().shape.num_parameters == 38_227_968
+    assert [ScratchRecipe().rate, ScratchRecipe(learning_rate=0.1).rate] == [5e-4, 0.1]
 
 
 def test_parameters_are_counted_part_by_part() -> None:
@@ -36,6 +30,8 @@ def test_parameters_are_counted_part_by_part() -> None:
     embeddings, last_norm, head = 7 * 2 + 5 * 2, 4, 7 * 2
     shape = Shape(1, 1, 2, 3, 0.0, 5, 7)
 
+    small = SHAPES[ScratchConfig.SMALL]
+    assert (small.num_parameters, small.max_position_embeddings, small.vocab_size) == (892_928, 512, 133)
     assert shape.num_parameters == attention + feed_forward + norms + embeddings + last_norm + head
 
 
@@ -50,8 +46,3 @@ def test_parameters_are_counted_part_by_part() -> None:
 def test_a_recipe_that_does_not_hold_together_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"recipe: {message}.* Correct these values"):
         ScratchRecipe.from_values(values)
-
-
-def test_the_full_model_is_the_default() -> None:
-    assert ScratchRecipe().shape.num_parameters == 38_227_968
-    assert [ScratchRecipe().rate, ScratchRecipe(learning_rate=0.1).rate] == [5e-4, 0.1]

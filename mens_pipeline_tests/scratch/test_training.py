@@ -11,7 +11,6 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.scratch.data import JsonlDataLoader, plan_order
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
 from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, finish_scratch, format_card
 from mens_pipeline.scratch.tokenizer import decode
@@ -27,19 +26,6 @@ def _train(run: PreparedScratch) -> dict[str, Any]:
     assert train(run.job)
     result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
     return result
-
-
-def _trainer(run: PreparedScratch) -> Any:
-    from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
-    from mens_pipeline.scratch import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
-
-    loader = JsonlDataLoader(run.job.train_path)
-    log = TelemetryLog(run.job.run_dir / TELEMETRY)
-    order = plan_order(loader, run.job.recipe.plan())
-    steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
-    return module._trainer(run.job, loader, order, RunMonitor(log, StopRequest(), steps))  # noqa: SLF001 - the function under test
 
 
 @pytest.mark.slow
@@ -111,6 +97,9 @@ def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
     assert first == again
     assert first != other
     assert runs[0].job.contract_digest == runs[1].job.contract_digest != runs[2].job.contract_digest
+    checkpoint = newest_checkpoint(runs[0].job.run_dir)
+    assert checkpoint is not None
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in checkpoint.iterdir()}
 
 
 def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,17 +133,5 @@ def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     assert prepare_fast(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
     with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
         prepare_fast(tmp_path, seed=7)
-
-
-def test_a_set_without_a_row_that_fits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
-        prepare_fast(tmp_path, max_length=16)
-
-
-def test_a_checkpoint_is_a_model(tmp_path: Path) -> None:
-    run = prepare_fast(tmp_path, max_steps=2)
-    _train(run)
-    checkpoint = newest_checkpoint(run.job.run_dir)
-
-    assert checkpoint is not None
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in checkpoint.iterdir()}
+        prepare_fast(tmp_path / "other", max_length=16)
