@@ -16,23 +16,15 @@ from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
 
-def _change(at: tuple[str, ...], value: Any) -> str:
-    """A manifest with another value in one place."""
-    manifest = manifest_about(described_base())
-    part = manifest
-    for key in at[:-1]:
-        part = part[key]
-    part[at[-1]] = value
-    return json.dumps(manifest)
-
-
-def _remove(*at: str) -> str:
-    """A manifest that lacks one value."""
+def _change(at: tuple[str, ...], *value: Any) -> str:
+    """A manifest with another value in one place, or none."""
     manifest = manifest_about(described_base())
     part = manifest
     for key in at[:-1]:
         part = part[key]
     del part[at[-1]]
+    if value:
+        part[at[-1]] = value[0]
     return json.dumps(manifest)
 
 
@@ -69,9 +61,9 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
         (_change(("result", "longest"), 7.5), r"result\.longest: Input should be a valid integer"),
         (_change(("result", "longest"), -1), r"result\.longest: Input should be greater"),
         (_change(("system_prompt",), None), "system_prompt: Input should be a valid string"),
-        (_remove("base_model", "architecture"), r"base_model\.architecture: Field required"),
-        (_remove("result", "compute_dtype"), r"result\.compute_dtype: Field required"),
-        (_remove("train_file"), "train_file: Field required"),
+        (_change(("base_model", "architecture")), r"base_model\.architecture: Field required"),
+        (_change(("result", "compute_dtype")), r"result\.compute_dtype: Field required"),
+        (_change(("train_file",)), "train_file: Field required"),
     ],
 )
 def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) -> None:
@@ -81,27 +73,24 @@ def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) ->
         TrainingManifest.read(tmp_path / MANIFEST)
 
 
+def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """One of newer code asks for an upgrade."""
+    path = tmp_path / MANIFEST
+    with pytest.raises(RefusedError, match="No such file or directory"):
+        TrainingManifest.read(path)
+    with pytest.raises(RefusedError, match="Is a directory"):
+        TrainingManifest.read(tmp_path)
+    path.write_text('{"backend": "qlora", "manifest_schema_version": 9}')
+    with pytest.raises(RefusedError, match=r"written by a newer version .*format 9, .*Upgrade it\.$"):
+        TrainingManifest.read(path)
+
+
 def test_an_adapter_of_older_code_is_asked_as_it_was_trained(tmp_path: Path) -> None:
     """Its manifest does not say the order; every run had the suffix first then, whatever the base."""
     for order in ({}, {"infill_order": "prefix_first"}):
         (tmp_path / MANIFEST).write_text(json.dumps(manifest_about(described_base(), **order)))
 
         assert TrainingManifest.read(tmp_path / MANIFEST).infill_order == order.get("infill_order", "suffix_first")
-
-
-def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 9}')
-
-    with pytest.raises(RefusedError, match=r"written by a newer version .*format 9, .*Upgrade it\.$"):
-        TrainingManifest.read(tmp_path / MANIFEST)
-
-
-def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="No such file or directory"):
-        TrainingManifest.read(tmp_path / MANIFEST)
-    (tmp_path / MANIFEST).mkdir()
-    with pytest.raises(RefusedError, match="Is a directory"):
-        TrainingManifest.read(tmp_path / MANIFEST)
 
 
 _WRITTEN: dict[str, Any] = {

