@@ -21,10 +21,7 @@ from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:
     """Its losses, the gradient of every matrix of the adapter, and what an optimizer makes of them."""
-    plain = adapted(write_architecture(tmp_path, name), torch.float32)
-    fast = deepcopy(plain)
-    replace_slow_parts(fast, torch.float32)
-    (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
+    (losses, before), (found, after) = _two_steps(write_architecture(tmp_path, name), torch.float32)
 
     assert losses.mean() > 1
     torch.testing.assert_close(found, losses, rtol=1e-4, atol=1e-4)
@@ -38,10 +35,7 @@ def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_in_16_bits_a_step_is_that_of_the_libraries_to_rounding(name: str, tmp_path: Path) -> None:
     """Gradients all together: those of a matrix that hardly matters are noise, in theirs as in ours."""
-    plain = adapted(write_architecture(tmp_path, name), torch.bfloat16)
-    fast = deepcopy(plain)
-    replace_slow_parts(fast, torch.bfloat16)
-    (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
+    (losses, before), (found, after) = _two_steps(write_architecture(tmp_path, name), torch.bfloat16)
     whole, expected = (torch.cat([each[matrix][0].flatten() for matrix in sorted(before)]) for each in (after, before))
 
     assert _distance(found, losses) < 0.02
@@ -93,19 +87,15 @@ def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
     assert all(_distance(after[matrix][0], gradient) < 1e-4 for matrix, (gradient, _) in before.items())
 
 
-def test_layers_that_are_not_in_four_bits_are_left_to_the_libraries(tmp_path: Path) -> None:
-    model = adapted(write_architecture(tmp_path, "llama"), torch.float32, quantization="bf16")
+def test_other_layers_and_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
+    base = write_architecture(tmp_path, "llama")
+    whole, several = (adapted(base, torch.float32, quantization=held) for held in ("bf16", "nf4"))
+    several.add_adapter("other", several.peft_config["default"])
 
-    assert replace_slow_parts(model, torch.float32).startswith(
+    assert replace_slow_parts(whole, torch.float32).startswith(
         "0 of 14 adapted layers fused, PEFT computes 14 with Linear;"
     )
-
-
-def test_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
-    model = adapted(write_architecture(tmp_path, "llama"), torch.float32)
-    model.add_adapter("other", model.peft_config["default"])
-
-    assert "PEFT computes 14 with several adapters" in replace_slow_parts(model, torch.float32)
+    assert "PEFT computes 14 with several adapters" in replace_slow_parts(several, torch.float32)
 
 
 def test_a_fused_layer_whose_adapter_is_off_computes_the_base(tmp_path: Path) -> None:
@@ -172,6 +162,14 @@ def _step(
         losses.mean().backward()
     torch.optim.AdamW(trained.values(), lr=1e-3).step()
     return losses.detach(), {name: (each.grad, each.detach()) for name, each in trained.items()}
+
+
+def _two_steps(base: Path, dtype: torch.dtype) -> Any:
+    """A step of the libraries, and one of ours."""
+    plain = adapted(base, dtype)
+    fast = deepcopy(plain)
+    replace_slow_parts(fast, dtype)
+    return _step(plain, plain_losses), _step(fast, fast_losses)
 
 
 def _distance(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 
 from mens_pipeline.delivery.retention import load_retention, prune
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
 from mens_pipeline.settings import RETENTION
@@ -62,13 +61,6 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tiny_base: Path, tmp_pa
     assert run_signalled(run) == ExitCode.DONE
 
     assert weights_of(run) == uninterrupted
-
-
-def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: Path) -> None:
-    prepare_fast(tiny_base, tmp_path)
-
-    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
-        prepare_fast(tiny_base, tmp_path, learning_rate=5e-3)
 
 
 def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:

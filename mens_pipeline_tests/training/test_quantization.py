@@ -48,26 +48,29 @@ def _choose(device: Device, **fields: Any) -> str:
     return held
 
 
-@pytest.mark.parametrize(
-    ("device", "expected"),
+@every(
+    "case",
     [
-        (_card(5.8), "nf4"),
-        (_card(7.8), "nf4"),
-        (_card(9.7), "nf4"),
-        (_card(11.8), "nf4"),
-        (_card(15.7), "nf4"),
-        (_card(23.7), "bf16"),
-        (_card(139.8), "bf16"),
-        (_card(31.7, has_bfloat16=False), "nf4"),
-        (_card(64.0, has_bfloat16=False, kind="mps"), "nf4"),
-        (_card(None), "nf4"),
-        (_CPU, "nf4"),
+        *((_card(gigabytes), {}, "nf4") for gigabytes in (5.8, 7.8, 9.7, 11.8, 15.7, None)),
+        (_card(23.7), {}, "bf16"),
+        (_card(139.8), {}, "bf16"),
+        (_card(31.7, has_bfloat16=False), {}, "nf4"),  # V100
+        (_card(64.0, has_bfloat16=False, kind="mps"), {}, "nf4"),
+        (_CPU, {}, "nf4"),
+        (_card(139.8), {"quantization": "nf4"}, "nf4"),
+        (_card(7.8), {"quantization": "bf16"}, "bf16"),
+        (_CPU, {"quantization": "bf16"}, "bf16"),
+        (_card(139.8), {"bnb_4bit_compute_dtype": "float32"}, "nf4"),  # bf16 has no float32
     ],
-    ids=["6 GB", "8 GB", "10 GB", "12 GB", "16 GB", "24 GB", "H200", "V100 32 GB", "Apple", "unknown", "CPU"],
 )
-def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(device: Device, expected: str) -> None:
-    """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits."""
-    assert _choose(device) == expected
+def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(case: tuple[Device, dict[str, Any], str]) -> None:
+    """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits.
+
+    What a person says is done, on any device.
+    """
+    device, fields, expected = case
+
+    assert _choose(device, **fields) == expected
 
 
 _CODER_7B = described_base(num_layers=28, hidden_size=3584, vocab_size=152_064, num_parameters=7_615_616_512)
@@ -149,14 +152,6 @@ def test_layers_are_recomputed_only_as_far_as_memory_needs_it(
     recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **asked, vram_gb=device.preset_gb).recipe
 
     assert fit_memory(recipe, _BASE, recipe.tokens_at_once or 0, device, _WITH_KERNELS).recomputed_layers == expected
-
-
-def test_what_a_person_says_is_done() -> None:
-    """On any device; who asks for float32 gets four bits, as bf16 has no float32."""
-    assert _choose(_card(139.8), quantization="nf4") == "nf4"
-    assert _choose(_card(7.8), quantization="bf16") == "bf16"
-    assert _choose(_CPU, quantization="bf16") == "bf16"
-    assert _choose(_card(139.8), bnb_4bit_compute_dtype="float32") == "nf4"
 
 
 def test_bfloat16_that_is_only_emulated_is_refused() -> None:

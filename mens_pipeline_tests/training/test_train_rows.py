@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import IM_END, Encoded, encode
@@ -118,6 +117,13 @@ def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> Non
     Encoder(special=("<|im_start|>", IM_END, "<|more|>")).inner.save(str(encoding.base_path / "tokenizer.json"))
     assert _encode(encoding)[0] != folder
     assert len(written) == 4 * number
+    with encoding.train_path.open("a") as rows:
+        rows.write('{"prompt": "no response"}\n')
+    before = {*folder.parent.iterdir()}
+    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
+        _encode(encoding)
+    (refused,) = {*folder.parent.iterdir()} - before
+    assert not encoding.paths(refused)[-1].exists()
 
 
 def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: list[str]) -> None:
@@ -148,16 +154,6 @@ def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp
         path.unlink(missing_ok=True)
 
 
-def test_a_line_that_is_no_pair_is_refused_by_its_number(encoding: Encoding) -> None:
-    with encoding.train_path.open("a") as lines:
-        lines.write('{"prompt": "no response"}\n')
-    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
-        _encode(encoding)
-    folder = next((encoding.train_path.parent / "cache" / "train_rows").iterdir())
-
-    assert not encoding.paths(folder)[-1].exists()
-
-
 class _Careless(Encoder):
     """Forgets the end of a turn, or writes it twice."""
 
@@ -174,13 +170,13 @@ class _Careless(Encoder):
 @pytest.mark.parametrize("times", [0, 2])
 def test_every_row_ends_its_turn_once(times: int) -> None:
     expected = "each row must end with the token that ends a turn, and have it nowhere else"
-    encode_pairs([_pair()], _Careless(1), _SYSTEM, 192, "suffix_first")
+    _encode_one(_Careless(1))
     with pytest.raises(RefusedError, match=expected):
-        encode_pairs([_pair()], _Careless(times), _SYSTEM, 192, "suffix_first")
+        _encode_one(_Careless(times))
 
 
-def _pair() -> TrainingPair:
-    return pairs(1)[0]
+def _encode_one(tokenizer: Encoder) -> Any:
+    return encode_pairs(pairs(1), tokenizer, _SYSTEM, 192, "suffix_first")
 
 
 def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
@@ -188,9 +184,7 @@ def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
         def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
             return [70_000 + i for i in super().encode(text, add_special_tokens=add_special_tokens)]
 
-    small, large = (
-        encode_pairs([_pair()], tokenizer, _SYSTEM, 192, "suffix_first") for tokenizer in (Encoder(), Wide())
-    )
+    small, large = map(_encode_one, (Encoder(), Wide()))
 
     assert [shard["prompt"].type.value_type.bit_width for shard in (small, large)] == [16, 32]
     assert large["prompt"][0].as_py() == [70_000 + i for i in small["prompt"][0].as_py()]
