@@ -1,16 +1,16 @@
 """Prepare a text to run: its names first, then constants, again for every test (C1, C9, T4); contracts (T7)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter import values
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler.blocks import block
-from mens_pipeline.language.interpreter.compiler.calls import CompiledFunction, FunctionValue, compile_function
+from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, compile_function
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.compiler.forms import FORMS
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
-from mens_pipeline.language.interpreter.compiler.views import component, mount_members
+from mens_pipeline.language.interpreter.compiler.views import component, mount_members, thunk
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, PREDEFINED_VARIANTS
 from mens_pipeline.language.interpreter.machine import Machine, TableValue
 from mens_pipeline.language.interpreter.results import ErrorKind, Features, Refusal, ReturnSignal, TextName, VoxError
@@ -50,7 +50,7 @@ class Program:
             self.names.update(self._below.names)
         self.names.update(self._declared)
         for constant in self._constants:
-            self.names[constant.name] = self._compute_constant(constant)
+            self.names[constant.name] = thunk(constant.name, constant.value, self._scope)()
         for members in self._members:
             mount_members(members.members, self._scope)
 
@@ -65,18 +65,6 @@ class Program:
     def redefine(self, declaration: ast.Declaration) -> None:
         """Replace the function of the same name, from the next `begin` on."""
         self._declare_function(declaration)
-
-    def _compute_constant(self, constant: ast.Const) -> Value:
-        """Compile a constant as a function, so that `?` works in it."""
-
-        def compile_body(scope: Scope) -> Code:
-            code, cost = scope.stretch(constant.value)
-            self._scope.machine.charge(cost)
-            return code
-
-        scope = Scope.outermost(self._scope)
-        function = FunctionValue(constant.name, (), lambda: compile_function((), scope, compile_body), [])
-        return function.invoke(self._scope.machine, [])
 
     def _declare_all(self, declarations: Sequence[ast.Declaration]) -> None:
         if self._scope.features.database:
@@ -119,29 +107,24 @@ class Program:
         if isinstance(syntax, ast.Function):
             is_refused = isinstance(declaration, ast.Loading) and not self._scope.features.views
             refusal = Refusal.INTERFACE if is_refused else _find_refusal(syntax)
-            self._declared[syntax.name] = (
-                Refused(refusal, syntax.name) if refusal is not None else self._declared_function(syntax)
-            )
+            has_contract = any(decorator.name in _CONTRACTS for decorator in syntax.decorators)
+            contract = syntax if has_contract and self._scope.features.check_contracts else None
+            function = self._function(syntax.name, syntax.params, syntax.body, contract)
+            self._declared[syntax.name] = function if refusal is None else Refused(refusal, syntax.name)
 
-    def _declared_function(self, syntax: ast.Function) -> FunctionValue:
-        has_contract = any(decorator.name in _CONTRACTS for decorator in syntax.decorators)
-        if not (self._scope.features.check_contracts and has_contract):
-            return self._function(syntax.name, syntax.params, syntax.body)
-
+    def _function(
+        self,
+        name: str,
+        params: Sequence[ast.Param],
+        body: Sequence[ast.Statement],
+        contract: ast.Function | None = None,
+    ) -> FunctionValue:
         def compile_body(scope: Scope) -> Code:
-            return guard(syntax, scope, lambda inner: block(syntax.body, inner, is_function_body=True))
+            return block(body, scope, is_function_body=True) if contract is None else guard(contract, scope)
 
-        scope = Scope.outermost(self._scope)
         return FunctionValue(
-            syntax.name, syntax.params, lambda: compile_function(syntax.params, scope, compile_body), []
+            name, params, lambda: compile_function(params, Scope.outermost(self._scope), compile_body), []
         )
-
-    def _function(self, name: str, params: Sequence[ast.Param], body: Sequence[ast.Statement]) -> FunctionValue:
-        def make() -> CompiledFunction:
-            scope = Scope.outermost(self._scope)
-            return compile_function(params, scope, lambda inner: block(body, inner, is_function_body=True))
-
-        return FunctionValue(name, params, make, [])
 
 
 def _find_refusal(function: ast.Function) -> Refusal | None:
@@ -164,13 +147,13 @@ def _import(path: ast.ImportPath) -> tuple[str, Value]:
 _CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
 
 
-def guard(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
+def guard(function: ast.Function, scope: Scope) -> Code:
     """Compile the body of a function with its conditions, in a scope where its parameters are declared.
 
     The code checks `@require` and `@invariant` at entry, `@ensure` and `@invariant` at a normal exit.
     """
     before = _conditions(function, scope, ("@require", "@invariant"))
-    body = compile_body(scope)
+    body = block(function.body, scope, is_function_body=True)
     after_scope = scope.child()
     slot = after_scope.declare("result", mutable=False)
     after = _conditions(function, after_scope, ("@ensure", "@invariant"))

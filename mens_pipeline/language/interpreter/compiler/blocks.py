@@ -50,7 +50,8 @@ def _constructor(pattern: ast.ConstructorPattern, scope: Scope, *, mutable: bool
     inner = [matcher(field, scope, mutable=mutable) for field in pattern.fields]
     if num_fields is None:
         message = f"no type has a variant `{pattern.name}`"
-        return _failing(VoxError(ErrorKind.UNKNOWN_VARIANT, message), pattern, scope)
+        fail = scope.failing(VoxError(ErrorKind.UNKNOWN_VARIANT, message), pattern)
+        return lambda _value, frame: bool(fail(frame))
     if num_fields != len(inner):
         return _wrong_arity(pattern.name, num_fields, len(inner), pattern, scope)
 
@@ -79,16 +80,8 @@ def _canonical(name: str) -> str:
 
 def _wrong_arity(name: str, expected: int, found: int, pattern: ast.Pattern, scope: Scope) -> Matcher:
     message = f"`{name}` has {expected} fields, its pattern {found}"
-    return _failing(VoxError(ErrorKind.PATTERN_ARITY, message), pattern, scope)
-
-
-def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
-    reason, message = error.reason, error.message
-
-    def match(_value: Value, _frame: Frame) -> bool:
-        raise scope.add_place(VoxError(reason, message), pattern)
-
-    return match
+    fail = scope.failing(VoxError(ErrorKind.PATTERN_ARITY, message), pattern)
+    return lambda _value, frame: bool(fail(frame))
 
 
 def unit(_frame: Frame) -> Value:

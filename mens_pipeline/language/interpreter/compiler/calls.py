@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.compiler.blocks import block
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS, assertion, is_name
-from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
+from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Local, Scope
 from mens_pipeline.language.interpreter.library.builtins import METHODS
 from mens_pipeline.language.interpreter.library.collections import ROWS_METHODS
 from mens_pipeline.language.interpreter.machine import Machine
@@ -101,25 +101,25 @@ def compile_function(
     scope.layout.size += len(params)
     for index, param in enumerate(params):
         defaults.append(scope.code(param.default) if param.default is not None else None)
-        scope.bind_parameter(param.name, first + index)
+        scope.bindings[param.name] = Local(first + index, mutable=False)
     body = compile_body(scope)
     return CompiledFunction(body, tuple(defaults), [None] * (scope.layout.size - first - len(params)))
 
 
 def lambda_(node: ast.Lambda, scope: Scope) -> Code:
     """Compile a lambda, which copies all visible locals when it is created (C6)."""
+    return _closure("lambda", node.params, scope, lambda inner: charged(node.body, inner))
 
-    def compile_body(inner: Scope) -> Code:
-        body, cost = inner.stretch(node.body)
-        machine = inner.module.machine
 
-        def run(frame: Frame) -> Value:
-            machine.charge(cost)
-            return body(frame)
+def charged(node: ast.Expr, scope: Scope) -> Code:
+    """Compile an expression that is the body of a function, and charges its steps itself."""
+    (code, cost), machine = scope.stretch(node), scope.module.machine
 
-        return run
+    def run(frame: Frame) -> Value:
+        machine.charge(cost)
+        return code(frame)
 
-    return _closure("lambda", node.params, scope, compile_body)
+    return run
 
 
 def side_effect(node: ast.SideEffect, scope: Scope) -> Code:
@@ -226,11 +226,7 @@ def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
 
 def view(node: ast.View, scope: Scope) -> Code:
     """Compile a view with children, always a user interface, to code that raises."""
-
-    def run(_frame: Frame) -> Value:
-        raise scope.add_place(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
-
-    return run
+    return scope.failing(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
 
 
 def spawn(node: ast.Spawn, scope: Scope) -> Code:

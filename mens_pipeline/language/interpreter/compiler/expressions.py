@@ -31,15 +31,9 @@ def constant(value: Value) -> Code:
 def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
     """Compile a decimal literal; one that does not fit raises when it is reached."""
     try:
-        value = parse_decimal(node.text)
+        return constant(parse_decimal(node.text))
     except VoxError as error:
-        reason, message = error.reason, error.message
-
-        def fail(_frame: Frame) -> Value:
-            raise scope.add_place(VoxError(reason, message), node)
-
-        return fail
-    return constant(value)
+        return scope.failing(error, node)
 
 
 def name(node: ast.Ident, scope: Scope) -> Code:
@@ -69,14 +63,8 @@ def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
     codes = scope.codes([field.value for field in node.fields])
     if len(set(keys)) < len(keys):
         repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
-
-        def fail(frame: Frame) -> Value:
-            for code in codes:
-                code(frame)
-            message = f"the field `{repeated}` occurs twice in a record"
-            raise scope.add_place(VoxError(ErrorKind.DUPLICATE_FIELD, message), node)
-
-        return fail
+        message = f"the field `{repeated}` occurs twice in a record"
+        return scope.failing(VoxError(ErrorKind.DUPLICATE_FIELD, message), node, *codes)
     pairs = list(zip(keys, codes, strict=True))
     return lambda frame: {key: code(frame) for key, code in pairs}
 

@@ -95,7 +95,7 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
     if binding is None and isinstance(root, ast.Ident) and scope.module.features.views:
         return _assign_state(value, root, steps, node, scope)
     if binding is None or not binding.mutable:
-        return _fail_assignment(*_target_error(root, scope), value, node, scope)
+        return scope.failing(_target_error(root, scope), node.target, value)
     slot, machine = binding.slot, scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -117,7 +117,7 @@ def _assign_state(value: Code, root: ast.Ident, steps: list[_Step], node: ast.As
     def run(frame: Frame) -> Value:
         new, cell = value(frame), known.get(root.name)
         if type(cell) is not CellValue or cell.derive is not None:
-            raise scope.add_place(VoxError(*_target_error(root, scope)), node.target)
+            raise scope.add_place(_target_error(root, scope), node.target)
         keys = [(code(frame), is_field) for code, is_field in steps]
         try:
             cell.value = _copy_with(machine, cell.value, keys, new) if keys else new
@@ -139,22 +139,16 @@ def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
     return target, steps[::-1]
 
 
-def _target_error(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str]:
+def _target_error(root: ast.Expr, scope: Scope) -> VoxError:
     if not isinstance(root, ast.Ident):
-        return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
+        message = "only names and their fields and elements can be assigned to"
+        return VoxError(ErrorKind.INVALID_ASSIGN_TARGET, message)
     if scope.find(root.name) is not None:
-        return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` was not declared with `let mut`"
+        return VoxError(ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` was not declared with `let mut`")
     if root.name in scope.module.names:
-        return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` belongs to the module and cannot be assigned to"
-    return ErrorKind.UNDEFINED_NAME, f"`{root.name}` is not defined"
-
-
-def _fail_assignment(kind: ErrorKind, message: str, value: Code, node: ast.Assign, scope: Scope) -> Code:
-    def run(frame: Frame) -> Value:
-        value(frame)
-        raise scope.add_place(VoxError(kind, message), node.target)
-
-    return run
+        message = f"`{root.name}` belongs to the module and cannot be assigned to"
+        return VoxError(ErrorKind.ASSIGN_TO_IMMUTABLE, message)
+    return VoxError(ErrorKind.UNDEFINED_NAME, f"`{root.name}` is not defined")
 
 
 def _copy_with(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:

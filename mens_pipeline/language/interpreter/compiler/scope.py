@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mens_pipeline.language import ast
+from mens_pipeline.language.interpreter.results import VoxError
 from mens_pipeline.language.interpreter.values import Value
 
 if TYPE_CHECKING:
     from mens_pipeline.language.interpreter.machine import Machine
-    from mens_pipeline.language.interpreter.results import Features, TextName, VoxError
+    from mens_pipeline.language.interpreter.results import Features, TextName
 
 Frame = list[Value]
 """The locals of one running call, by slot."""
@@ -89,10 +90,6 @@ class Scope:
         self.bindings[name] = Local(slot, mutable)
         return slot
 
-    def bind_parameter(self, name: str, slot: int) -> None:
-        """Bind a parameter, which is immutable (B6), to a slot."""
-        self.bindings[name] = Local(slot, mutable=False)
-
     def find(self, name: str) -> Local | None:
         scope: Scope | None = self
         while scope is not None:
@@ -140,3 +137,14 @@ class Scope:
     def add_place(self, error: VoxError, node: ast.Node) -> VoxError:
         """Return an error with the place of a node, unless it has a place already."""
         return error.at(self.module.text, node.start)
+
+    def failing(self, error: VoxError, node: ast.Node, *before: Code) -> Code:
+        """Compile a mistake that is known already: it ends the test when it is reached, after `before` has run."""
+        reason, message = error.reason, error.message
+
+        def run(frame: Frame) -> Value:
+            for code in before:
+                code(frame)
+            raise self.add_place(VoxError(reason, message), node)
+
+        return run

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, compile_function
+from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, charged, compile_function
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
 from mens_pipeline.language.interpreter.library.views import CellValue, Component, Element
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
@@ -51,12 +51,12 @@ def component(node: ast.ReactiveComponent | ast.Fragment | ast.V0Component, modu
                 node.name, [(prop.name, (lambda: NONE) if prop.optional else None) for prop in node.props], given, own
             )
             return Element(node.name, given, list)
-        defaults = [(p.name, _thunk(p.name, p.default, own) if p.default is not None else None) for p in node.params]
+        defaults = [(p.name, thunk(p.name, p.default, own) if p.default is not None else None) for p in node.params]
         _bind(node.name, defaults, given, own)
         if isinstance(node, ast.ReactiveComponent):
             mount_members(node.members, own)
         shown = node.body if isinstance(node, ast.Fragment) else node.view
-        show = _thunk(node.name, shown, own) if shown is not None else None
+        show = thunk(node.name, shown, own) if shown is not None else None
         return Element(node.name, given, lambda: [show()] if show is not None else [])
 
     return Component(node.name, mount)
@@ -82,26 +82,17 @@ def mount_members(members: Sequence[ast.ReactiveMember], module: ModuleScope) ->
     for member in members:
         if isinstance(member.body, ast.Statement):
             raise Refused(Refusal.INTERFACE, "a statement among members").fault()
-        thunk = _thunk(member.role, member.body, module)
+        run = thunk(member.role, member.body, module)
         if member.name is not None:
-            module.names[member.name] = CellValue(thunk()) if member.role == "state" else CellValue(derive=thunk)
+            module.names[member.name] = CellValue(run()) if member.role == "state" else CellValue(derive=run)
         elif member.role != "cleanup":
-            effects.append(thunk)
+            effects.append(run)
     for effect in effects:
         effect()
 
 
-def _thunk(name: str, body: ast.Expr, module: ModuleScope) -> Callable[[], Value]:
+def thunk(name: str, body: ast.Expr, module: ModuleScope) -> Callable[[], Value]:
     """Compile an expression as a function, so that `?` and `return` work in it."""
-
-    def compile_body(scope: Scope) -> Code:
-        code, cost = scope.stretch(body)
-
-        def run(frame: Frame) -> Value:
-            module.machine.charge(cost)
-            return code(frame)
-
-        return run
-
-    function = FunctionValue(name, (), lambda: compile_function((), Scope.outermost(module), compile_body), [])
+    scope = Scope.outermost(module)
+    function = FunctionValue(name, (), lambda: compile_function((), scope, partial(charged, body)), [])
     return partial(function.invoke, module.machine, [])

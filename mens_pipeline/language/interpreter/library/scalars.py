@@ -50,20 +50,12 @@ def to_int(_machine: Machine, value: Value) -> int:
     if type(value) is int or type(value) is bool:
         return int(value)
     if type(value) is float:
-        return _truncate(value)
+        return 0 if math.isnan(value) else int(max(LEAST_INT, min(MOST_INT, value)))
     if type(value) is str:
         digits = value.strip()
         number = int(digits) if len(digits) <= _MOST_DIGITS and _INTEGER.fullmatch(digits) else 0
         return number if LEAST_INT <= number <= MOST_INT else 0
     raise type_error(f"`int` does not take {kind_name(value)}")
-
-
-def _truncate(value: float) -> int:
-    if math.isnan(value):
-        return 0
-    if abs(value) < MOST_INT:
-        return int(value)
-    return MOST_INT if value > 0 else LEAST_INT
 
 
 def to_float(_machine: Machine, value: Value) -> float:
@@ -142,12 +134,8 @@ def _contains(machine: Machine, text: str, part: Value) -> bool:
     return a_text(part, "the argument of `contains`") in text
 
 
-def _starts_with(_machine: Machine, text: str, part: Value) -> bool:
-    return text.startswith(a_text(part, "the argument of `starts_with`"))
-
-
-def _ends_with(_machine: Machine, text: str, part: Value) -> bool:
-    return text.endswith(a_text(part, "the argument of `ends_with`"))
+def _edge_test(name: str, holds: Callable[[str, str], bool]) -> Native:
+    return Native(name, lambda _machine, text, part: holds(text, a_text(part, f"the argument of `{name}`")), 1, 1)
 
 
 def _split(machine: Machine, text: str, separator: Value = " ") -> list[Value]:
@@ -198,8 +186,8 @@ TEXT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     *_text_methods(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
     *_text_methods(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
     Native("contains", _contains, 1, 1),
-    Native("starts_with", _starts_with, 1, 1),
-    Native("ends_with", _ends_with, 1, 1),
+    _edge_test("starts_with", str.startswith),
+    _edge_test("ends_with", str.endswith),
     Native("split", _split, 0, 1),
     Native("replace", _replace, 2, 2),
     Native("slice", _slice, 1, 2),
