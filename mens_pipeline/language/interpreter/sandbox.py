@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from queue import LifoQueue
 from time import clock_gettime, monotonic
@@ -34,23 +34,6 @@ from mens_pipeline.language.interpreter.results import (
 )
 from mens_pipeline.language.interpreter.running import DEFAULT_LIMITS, NO_FEATURES, hidden_module
 from mens_pipeline.language.parser.modules import Mode
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """Request to a worker: run hidden `tests`, or with None the program's own."""
-
-    source: str
-    tests: str | None
-    limits: Limits
-    seed: int
-    features: Features
-    mode: Mode = Mode.SOURCE
-
-
-def read_request(record: dict[str, Any]) -> RunRequest:
-    limits, features, mode = Limits(**record["limits"]), Features(**record["features"]), Mode(record["mode"])
-    return RunRequest(record["source"], record["tests"], limits, record["seed"], features, mode)
 
 
 def report_record(report: ProgramReport) -> dict[str, Any]:
@@ -134,13 +117,6 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
         self._process = self._start()
-
-    def ask(self, request: RunRequest) -> ProgramReport:
-        """Run a program; the report says `stopped` if the worker does not reply in time or dies."""
-        try:
-            return read_report(self.exchange(asdict(request), request.limits.program_seconds))
-        except WorkerStoppedError as error:
-            return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)
 
     def exchange(self, request: object, seconds: float) -> Any:
         """Send a request and return the reply, both in JSON types; programs alone may take `seconds` of CPU time.
@@ -292,12 +268,12 @@ class Sandbox(WorkerPool):
 
     def run(self, source: str, *, mode: Mode = Mode.SOURCE) -> ProgramReport:
         """Run the tests of a program as `run_tests` does; the report says `stopped` if its worker had to be killed."""
-        return self._reply(RunRequest(source, None, self.limits, self._seed, self._features, mode))
+        return self._reply(source, None, mode)
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
         """Run hidden tests against a candidate, as the function `run_with_tests` does."""
         hidden_module(tests)
-        return self._reply(RunRequest(candidate, tests, self.limits, self._seed, self._features))
+        return self._reply(candidate, tests, Mode.SOURCE)
 
     def map(self, sources: Iterable[str]) -> Iterator[ProgramReport]:
         """Run the tests of many programs on all workers."""
@@ -309,6 +285,12 @@ class Sandbox(WorkerPool):
         with ThreadPoolExecutor(self.num_workers) as threads:
             yield from threads.map(lambda pair: self.run_with_tests(*pair), pairs)
 
-    def _reply(self, request: RunRequest) -> ProgramReport:
-        with self.worker() as worker:
-            return worker.ask(request)
+    def _reply(self, source: str, tests: str | None, mode: Mode) -> ProgramReport:
+        """Ask for hidden `tests`, or with None for the program's own."""
+        given = {"source": source, "tests": tests, "seed": self._seed, "mode": mode}
+        request = {**given, "limits": asdict(self.limits), "features": asdict(self._features)}
+        try:
+            with self.worker() as worker:
+                return read_report(worker.exchange(request, self.limits.program_seconds))
+        except WorkerStoppedError as error:
+            return ProgramReport(ProgramStatus.STOPPED, limit=error.limit, message=error.message)

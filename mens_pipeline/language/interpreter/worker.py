@@ -27,9 +27,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
-from mens_pipeline.language.interpreter.results import ProgramReport
+from mens_pipeline.language.interpreter.results import Features, Limits
 from mens_pipeline.language.interpreter.running import run_tests, run_with_tests
-from mens_pipeline.language.interpreter.sandbox import RunRequest, read_request, report_record
+from mens_pipeline.language.interpreter.sandbox import report_record
+from mens_pipeline.language.parser.modules import Mode
 
 Prctl = Callable[[int, int, int], None]
 """Calls prctl(2) with an option and two arguments; raises OSError on failure."""
@@ -170,11 +171,12 @@ _FORBIDDEN: Final = (
 """Events of Python's audit system that no program causes."""
 
 
-def run_request(request: RunRequest) -> ProgramReport:
-    source, limits, seed, features = request.source, request.limits, request.seed, request.features
-    if request.tests is not None:
-        return run_with_tests(source, request.tests, limits, seed, features=features)
-    return run_tests(source, limits, seed, features=features, mode=request.mode)
+def run_request(source: str, tests: str | None, seed: int, mode: str, **bounds: dict[str, Any]) -> dict[str, Any]:
+    """Run hidden `tests`, or with None the program's own; `bounds` are limits and features."""
+    limits, features = Limits(**bounds["limits"]), Features(**bounds["features"])
+    if tests is not None:
+        return report_record(run_with_tests(source, tests, limits, seed, features=features))
+    return report_record(run_tests(source, limits, seed, features=features, mode=Mode(mode)))
 
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
@@ -219,4 +221,4 @@ def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Call
     """Warm up, confine this process by `give_up`, and reply to requests."""
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     kept = give_up(memory_bytes)
-    serve(requests, replies, lambda record: report_record(run_request(read_request(record))), kept)
+    serve(requests, replies, lambda request: run_request(**request), kept)
