@@ -25,22 +25,13 @@ class SourceText:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        end = self.text.find("\n")
-        while end >= 0:
-            starts.append(end + 1)
-            end = self.text.find("\n", end + 1)
-        return starts
-
-    @cached_property
-    def _is_ascii(self) -> bool:
-        return self.text.isascii()
+        return [0, *(end.end() for end in re.finditer("\n", self.text))]
 
     def position(self, index: int) -> Position:
         """Return the position of the character at `index`; a lone surrogate counts three bytes."""
         line = bisect_right(self._line_starts, index)
         column = index - self._line_starts[line - 1]
-        offset = index if self._is_ascii else len(self.text[:index].encode("utf-8", "surrogatepass"))
+        offset = index if self.text.isascii() else len(self.text[:index].encode("utf-8", "surrogatepass"))
         return Position(offset, line, column)
 
     def line(self, number: int) -> str:

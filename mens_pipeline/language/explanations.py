@@ -169,9 +169,6 @@ def _explain_unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diag
 
 
 def _dropped_before(start: int, stream: TokenStream) -> Token | None:
-    for piece in reversed(stream.dropped):
-        if piece.end <= start and not stream.source[piece.end : start].strip(" \t"):
-            return piece
-        if piece.end <= start:
-            return None
-    return None
+    piece = next((piece for piece in reversed(stream.dropped) if piece.end <= start), None)
+    is_near = piece is not None and not stream.source[piece.end : start].strip(" \t")
+    return piece if is_near else None

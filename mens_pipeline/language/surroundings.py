@@ -111,7 +111,8 @@ class Surroundings:
         module = analyze(whole, self.mode).module
         if module is None:
             return None
-        begin, end = (_num_bytes(part) for part in ((self.above + self.prefix).rstrip(_OF_WORD), text))
+        before = (self.above + self.prefix).rstrip(_OF_WORD)
+        begin, end = (len(part.encode("utf-8", "surrogatepass")) for part in (before, text))
         found = [one for one in semantic_diagnostics(module, whole, self.assumed) if one.severity is Severity.ERROR]
         is_window = self.is_window or any(
             one.code in _DECLARED_ELSEWHERE for one in found if not begin <= one.start.offset < end
@@ -357,7 +358,3 @@ def _is_reached(text: str, after: str, num_open: int, mode: Mode) -> bool:
 
 def _count_columns(indent: str) -> int:
     return len(indent.replace("\t", _LEARNED_UNIT))
-
-
-def _num_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))

@@ -67,7 +67,10 @@ class ProbeParser(ModuleParser):
 
     def __init__(self, tokens: list[Token], mode: Mode) -> None:
         self._end, self._end_text = _EndOfText("EOF"), _EndOfText("")
-        super().__init__(_build_stream(tokens, (self._end, self._end_text)), mode)
+        kinds, texts = zip(*tokens, *[(self._end, self._end_text)] * SENTINELS, strict=True)
+        # Each token has the length of one character: the parser does not depend on offsets.
+        places = list(range(len(kinds)))
+        super().__init__(TokenStream("", list(kinds), list(texts), places, places, ()), mode)
         self._end.is_seen = self._end_text.is_seen = False
         self._end.asked = None
         self.open_blocks: list[list[int]] = []
@@ -101,13 +104,6 @@ class ProbeParser(ModuleParser):
 
     def _warn_of_stray_word(self, word: str) -> None:
         """Ignore it: warnings are for people."""
-
-
-def _build_stream(tokens: list[Token], end: tuple[str, str]) -> TokenStream:
-    """Give each token the length of one character: the parser does not depend on offsets."""
-    places = list(range(len(tokens) + SENTINELS))
-    kinds, texts = zip(*tokens, *[end] * SENTINELS, strict=True)
-    return TokenStream("", list(kinds), list(texts), places, places, ())
 
 
 _DIGITS: Final = frozenset("0123456789")

@@ -29,6 +29,7 @@ from mens_pipeline.language.vocabulary import (
 GRAMMAR_FILE: Final = Path(__file__).with_name("vox.lark")
 
 _FINGERPRINT: Final = "// Grammar fingerprint: "
+_alternatives: Final = " | ".join
 _TABLES: Final = "// Made from the tables of the front end.\n"
 _KEY_VALUES: Final = {"[": "loose_list", **{kind: kind for kind in ("STRING", "INT", "FLOAT", "IDENT", "TYPEIDENT")}}
 _PIECE: Final = re.compile(
@@ -109,10 +110,6 @@ def _key(table: KeyTable, key: str, kinds: frozenset[TokenKind]) -> str:
     sign = "EQ" if table.separator is Separator.OPTIONAL_EQUALS else "COLON"
     values = _alternatives(_KEY_VALUES.get(kind) or _quote(kind) for kind in sorted(kinds))
     return f'"{key}" {sign} {f"({values})" if len(kinds) > 1 else values}'
-
-
-def _alternatives(patterns: Iterable[str]) -> str:
-    return " | ".join(patterns)
 
 
 def _quote(word: str) -> str:

@@ -370,14 +370,11 @@ def resolve(
 
 def _refuse_duplicates(module: ast.Module, findings: Findings) -> None:
     values: dict[str, Binding] = {}
-    types: set[str] = set()
     for declaration in module.declarations:
         for binding in value_bindings(declaration):
             _refuse_second_value(binding, values, findings)
-        if isinstance(declaration, ast.TypeDef | ast.Table | ast.Url):
-            if declaration.name in types:
-                _report_second(Code.DUPLICATE_DECLARATION, declaration, declaration.name, "type", findings)
-            types.add(declaration.name)
+    types = (one for one in module.declarations if isinstance(one, ast.TypeDef | ast.Table | ast.Url))
+    _refuse_twice(types, "type", Code.DUPLICATE_DECLARATION, findings)
 
 
 def _refuse_second_value(binding: Binding, values: dict[str, Binding], findings: Findings) -> None:
@@ -399,9 +396,10 @@ def _report_second(code: Code, node: ast.Node, name: str, what: str, findings: F
 def _refuse_twice(nodes: Iterable[Any], what: str, code: Code, findings: Findings) -> None:
     seen: set[str] = set()
     for node in nodes:
-        if node.name in seen:
-            _report_second(code, node, node.name, what, findings)
-        seen.add(node.name)
+        name = node.event if isinstance(node, ast.Handler) else node.name
+        if name in seen:
+            _report_second(code, node, name, what, findings)
+        seen.add(name)
 
 
 def _function(node: ast.Function, resolver: Resolver) -> None:
@@ -428,11 +426,8 @@ def _decorator(decorator: ast.Decorator, function: ast.Function, resolver: Resol
 
 
 def _actor(node: ast.Actor, resolver: Resolver) -> None:
-    seen: set[str] = set()
+    _refuse_twice(node.handlers, "event", Code.DUPLICATE_DECLARATION, resolver.findings)
     for handler in node.handlers:
-        if handler.event in seen:
-            _report_second(Code.DUPLICATE_DECLARATION, handler, handler.event, "event", resolver.findings)
-        seen.add(handler.event)
         resolver.function(handler.params, handler.return_type, handler.body)
 
 

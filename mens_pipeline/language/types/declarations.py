@@ -95,11 +95,6 @@ def _has_break(statements: Iterable[ast.Node]) -> bool:
     return False
 
 
-def _binary(checker: Checker, node: Any, expected: Type) -> Type:
-    form = expressions.pipe if node.op == "Pipe" else expressions.binary
-    return form(checker, node, expected)
-
-
 _RULES: Final = TypeRules(
     plain={
         **dict.fromkeys(LITERALS, lambda _checker, node, _expected: LITERALS[type(node)]),
@@ -107,7 +102,9 @@ _RULES: Final = TypeRules(
         ast.ObjectLit: expressions.object_literal,
         ast.ListLit: expressions.list_literal,
         ast.TupleLit: expressions.tuple_literal,
-        ast.Binary: _binary,
+        ast.Binary: lambda checker, node, expected: (expressions.pipe if node.op == "Pipe" else expressions.binary)(
+            checker, node, expected
+        ),
         ast.Unary: expressions.unary,
         ast.Try: expressions.try_,
         ast.With: expressions.with_,

@@ -103,27 +103,20 @@ def operation(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Ty
                 message = f"`{_SIGNS[node.op]}` takes bools, found `{format_type(type_)}`"
                 checker.report(Code.TYPE_MISMATCH, operand, message)
         return BOOL
-    is_right = _is_ordered(left, right) if node.op in _ORDERINGS else _is_computed(node.op, left, right)
-    if not is_right:
+    if not _is_taken(node.op, left, right):
         found = f"`{format_type(left)}` and `{format_type(right)}`"
         checker.report(Code.TYPE_MISMATCH, node, f"`{_SIGNS[node.op]}` does not take {found}")
     return BOOL if node.op in _ORDERINGS else _type_arithmetic(node.op, left, right)
 
 
-def _is_ordered(left: Type, right: Type) -> bool:
+def _is_taken(op: str, left: Type, right: Type) -> bool:
     known = [type_ for type_ in (left, right) if is_definite(type_)]
-    if any(type_ not in (INT, FLOAT, STR, DEC) for type_ in known):
+    if op == "Add" and (STR in (left, right) or len(known) < 2):  # noqa: PLR2004 - both of them
+        return True
+    ordered = (STR,) if op in _ORDERINGS else ()
+    if any(type_ not in (INT, FLOAT, DEC, *ordered) for type_ in known):
         return False
     return len(known) < 2 or left == right or (left in NUMBERS and right in NUMBERS)  # noqa: PLR2004 - both of them
-
-
-def _is_computed(op: str, left: Type, right: Type) -> bool:
-    if op == "Add" and (STR in (left, right) or not (is_definite(left) and is_definite(right))):
-        return True
-    known = [type_ for type_ in (left, right) if is_definite(type_)]
-    if any(type_ not in (INT, FLOAT, DEC) for type_ in known):
-        return False
-    return len(known) < 2 or (left == DEC) == (right == DEC)  # noqa: PLR2004 - both of them
 
 
 def _type_arithmetic(op: str, left: Type, right: Type) -> Type:
