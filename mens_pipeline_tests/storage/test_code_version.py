@@ -34,7 +34,7 @@ _STAGES: Final = {
 
 
 _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
-    ("corpus/telemetry/redaction.py", '"REDACTED_EMAIL", ', '"REDACTED_MAIL", ', {"extraction", "mix"}),
+    ("corpus/telemetry/redaction.py", 'f"REDACTED_{', 'f"CUT_{', {"extraction", "mix"}),
     ("corpus/telemetry/table.py", "_STEPS: Final = 1_000_000", "_STEPS: Final = 2_000_000", {"extraction"}),
     ("promotion/report/page.html.jinja", "<title>", "<title>The ", {"gate"}),
     ("promotion/report/style.css", "#1c2024", "#000000", {"gate"}),

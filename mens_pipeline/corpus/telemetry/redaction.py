@@ -123,9 +123,12 @@ class _Rule:
 
     kind: SensitiveKind
     pattern: re.Pattern[str]
-    replacement: str
     hint: _Hint
     accepts: Callable[[re.Match[str]], bool] = bool
+
+    @property
+    def replacement(self) -> str:
+        return "user" if self.kind is SensitiveKind.HOME_PATH else f"REDACTED_{self.kind.name}"
 
 
 _PRIVATE_KEY: Final = re.compile(
@@ -155,10 +158,6 @@ _RANDOM: Final = re.compile(
     rf"|{_AWS_ID}"
 )
 """A run that is neither a word nor an example, or has a form that no word has."""
-
-
-def _is_random(match: re.Match[str]) -> bool:
-    return _RANDOM.search(match[0]) is not None
 
 
 _AUTHORIZATION: Final = re.compile(
@@ -211,16 +210,13 @@ def _is_quoted_secret(match: re.Match[str]) -> bool:
         return False
     if match["key"].lower() == "key":
         is_whole = re.fullmatch(r"(?!(.{1,32})\1+$)[\w+/=.~-]{16,}", value) is not None
-        return is_whole and _RANDOM.search(value) is not None and _entropy(value) > _BITS
+        shares = [number / len(value) for number in Counter(value).values()]
+        return is_whole and _RANDOM.search(value) is not None and -sum(p * log2(p) for p in shares) > _BITS
     return match["key"].lower() != "token" or re.fullmatch(r"\S{20,}|(?=\D*[0-9])\S{8,}", value) is not None
 
 
 _BITS: Final = 3.5
 """Entropy of a character beyond which the value of a key is random; hexadecimal digits have at most 4."""
-
-
-def _entropy(text: str) -> float:
-    return -sum(count / len(text) * log2(count / len(text)) for count in Counter(text).values())
 
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])(?P<who>[\w.%+-]++)@(?!\d+\.\d)(?P<domain>(?:[\w-]++\.)+[^\W\d_]{2,})")
@@ -388,8 +384,7 @@ _AUTHORS: Final = (
 _NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
 # More frequent, and so only in front of a value.
 _VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=][=>]?\s{0,8}\\{0,3}[\"'`])"
-_KEY_NAMED: Final = re.compile(rf"key{_VALUED}")
-_TOKEN_NAMED: Final = re.compile(rf"token{_VALUED}")
+_SECRETS: Final[tuple[_Hint, ...]] = (_NAMED, *(re.compile(f"{word}{_VALUED}") for word in ("key", "token")))
 _ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
 _ASKED: Final = (re.compile(r"\?(?=[a-z_]{3,12}=)"), re.compile(r"&(?=[a-z_]{3,12}=)"))
 _RUN: Final = re.compile(r"[0-9](?:(?=[a-z0-9]{6})|(?<=[a-z0-9]{7}))")
@@ -402,49 +397,34 @@ _HOMES: Final = ("/home/", "/users/", "\\users\\")
 
 # Clear forms go first, so that the general rules after them do not take a part of one for a secret.
 _RULES: Final = (
-    _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, "REDACTED_PRIVATE_KEY", ("private key",)),
-    _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT", ("eyj",)),
+    _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, ("private key",)),
+    _Rule(SensitiveKind.JWT, _JWT, ("eyj",)),
     *(
-        _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", hint, _is_random)
+        _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, hint, lambda match: _RANDOM.search(match[0]) is not None)
         for hint in (_RUN, ("hf_", "api_org_", "akia", "asia", "abia", "acca"))  # these may have no digit
     ),
-    _Rule(
-        SensitiveKind.AUTHORIZATION,
-        _AUTHORIZATION,
-        "REDACTED_AUTHORIZATION",
-        ("bearer", "authorization"),
-        _is_secret,
-    ),
-    _Rule(SensitiveKind.URL_CREDENTIALS, _URL_CREDENTIALS, "REDACTED_URL_CREDENTIALS", ("://",)),
-    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _NAMED, _is_quoted_secret),
-    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _KEY_NAMED, _is_quoted_secret),
-    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _TOKEN_NAMED, _is_quoted_secret),
-    _Rule(
-        SensitiveKind.SECRET,
-        _VARIABLE,
-        "REDACTED_SECRET",
-        _ASSIGNED,
-        _is_secret,
-    ),
+    _Rule(SensitiveKind.AUTHORIZATION, _AUTHORIZATION, ("bearer", "authorization"), _is_secret),
+    _Rule(SensitiveKind.URL_CREDENTIALS, _URL_CREDENTIALS, ("://",)),
+    *(_Rule(SensitiveKind.SECRET, _QUOTED_SECRET, hint, _is_quoted_secret) for hint in _SECRETS),
+    _Rule(SensitiveKind.SECRET, _VARIABLE, _ASSIGNED, _is_secret),
     _Rule(
         SensitiveKind.SECRET,
         _UNQUOTED_SECRET,
-        "REDACTED_SECRET",
         ("passw", "passphrase", "pwd", "aws_se", "accountkey", "account_key", "accesskey", "access_key"),
         _is_secret,
     ),
-    *(_Rule(SensitiveKind.SECRET, _PARAMETER, "REDACTED_SECRET", hint, _is_secret) for hint in _ASKED),
+    *(_Rule(SensitiveKind.SECRET, _PARAMETER, hint, _is_secret) for hint in _ASKED),
     # Before the addresses: one after a name belongs to it.
-    *(_Rule(SensitiveKind.AUTHOR, pattern, "REDACTED_AUTHOR", hint, accepts) for pattern, hint, accepts in _AUTHORS),
-    _Rule(SensitiveKind.EMAIL, _EMAIL, "REDACTED_EMAIL", _AT_DOMAIN, _is_somebody),
-    _Rule(SensitiveKind.CARD_NUMBER, _CARD_NUMBER, "REDACTED_CARD_NUMBER", _EIGHT_DIGITS, _is_card_number),
-    _Rule(SensitiveKind.PHONE, _INTERNATIONAL_PHONE, "REDACTED_PHONE", _EIGHT_DIGITS),
-    _Rule(SensitiveKind.PHONE, _AMERICAN_PHONE, "REDACTED_PHONE", _EIGHT_DIGITS),
-    _Rule(SensitiveKind.PHONE, _TRUNK_PHONE, "REDACTED_PHONE", _EIGHT_DIGITS, _has_digits_of_a_phone),
-    _Rule(SensitiveKind.IP_ADDRESS, _IPV4, "REDACTED_IP_ADDRESS", _DOTTED, _is_global),
-    _Rule(SensitiveKind.IP_ADDRESS, _IPV6, "REDACTED_IP_ADDRESS", _COLONS, _is_global),
-    _Rule(SensitiveKind.HOME_PATH, _UNIX_HOME, "user", _HOMES, _is_somebodys_home),
-    _Rule(SensitiveKind.HOME_PATH, _WINDOWS_HOME, "user", _HOMES, _is_somebodys_home),
+    *(_Rule(SensitiveKind.AUTHOR, pattern, hint, accepts) for pattern, hint, accepts in _AUTHORS),
+    _Rule(SensitiveKind.EMAIL, _EMAIL, _AT_DOMAIN, _is_somebody),
+    _Rule(SensitiveKind.CARD_NUMBER, _CARD_NUMBER, _EIGHT_DIGITS, _is_card_number),
+    _Rule(SensitiveKind.PHONE, _INTERNATIONAL_PHONE, _EIGHT_DIGITS),
+    _Rule(SensitiveKind.PHONE, _AMERICAN_PHONE, _EIGHT_DIGITS),
+    _Rule(SensitiveKind.PHONE, _TRUNK_PHONE, _EIGHT_DIGITS, _has_digits_of_a_phone),
+    _Rule(SensitiveKind.IP_ADDRESS, _IPV4, _DOTTED, _is_global),
+    _Rule(SensitiveKind.IP_ADDRESS, _IPV6, _COLONS, _is_global),
+    _Rule(SensitiveKind.HOME_PATH, _UNIX_HOME, _HOMES, _is_somebodys_home),
+    _Rule(SensitiveKind.HOME_PATH, _WINDOWS_HOME, _HOMES, _is_somebodys_home),
 )
 
 
