@@ -109,9 +109,7 @@ def telemetry_fingerprint(query: TelemetryQuery) -> str:
     """Hash (SHA-256, hexadecimal) the rows that `read_telemetry` yields."""
     digest = hashlib.sha256()
     for row in read_telemetry(query):
-        # Rows without a suffix keep the hash that they had before suffixes existed.
-        suffix = () if row.suffix is None else (row.suffix,)
-        digest.update(repr((row.query, row.response, row.rating, *suffix)).encode() + b"\n")
+        digest.update(repr(row).encode() + b"\n")
     return digest.hexdigest()
 
 
