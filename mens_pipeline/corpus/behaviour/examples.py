@@ -178,10 +178,10 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-def example_tests(examples: Sequence[Observation]) -> str:
+def example_tests(examples: Sequence[Observation], prefix: str = "stated", first: int = 0) -> str:
     """Format examples as `@test` functions, one each, in order."""
-    lines = (f"@test fn stated_{n}() {{ assert({seen.call} is {seen.result}) }}" for n, seen in enumerate(examples))
-    return "\n".join(lines) + "\n"
+    numbered = enumerate(examples, first)
+    return "".join(f"@test fn {prefix}_{n}() {{ assert({seen.call} is {seen.result}) }}\n" for n, seen in numbered)
 
 
 def shown_code(prompt: str) -> str:

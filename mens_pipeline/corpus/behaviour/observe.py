@@ -24,6 +24,7 @@ from mens_pipeline.corpus.behaviour.examples import (
     chosen_examples,
     chosen_tests,
     collect_goals,
+    example_tests,
 )
 from mens_pipeline.corpus.behaviour.mutants import PROBE, Probes, build_mutants
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
@@ -295,8 +296,4 @@ def _tests(module: Module, hidden: Sequence[Observation]) -> str:
     prefix = "observed"
     while any(name.startswith(prefix) for name in declared):
         prefix += "_"
-    lines = [
-        f"@test fn {prefix}_{number}() {{ assert({seen.call} is {seen.result}) }}"
-        for number, seen in enumerate(hidden, start=1)
-    ]
-    return "\n".join(lines) + "\n"
+    return example_tests(hidden, prefix, 1)

@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -326,12 +325,9 @@ STAGE: Final = Stage(Kind.HELDOUT_SPLIT, (f"{__name__}:write_heldout_split",), w
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
     """Yield synthetic tasks that evaluate: half with new constants of a known task, half of unknown tasks."""
-    drawn = _drawn_once(policy.seed, policy.num_family_tasks)
+    drawn = heldout_tasks(policy.seed, policy.num_family_tasks)
     for side, family in ((Side.KNOWN, NEW_CONSTANTS), (Side.UNKNOWN, UNKNOWN_TASK)):
         yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
-
-
-_drawn_once: Final = cache(heldout_tasks)  # cached, since running the tasks takes seconds
 
 
 class OverlapReport(Details):

@@ -17,7 +17,7 @@ from pydantic import Field
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT, noun_of
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
-from mens_pipeline.language.ast import Forall, Function, GenericType, Module, Test, Try, walk
+from mens_pipeline.language.ast import Decorator, Forall, GenericType, Module, Test, Try, walk
 from mens_pipeline.storage.validation import Strict
 
 
@@ -135,14 +135,11 @@ def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[st
 _CONTRACTS: Final = frozenset(("@require", "@ensure", "@invariant"))
 _FAILURES: Final = frozenset(("Result", "Option"))
 
-_CALLED: Final = frozenset(("function", "query", "mutation", "server", "activity", "workflow", "mcp_tool"))
 _WITH_CONTRACTS: Final = frozenset(("function", "query", "mutation", "server", "mcp_tool"))
-_TESTED: Final = frozenset(("function", "type", "test", "forall"))
-
 _ONLY_FOR: Final[Mapping[Operator, frozenset[str]]] = {
-    Operator.ERROR_HANDLING: _CALLED,
+    Operator.ERROR_HANDLING: _WITH_CONTRACTS | {"activity", "workflow"},
     Operator.CONTRACTS: _WITH_CONTRACTS,
-    Operator.TESTS: _TESTED,
+    Operator.TESTS: frozenset(("function", "type", "test", "forall")),
 }
 
 
@@ -153,20 +150,13 @@ def _fits(operator: Operator, construct: str, mode: Mode, goals: tuple[str, ...]
     return only_for is None or (mode is Mode.SOURCE and construct in only_for)
 
 
-def _handles_failure(module: Module) -> bool:
-    return any(
-        isinstance(node, Try) or (isinstance(node, GenericType) and node.name in _FAILURES) for node in walk(module)
-    )
-
-
-def _has_contract(module: Module) -> bool:
-    functions = (node for node in walk(module) if isinstance(node, Function))
-    return any(decorator.name in _CONTRACTS for function in functions for decorator in function.decorators)
-
-
 _SHOWN: Final[Mapping[Operator, Callable[[Module], bool]]] = {
-    Operator.ERROR_HANDLING: _handles_failure,
-    Operator.CONTRACTS: _has_contract,
+    Operator.ERROR_HANDLING: lambda module: any(
+        isinstance(node, Try) or (isinstance(node, GenericType) and node.name in _FAILURES) for node in walk(module)
+    ),
+    Operator.CONTRACTS: lambda module: any(
+        isinstance(node, Decorator) and node.name in _CONTRACTS for node in walk(module)
+    ),
     Operator.TESTS: lambda module: any(isinstance(found, Test | Forall) for found in module.declarations),
 }
 

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,8 @@ from mens_pipeline.storage.files import read_regular
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _RULE: Final = "---"
 _LOST_HEADER: Final = re.compile(rf"{UNSEEN}---[ \t]*+\n[A-Za-z_][\w-]*+:")
+_PARSER: Final = MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
+"""Inline markup is kept as written; a hostile page would cost most there."""
 _SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
@@ -64,7 +65,7 @@ def parse_page(text: str) -> Page:
 
     `FrontmatterError` if the frontmatter is not a mapping.
     """
-    tokens = _parser().parse(text)
+    tokens = _PARSER.parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
     title = header.get("title")
@@ -83,12 +84,6 @@ def refuse_lost_header(text: str) -> None:
     if text.startswith(_RULE):
         raise FrontmatterError("the header opened by `---` is never closed")
     raise FrontmatterError("the header does not begin in the first line")
-
-
-@cache
-def _parser() -> MarkdownIt:
-    # Inline markup is kept as written; a hostile page would cost most there.
-    return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 
 
 def _blocks(tokens: list[Token]) -> tuple[PageBlock, ...]:

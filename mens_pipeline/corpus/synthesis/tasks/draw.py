@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import count, islice
 from random import Random
 from typing import Final
@@ -99,6 +100,7 @@ def draw_tasks(
             dropped(made)
 
 
+@cache  # running the tasks takes seconds
 def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
     """Return tasks that evaluate: as many with new constants of known families as of families that never train.
 
