@@ -42,16 +42,14 @@ def find_base_model(
     folder = Path(name)
     if folder.is_dir():
         return describe_base(name, None, folder, "folder", _read_licence(folder))
-    if name in WHEEL_BASES:
-        converted = cache / name.replace("/", "--")
-        if (converted / RECORD).is_file():
-            return _read_record(converted)
+    target, downloads = cache / name.replace("/", "--"), cache / "downloads"
+    if name in WHEEL_BASES and (target / RECORD).is_file():
+        return _read_record(target)
     tried: list[str] = []
     found = _of_hub(name, revision, cache, tried, log_line)
     if found is not None:
         return found
     if name in WHEEL_BASES:
-        target, downloads = cache / name.replace("/", "--"), cache / "downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         with hold_lock(downloads / _LOCK):  # once for processes that begin at the same time
             is_there = (target / RECORD).is_file()

@@ -6,6 +6,7 @@ with it.
 
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -46,13 +47,7 @@ class Signing:
         """
         if private is None:
             return cls(public, None) if public is not None else None
-        try:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - of an extra
-                Ed25519PrivateKey,
-            )
-        except ModuleNotFoundError as error:
-            raise _not_installed(error) from error
-        key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(private))
+        key = _load_ed25519().Ed25519PrivateKey.from_private_bytes(bytes.fromhex(private))
         own = key.public_key().public_bytes_raw().hex()
         if public not in {None, own}:
             advice = f"Correct one of them, or leave {PUBLIC} out."
@@ -94,14 +89,9 @@ class Signing:
         return self.problem_of(found.signature, artifact.kind, files=files)
 
     def _fits(self, signature: str, message: bytes) -> bool:
-        try:
-            from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - of an extra
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - likewise
-                Ed25519PublicKey,
-            )
-        except ModuleNotFoundError as error:
-            raise _not_installed(error) from error
-        verifier = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+        verifier = _load_ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - of an extra
+
         try:
             verifier.verify(bytes.fromhex(signature), message)
         except (InvalidSignature, ValueError):
@@ -135,5 +125,8 @@ def _message(kind: str, content: "Mapping[str, object]") -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _not_installed(error: ModuleNotFoundError) -> ConfigurationError:
-    return ConfigurationError(f"{PRIVATE}: {error.name}: not installed. {how_to_install('sign')}")
+def _load_ed25519() -> Any:
+    try:
+        return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{PRIVATE}: {error.name}: not installed. {how_to_install('sign')}") from error

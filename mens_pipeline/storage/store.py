@@ -114,7 +114,8 @@ class Artifact:
 
     def find_changed(self) -> tuple[str, ...]:
         """Return the outputs that are missing or changed."""
-        return tuple(name for name, sha256 in self.outputs.items() if not self._is_as_written(self.path / name, sha256))
+        found = ((name, self.path / name, sha256) for name, sha256 in self.outputs.items())
+        return tuple(name for name, path, sha256 in found if not path.is_file() or digest_of(path) != sha256)
 
     def is_damaged(self) -> bool:
         """Return whether an output is missing or changed; a sound artifact is checked once in a process."""
@@ -122,10 +123,6 @@ class Artifact:
         if seen not in _SOUND and not self.find_changed():
             _SOUND.add(seen)
         return seen not in _SOUND
-
-    @staticmethod
-    def _is_as_written(path: Path, sha256: str) -> bool:
-        return path.is_file() and digest_of(path) == sha256
 
 
 class Details(BaseModel):
