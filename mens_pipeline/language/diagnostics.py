@@ -121,10 +121,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding about the text from `start` to `end`, which are equal at the end of the input.
-
-    `advice` says what to do about it, if there is something specific to say.
-    """
+    """One finding about the text from `start` to `end`, which are equal at the end of the input."""
 
     severity: Severity
     code: Code

@@ -75,10 +75,7 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Di
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:
-    """Yield a warning for each piece that the reference drops silently (L5, L7, L9, L10).
-
-    Pieces that start at an offset in `blamed` are skipped: an error already mentions them.
-    """
+    """Yield a warning for each silently dropped piece (L5, L7, L9, L10), unless an error blames its offset."""
     for piece in stream.dropped:
         if piece.start in blamed:
             continue

@@ -22,10 +22,7 @@ Made = TypeVar("Made")
 
 
 class DeepStack:
-    """The recursion limit, raised on demand and restored when the last parse has ended.
-
-    `extra_frames` is the number of Python calls that a parse may nest beyond its caller's.
-    """
+    """The recursion limit, raised on demand by some Python calls, and restored when the last parse has ended."""
 
     def __init__(self, extra_frames: int) -> None:
         self._extra_frames = extra_frames
@@ -114,10 +111,7 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
 
 
 class AnalysisCache:
-    """Thread-safe LRU cache of analyses, bounded by the characters of their texts (about 16 bytes of tree each).
-
-    A text longer than the bound is not kept, so that it does not evict all others.
-    """
+    """Thread-safe LRU cache of analyses, bounded by the characters of their texts; a longer text is not kept."""
 
     def __init__(self, max_characters: int) -> None:
         self._max_characters = max_characters

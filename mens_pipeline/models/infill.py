@@ -125,10 +125,7 @@ def split_word(prefix: str) -> tuple[str, str]:
 
 
 def order_of_row(order: Order, prefix: str, middle: str) -> Order:
-    """Return the order of a training row, from its hash, for a model whose cursors are shown in `order`.
-
-    With the prefix first, all rows follow; otherwise seven of ten have the suffix first.
-    """
+    """Return the order of a training row: with the suffix first, a part of the rows, by hash, has the prefix first."""
     digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
     is_turned = int.from_bytes(digest[:8], "big") >= _SUFFIX_FIRST_SHARE * 2**64
     return PREFIX_FIRST if is_turned else order

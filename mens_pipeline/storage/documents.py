@@ -97,10 +97,7 @@ def hold_draft(handle: int, folder: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock across processes and threads; the lock file stays. A wait of seconds is logged.
-
-    `ConfigurationError` on a file system without locks.
-    """
+    """Hold an exclusive lock across processes and threads; `ConfigurationError` on a file system without locks."""
     with path.open("a", encoding="utf-8") as lock:
         notice = Timer(_QUIET_SECONDS, _LOG.warning, ("%s: locked; waiting for the process that holds it.", path))
         notice.daemon = True

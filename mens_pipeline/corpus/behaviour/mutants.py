@@ -48,10 +48,7 @@ _Path = tuple[Any, ast.Node, str, int | None] | None
 
 
 def build_mutants(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
-    """Return copies of a function with one change each, spread over the kinds of change.
-
-    The syntax tree is changed, not the text, so nothing has to be parsed again.
-    """
+    """Return copies of a function with one change each, spread over the kinds of change."""
     kinds: dict[type, list[tuple[_Path, ast.Node]]] = {}
     for path, node in _sites(declaration):
         for changed in _changes(node):

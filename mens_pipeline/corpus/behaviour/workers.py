@@ -88,10 +88,7 @@ class BehaviourWorkers(WorkerPool):
             yield TaskStatus.FAILS if reply is None else TaskStatus(reply[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
-        """Try functions, given by program and name, on the tests of tasks.
-
-        Yields the index of the first task whose tests the function passes; None if it passes none or stops its worker.
-        """
+        """Yield the index of the first task whose tests a function passes; None for none, or a stopped worker."""
         requests = (
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
             for program, function, tasks in tried
@@ -189,10 +186,7 @@ class Responder:
 
 
 def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
-    """Warm up, drop privileges, then reply to requests.
-
-    `memory_bytes` of address space remain. `give_up` confines this process and returns the restrictions that apply.
-    """
+    """Warm up, confine this process to `memory_bytes` by `give_up`, and reply to requests."""
     responder = Responder()
     warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})
     responder.respond({"kind": "status", "tasks": [[_WARM_UP, warm["tests"], "f"]]})

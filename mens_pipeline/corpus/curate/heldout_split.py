@@ -61,10 +61,7 @@ class HeldoutTasks:
                 self._structures.setdefault(structure, number)
 
     def overlap(self, row: TrainingPair) -> tuple[SplitReason, str] | None:
-        """Return the kind of overlap and the held-out task that a row repeats, or None.
-
-        The prompt of the row counts as well, since it may contain code.
-        """
+        """Return the kind of overlap and the held-out task that a row, its prompt included, repeats; or None."""
         same = self._prompts.get(_normalise(row.prompt))
         if same is not None:
             return SplitReason.PROMPT, self._labels[same]
@@ -80,10 +77,7 @@ class HeldoutTasks:
 
 
 def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
-    """Return the structure digests of the declarations in a row's code; none for prose.
-
-    Declarations with fewer than `min_nodes` syntax nodes are left out.
-    """
+    """Return the structure digests of declarations with at least `min_nodes` nodes in a row's code; none for prose."""
     code = parsed_code(row)
     module = analyze(*code).module if code is not None else None
     if module is None:

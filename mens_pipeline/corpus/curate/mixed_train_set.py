@@ -89,10 +89,7 @@ _FORMATS: Final[Mapping[RecordFormat, tuple[type[_ToolTrace | _AsrRefine | _Spee
 
 
 def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]], TrainingPair]:
-    """Return a function that converts a row of a format to a pair; None is for rows that are pairs.
-
-    It raises pydantic's ValidationError for a row that does not fit.
-    """
+    """Return a function that converts a row of a format, None for pairs, to a pair, or raises ValidationError."""
     if record_format is None:
         return TrainingPair.model_validate
     model, lane = _FORMATS[record_format]
@@ -183,10 +180,7 @@ def add_infill_rows(
 
 
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a train set as JSON lines and, next to `output`, as Parquet and with a report, which is returned.
-
-    `about` is added to the report.
-    """
+    """Write a train set as JSON lines and, next to it, as Parquet and with a report, `about` included; return that."""
     write_jsonl(output, mix.rows)
     write_parquet(mix.rows, output.with_suffix(".parquet"))
     report = {**mix.report().model_dump(mode="json"), **about}

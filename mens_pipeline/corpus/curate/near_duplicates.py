@@ -43,11 +43,7 @@ class NearDuplicates:
     """The texts seen so far."""
 
     def __init__(self, threshold: float, recent: int = _RECENT) -> None:
-        """Start empty.
-
-        `threshold` is the estimated Jaccard similarity from which two texts are near; `recent` is the number of hashes
-        in memory.
-        """
+        """Start empty; texts are near from an estimated Jaccard similarity of `threshold` on."""
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
         index = MinHashLSH(threshold=_LOOSER * threshold, num_perm=_NUM_PERM)

@@ -168,10 +168,7 @@ def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None)
 
 
 def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> str | None:
-    """Return the first error in the names and types of a row's code, or None.
-
-    A completion need not declare what its request mentions or its hidden tests bring.
-    """
+    """Return the first error in names and types of a row's code, or None; its request and tests may declare some."""
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):
         assumed = mentioned_names(row.prompt) | words_of_code(row.tests or "")

@@ -58,10 +58,7 @@ Refusal = tuple[EvolutionDrop, str]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reply, parsed like a completion in an evaluation.
-
-    The program is its fenced block, or all of it; a stub has a comment in place of code.
-    """
+    """A reply, parsed as in an evaluation: its fenced block, or all of it; a stub has a comment in place of code."""
 
     program: str
     is_refusal: bool
@@ -102,10 +99,7 @@ def instruction_in(text: str) -> str:
 
 
 def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> str | None:
-    """Return the reason why a new request is not worth completing, or None.
-
-    `stopped` tells whether the model ended by itself.
-    """
+    """Return the reason why a new request is not worth completing, or None."""
     if reading.is_refusal:
         return "a refusal"
     if not stopped:
@@ -215,10 +209,7 @@ class Seeds(Account[NoSeed]):
 
 
 def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
-    """Sort rows into seeds, held-out ones, and others; every row is in `pairs` or counted in `dropped`.
-
-    `seed` decides the order; the order of the rows does not matter.
-    """
+    """Sort rows into seeds, in an order by `seed` alone, held-out ones, and others that are counted in `dropped`."""
     seeds = Seeds()
     seen: set[bytes] = set()
     for pair in pairs:

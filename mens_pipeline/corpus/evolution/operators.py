@@ -120,10 +120,7 @@ class Evolution:
 
 
 def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
-    """Draw one of the operators that fit a prompt, all with the same probability.
-
-    `known` contains a program for each construct that may be asked for.
-    """
+    """Draw one of the operators that fit a prompt; `known` has a program for each construct that may be asked for."""
     least = CONSTRUCTS[construct].difficulty
     harder = tuple(name for name, other in CONSTRUCTS.items() if other.difficulty > least and name in known)
     goals = harder if mode is Mode.SOURCE else ()
@@ -190,10 +187,7 @@ class EvolutionPrompts:
     """The prompts for one model."""
 
     def __init__(self, generator: TextModel, seed: int, examples: Mapping[str, str]) -> None:
-        """Set the model.
-
-        Another seed gives other keys; `examples` maps a construct to a program that shows it.
-        """
+        """Set the model; another seed gives other keys, `examples` maps a construct to a program that shows it."""
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
 

@@ -28,10 +28,7 @@ def start_processes(number: int) -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Runs batches in `size` processes; with one, in this process.
-
-    `start` starts the processes; for a cluster, on its nodes.
-    """
+    """Runs batches in `size` processes, which `start` starts; with one, in this process."""
 
     size: int
     start: Callable[[int], Executor] = start_processes

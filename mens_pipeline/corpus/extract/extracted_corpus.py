@@ -180,10 +180,7 @@ class WorkspaceParams(Params):
 
 
 class ExtractionParams(WorkspaceParams):
-    """A workspace, and how to extract it; `previous` saves work and does not affect the result.
-
-    A policy that keeps nothing out is left out of the key.
-    """
+    """A workspace, and how to extract it; `previous` saves work and does not affect the result."""
 
     redaction: RedactionPolicy = RedactionPolicy.MASK
     licences: SourcePolicy = Field(default_factory=SourcePolicy, exclude_if=lambda policy: policy == SourcePolicy())

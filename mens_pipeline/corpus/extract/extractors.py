@@ -172,10 +172,7 @@ class Dependencies:
             self._names.append(list(dict.fromkeys(name for name in names if name in self._declared)))
 
     def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
-        """Return the indexes of a declaration and everything it needs, directly or not, in source order.
-
-        None when all of them, each followed by `BETWEEN`, have more than `most` characters.
-        """
+        """Return the indexes of a declaration and all it needs, in source order; None beyond `most` characters."""
         needed = {index}
         pending = [index]
         seen: set[str] = set()

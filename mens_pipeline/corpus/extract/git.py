@@ -33,10 +33,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@|[?#].*")
 
 
 def ask_git(folder: Path, words: tuple[str, ...], asked: str = "", most_seconds: float = _MOST_SECONDS) -> str:
-    """Run git in a folder and return its output; `asked` is its input.
-
-    `RefusedError` if git refuses, takes too long or is not installed; the message is what git says.
-    """
+    """Run git in a folder on an input and return its output; a `RefusedError` has git's words if it fails."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
             (*GIT, *words),
@@ -83,10 +80,7 @@ def is_checkout(folder: Path) -> bool:
 
 
 def list_files(folder: Path) -> frozenset[str]:
-    """List what git tracks or does not ignore: files, submodules and other checkouts, relative to the folder.
-
-    `RefusedError` if git does not tell.
-    """
+    """List what git tracks or does not ignore, checkouts included; `RefusedError` if it does not tell."""
     listed = ask_git(folder, ("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
     return frozenset(name.rstrip("/") for name in listed.split("\0") if name)
 

@@ -66,10 +66,7 @@ def comment_header(source: str) -> Header:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Parse YAML text as a mapping.
-
-    `FrontmatterError` if it is too large, uses aliases (which can grow without bound), or is not a mapping.
-    """
+    """Parse YAML text as a mapping; `FrontmatterError` if it is too large, uses aliases, or is not one."""
     if len(text) > MAX_FRONTMATTER:
         raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
     brackets = text.count("[") + text.count("{")

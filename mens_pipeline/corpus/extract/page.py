@@ -61,10 +61,7 @@ class Page:
 
 
 def parse_page(text: str) -> Page:
-    """Parse a page of CommonMark with YAML frontmatter.
-
-    `FrontmatterError` if the frontmatter is not a mapping.
-    """
+    """Parse a page of CommonMark with YAML frontmatter; `FrontmatterError` if that is not a mapping."""
     tokens = _PARSER.parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]

@@ -283,10 +283,7 @@ def shown_name(path: Path, root: Path) -> str:
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """Hash (SHA-256, hexadecimal) the names and contents of files; links and unreadable files count as such.
-
-    The order of the files matters. Names are relative to `root`.
-    """
+    """Hash (SHA-256, hexadecimal) names below `root` and contents of files, in their order; links count as such."""
     digest = hashlib.sha256()
     for path in files:
         digest.update(os.path.relpath(path, root).encode("utf-8", "surrogateescape") + b"\0")
@@ -368,10 +365,7 @@ _NEWEST_CHANGE: Final = (
 
 
 def find_newest_commit(root: Path) -> str | None:
-    """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
-
-    Other commits do not change it, so they make no new corpus.
-    """
+    """Return the newest git commit that changed a program or a page; None outside a checkout or without git."""
     return run_git(root, _NEWEST_CHANGE)
 
 

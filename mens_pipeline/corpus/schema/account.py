@@ -69,10 +69,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A unit that an extraction drops.
-
-    `path` is relative to the workspace; `line` is its first, from 1; `detail` is for a person.
-    """
+    """A unit that an extraction drops; `path` is relative to the workspace, `line` its first, from 1."""
 
     unit: Unit
     path: str

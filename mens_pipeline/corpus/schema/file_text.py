@@ -27,10 +27,7 @@ _GENERATED_PAGE: Final = re.compile(rf"(?im)^[ \t]*+<!--[ \t]*+{_MARK}")
 
 
 def decode_text(data: bytes, errors: str = "strict") -> str:
-    """Decode a file in the encoding of its byte order mark, UTF-8 without one; each line ends in a line feed.
-
-    `UnicodeDecodeError` if it is in another encoding.
-    """
+    """Decode a file by its byte order mark, else as UTF-8, or raise `UnicodeDecodeError`; lines end in line feeds."""
     encoding = next((name for mark, name in _WIDE if data.startswith(mark)), "utf-8")
     text = data.decode(encoding, errors).lstrip("\ufeff")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

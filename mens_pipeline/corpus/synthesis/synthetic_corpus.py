@@ -153,10 +153,7 @@ def _explain_rejection(sample: Sample) -> ConfigurationError:
 
 @dataclass(kw_only=True)
 class SynthesisAccount(Account[SynthesisDrop]):
-    """Counts of synthetic programs; kept ones are pairs.
-
-    `failures` counts the others by reason and template.
-    """
+    """Counts of synthetic programs: kept ones are pairs, and `failures` counts the others by reason and template."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     templates: Counter[str] = field(default_factory=Counter)
@@ -183,10 +180,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
         return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the counts and shares in JSON types.
-
-        `coverage` counts the examples of each construct before the synthesis.
-        """
+        """Return counts and shares in JSON types; `coverage` counts the examples of each construct before."""
         return {
             "num_pairs": self.kept,
             **{str(reason): self.dropped_for(reason) for reason in SynthesisDrop},

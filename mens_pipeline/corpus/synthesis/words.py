@@ -23,10 +23,7 @@ _Several = Field(min_length=2)
 
 @dataclass(frozen=True, slots=True)
 class EntityField:
-    """A field of an entity.
-
-    `type` is `str`, `int`, `bool` or `float`; `examples` are at least two Vox literals of that type.
-    """
+    """A field of an entity; `examples` are at least two Vox literals of its type: str, int, bool or float."""
 
     name: str
     type: str
@@ -266,10 +263,7 @@ def describe_fields(random: Random, fields: Sequence[EntityField]) -> str:
 
 
 def has_fields(random: Random, subject: str, fields: Sequence[EntityField]) -> str:
-    """Write a sentence that names the fields of something.
-
-    `subject` is a singular noun phrase at the start of a sentence: `It`, `Each book`.
-    """
+    """Write a sentence that names the fields of something; `subject` begins it: `It`, `Each book`."""
     what = describe_fields(random, fields)
     verbs = ("stores", "holds") if len(fields) == 1 else ("stores", "holds", "consists of", "is made of")
     if what.startswith("`") and len(fields) > 1:
@@ -283,10 +277,7 @@ def with_article(noun: str) -> str:
 
 
 def count_things(number: int, noun: str, plural: str = "") -> str:
-    """Write a number of things: `one field`, `three fields`.
-
-    Numbers from eleven on are written in digits; the plural defaults to the noun with an `s`.
-    """
+    """Write a number of things, from eleven on in digits: `one field`; the plural defaults to the noun with an `s`."""
     word = _SMALL_NUMBERS[number] if number < len(_SMALL_NUMBERS) else str(number)
     return f"{word} {noun if number == 1 else plural or noun + 's'}"
 

@@ -45,10 +45,7 @@ class GrammarFormat(StrEnum):
 
 
 def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
-    """Return the grammar of a subset of Vox, for nesting up to the limit of the parser.
-
-    With `is_ui`, the grammar of `.vox.ui` files, which may have reactive members at the top level (M5).
-    """
+    """Return the grammar of a subset of Vox, nested up to the limit of the parser; `is_ui` is for `.vox.ui` files."""
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     if is_ui:
         text = text.replace("\ndecl: ", "\ndecl: reactive | ").replace("mode `source`", "mode `ui`")

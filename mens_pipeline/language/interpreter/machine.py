@@ -137,10 +137,7 @@ class Machine:
 
 @contextmanager
 def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
-    """Limit the CPU time of a test by a signal, in the main thread only (R6).
-
-    This bounds work that counts no steps, such as a search by a regular expression.
-    """
+    """Limit the CPU time of a test, also where it counts no steps, by a signal, in the main thread only (R6)."""
     if current_thread() is not main_thread():
         yield
         return

@@ -223,10 +223,7 @@ _OUTCOMES: dict[type, Outcome] = {
 
 
 class VoxError(Exception):
-    """The end of a test, which programs cannot catch.
-
-    `reason` is None for a failed assertion; `place` is the text and the character offset, once known.
-    """
+    """The end of a test, which programs cannot catch; `reason` is None for a failed assertion."""
 
     def __init__(self, reason: Reason | None, message: str) -> None:
         super().__init__(message)

@@ -76,10 +76,7 @@ class Constructor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Native:
-    """A built-in function or method.
-
-    `function` takes the machine, the receiver of a method, and `fewest` to `most` arguments.
-    """
+    """A built-in; `function` takes the machine, the receiver of a method, and `fewest` to `most` arguments."""
 
     name: str
     function: Callable[..., Value]

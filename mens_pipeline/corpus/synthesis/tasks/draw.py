@@ -194,10 +194,7 @@ def _observe_batch(drafts: list[TaskDraft]) -> list[TrainingPair | str | None]:
 
 
 def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
-    """Build the task with examples and hidden tests; None when they prove nothing.
-
-    Returns only its template if its names or types do not hold.
-    """
+    """Build the task with examples and hidden tests; None if they prove nothing, its template if types do not hold."""
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
     behaviour = _observe(draft, module)

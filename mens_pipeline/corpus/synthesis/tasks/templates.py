@@ -236,10 +236,7 @@ class TaskDraft:
 
 
 def draft_task(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
-    """Draw a task from an atom: its holes, code and wording.
-
-    `ConfigurationError` if no variant fits into a line, or a reference or a hole means nothing.
-    """
+    """Draw a task from an atom; `ConfigurationError` if no variant fits into a line, or a reference means nothing."""
     try:
         return _draft(atom, banks, random, seed)
     except KeyError as error:
@@ -285,10 +282,7 @@ def _hides_a_name(declared: list[str], body: str) -> bool:
 
 
 def indent(code: str) -> str:
-    """Indent code with four blanks for each open brace; brackets of other kinds do not count.
-
-    No string in it contains a brace.
-    """
+    """Indent code with four blanks for each open brace; no string in it contains one."""
     lines: list[str] = []
     depth = 0
     for line in code.split("\n"):

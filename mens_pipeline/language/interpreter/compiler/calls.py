@@ -28,11 +28,7 @@ _SLOTS_A_STEP = 64  # captured locals that cost one step
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """A compiled function.
-
-    `defaults` has an entry per parameter, None for required ones; `blank` is the frame after captured values and
-    parameters.
-    """
+    """A compiled function; `defaults` has None for required parameters, `blank` is the frame after all of them."""
 
     body: Code
     defaults: tuple[Code | None, ...]
