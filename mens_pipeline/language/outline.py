@@ -14,8 +14,6 @@ from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.taxonomy import Construct, construct_of
 from mens_pipeline.language.vocabulary import DECORATORS
 
-_FENCE: Final = "// ---"  # the line before and after comment frontmatter
-
 
 @dataclass(frozen=True, slots=True)
 class DeclarationSpan:
@@ -99,7 +97,7 @@ def _doc_comments(tokens: tuple[Token, ...], first: int) -> tuple[Token, ...]:
     index = first
     while (above := _line_above(tokens, index)) is not None:
         comment, index = above
-        if comment.text.rstrip() == _FENCE:
+        if comment.text.rstrip() == "// ---":  # frontmatter
             break
         comments.append(comment)
     return tuple(reversed(comments))

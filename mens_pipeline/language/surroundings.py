@@ -28,8 +28,6 @@ _MOST_PARSED: Final = 60_000
 """Characters to parse while searching for a line from which a declaration can be read."""
 _MOST_CUT: Final = 4  # ends of a suffix that are tried: with its last line, without it, and so on
 _DEEPEST: Final = 5  # blocks to open before the first line of a window
-_CLOSERS: Final = frozenset("}]) \n")
-_CLOSES_BLOCKS: Final = frozenset("} ")
 _OPENERS: Final = frozenset("([{")
 _ENDS: Final = frozenset("}])")
 _DECLARED_ELSEWHERE: Final = frozenset({Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT})
@@ -41,9 +39,7 @@ _OF_WORD: Final = ascii_letters + digits + "_"
 
 _FUNCTION: Final = "fn q() {\n"
 _NEXT: Final = "\nfn q() {\n}\n"
-_ANNOUNCES: Final = ("//", "#", "@")  # beginnings of a line that a declaration follows
 _IN_FUNCTION: Final = ("if q {\n", "match q {\n", "_ => {\n")
-_ACTOR: Final = "actor Q {\non q() {\n"
 _COMPONENT: Final = ("component Q() {\n", "view: column() {\n", "column() {\n")
 _OTHERS: Final = (
     *("type Q {\n", "actor Q {\n", "state_machine Q {\n", "routes {\n", "@form Q {\n", "@tokens {\n"),
@@ -92,7 +88,7 @@ class Surroundings:
 
     def _lacks_closers(self, text: str) -> bool:
         closing = complete(self.prefix + text, self.mode)
-        return closing is not None and _CLOSERS.issuperset(closing)
+        return closing is not None and set("}]) \n").issuperset(closing)
 
     def completes(self, piece: str) -> bool:
         """Check whether the declaration is complete with a piece."""
@@ -129,7 +125,7 @@ class Surroundings:
         *_, line, rest = ("", *self.prefix.rsplit("\n", 1))
         is_blank = not (rest + self.suffix + self.below).strip() and "\n" in self.prefix
         above = line.rstrip().rsplit("\n", 1)[-1]
-        return is_blank and not above.startswith(_ANNOUNCES) and analyze(self.prefix + _NEXT, self.mode).ok
+        return is_blank and not above.startswith(("//", "#", "@")) and analyze(self.prefix + _NEXT, self.mode).ok
 
     def indent(self, piece: str) -> str:
         """Return a piece with the indentation of the file, if that is not four spaces, which a model learned.
@@ -330,7 +326,7 @@ def _list_openers(depth: int, text: str) -> Iterator[str]:
         if text.lstrip().startswith("|"):
             yield "type Q =\n"
     else:
-        yield _ACTOR + _IN_FUNCTION[0] * (depth - 2)
+        yield "actor Q {\non q() {\n" + _IN_FUNCTION[0] * (depth - 2)
 
 
 def _take_lines(text: str, number: int) -> str:
@@ -348,7 +344,7 @@ def _is_alive(text: str, mode: Mode) -> bool:
 
 def _count_blocks(text: str, mode: Mode) -> int | None:
     closing = complete(text, mode)
-    return None if closing is None or not _CLOSES_BLOCKS.issuperset(closing) else closing.count("}")
+    return None if closing is None or not set("} ").issuperset(closing) else closing.count("}")
 
 
 def _is_reached(text: str, after: str, num_open: int, mode: Mode) -> bool:

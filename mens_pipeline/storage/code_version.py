@@ -35,8 +35,6 @@ _HASH: Final = "package"
 
 _NAMED: Final = re.compile(rf"\b{_PACKAGE}(?:\.\w+)+")
 
-_VERSIONED: Final = ("code_version", "Stage")
-
 _Symbol = tuple[str, str]
 """A module and a name in it: `*` for the whole module, empty for the statements that run on import."""
 
@@ -246,7 +244,7 @@ def _write(node: ast.AST, text: list[str], uses: _Uses, local: frozenset[str] = 
             uses.imports.update(target for _, target in _list_imports(node))
         case ast.Constant(value=str(string)):
             uses.strings.add(string)
-        case ast.Call(func=ast.Name(id=name)) if name in _VERSIONED:
+        case ast.Call(func=ast.Name(id=name)) if name in {"code_version", "Stage"}:
             # The artifact of another stage is a parent; its key has the version of that code.
             text.append(ast.dump(node))
             return

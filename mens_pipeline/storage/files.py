@@ -17,8 +17,6 @@ MAX_LINE_BYTES: Final = 1_048_576
 
 _CHUNK: Final = 65_536
 
-_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
-
 
 def open_regular(path: Path, *, below: Path | None = None) -> BufferedReader:
     """Open a file for reading; raise `OSError` for a pipe or a device, which could block for ever.
@@ -80,7 +78,7 @@ def is_full(error: OSError) -> bool:
     `EFBIG` with the name of one file comes from `read_regular` and says that the file is too large to read.
     """
     is_read = error.filename is not None and error.filename2 is None
-    return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and not is_read)
+    return error.errno in {errno.ENOSPC, errno.EDQUOT} or (error.errno == errno.EFBIG and not is_read)
 
 
 _LITTLE_SHARE: Final = 0.1

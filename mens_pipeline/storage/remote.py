@@ -35,7 +35,6 @@ _MOST_BYTES: Final = 67_108_864
 _RENEWED_AFTER: Final = timedelta(hours=1)
 """Age from which a reused artifact gets its manifest uploaded again, since retention uses the age of the manifest."""
 
-_VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 25.0
@@ -95,7 +94,7 @@ class Remote:
                 return StoredObject()
             if found.meta["size"] > _MOST_BYTES:
                 raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
-            named = ((name, found.meta[name]) for name in _VERSION)
+            named = ((name, found.meta[name]) for name in ("e_tag", "version"))
             version = {name: value for name, value in named if value is not None}
             return StoredObject(bytes(found.bytes()), version, found.meta["last_modified"])
 

@@ -17,8 +17,6 @@ _WORDS: Final = ("", "a", "b", "abc", "Ann", "hello", "Vox", "level", "x1", "42"
 _PIECES: Final = ("a", "b", "Ann", "x1", "1", "2", "7", "10", "42")
 """Words to join with separators from the code, as inputs of functions that split text."""
 _LONGEST_SEPARATOR: Final = 2
-_MESSAGES: Final = ("bad input", "not found")
-_MOST_ELEMENTS: Final = 5
 _MOST_LITERALS: Final = 24
 """Largest number of literals of a program to use; thousands would not show more of its edges."""
 _MOST_STRING: Final = 24  # characters of a literal that is used
@@ -30,7 +28,6 @@ _MOST_LEVELS: Final = 2
 """Levels of user types with free choice of variants; deeper ones take the smallest variant."""
 _LIST_NAMES: Final = frozenset(("List", "list"))
 _EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}  # types that have an empty value
-_MAP_NAMES: Final = frozenset(("Map", "map"))
 _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
 
@@ -115,7 +112,7 @@ class Drawing:
     def _drawn_generic(self, annotation: ast.GenericType, random: Random, level: int) -> Value:
         name, inner = annotation.name, annotation.arguments[-1]
         if name in _LIST_NAMES:
-            most = _MOST_ELEMENTS if level == 0 else 2
+            most = 5 if level == 0 else 2
             num_elements = 0 if self._ends(inner, level) else random.randint(0, most)
             return [self._draw(inner, random, level + 1) for _ in range(num_elements)]
         if name == "Option":
@@ -126,7 +123,7 @@ class Drawing:
             if random.random() < 2 / 3:
                 return ok(self._draw(value, random, level + 1))
             is_text = len(annotation.arguments) == 1
-            return error(random.choice(_MESSAGES) if is_text else self._draw(inner, random, level + 1))
+            return error(random.choice(("bad input", "not found")) if is_text else self._draw(inner, random, level + 1))
         keys = random.sample(("a", "b", "key", "Ann", *self._strings), random.randint(0, 3))
         return {key: self._draw(inner, random, level + 1) for key in keys}
 
@@ -162,7 +159,7 @@ def _height(annotation: ast.Type, heights: Mapping[str, float]) -> float:
             return 0
         if annotation.name == "Result" and len(inner) in {1, 2}:
             return max(inner)
-        is_map = annotation.name in _MAP_NAMES and len(inner) == 2  # noqa: PLR2004 - key and value
+        is_map = annotation.name in {"Map", "map"} and len(inner) == 2  # noqa: PLR2004 - key and value
         return inner[1] if is_map and type_key(annotation.arguments[0]) == "str" else math.inf
     name = getattr(annotation, "name", "")
     return 0 if name in _PLAIN or isinstance(annotation, ast.DecimalType) else heights.get(name, math.inf)

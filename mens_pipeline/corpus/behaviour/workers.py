@@ -40,7 +40,6 @@ from mens_pipeline.language.interpreter import (
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 
 _LIMITS: Final = Limits()  # only its memory limit counts here
-_SECONDS_OF_REQUEST: Final = 60.0
 _AT_ONCE: Final = 64  # requests in memory at once, so that sources of any length can be streamed
 
 
@@ -69,7 +68,7 @@ class BehaviourWorkers(WorkerPool):
         num_workers: int = 2,
         *,
         command: Sequence[str] = WORKER_COMMAND,
-        seconds: float = _SECONDS_OF_REQUEST,
+        seconds: float = 60.0,
         launch: type[WorkerProcess] = WorkerProcess,
     ) -> None:
         """Configure the pool; workers start on demand. `seconds` is the time limit of one request."""

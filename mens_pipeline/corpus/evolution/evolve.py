@@ -360,9 +360,6 @@ class Session:
 _WAVE: Final = 32
 """Seeds that are evolved together: enough to keep an endpoint busy, few enough to lose little."""
 
-_RATING_TESTED: Final = 4
-_RATING_UNTESTED: Final = 3
-
 
 def evolve(seeds: Seeds, plan: EvolutionPlan, session: Session) -> EvolutionAccount:
     """Evolve seeds within the budget, and return the account with the rows; `RefusedError` if the generator fails."""
@@ -509,7 +506,7 @@ def make_row(attempt: Attempt, module: Module, generator: TextModel, *, seed: in
         prompt=attempt.instruction,
         response=program,
         category=attempt.construct,
-        rating=_RATING_TESTED if is_tested else _RATING_UNTESTED,
+        rating=4 if is_tested else 3,
         task_family="evolved",
         difficulty=difficulty(module),
         template=parent.template,

@@ -129,7 +129,6 @@ def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[st
     return Evolution(operator, random.choice(goals) if operator is Operator.HARDER_CONSTRUCT else None)
 
 
-_CONTRACTS: Final = frozenset(("@require", "@ensure", "@invariant"))
 _FAILURES: Final = frozenset(("Result", "Option"))
 
 _WITH_CONTRACTS: Final = frozenset(("function", "query", "mutation", "server", "mcp_tool"))
@@ -152,7 +151,7 @@ _SHOWN: Final[Mapping[Operator, Callable[[Module], bool]]] = {
         isinstance(node, Try) or (isinstance(node, GenericType) and node.name in _FAILURES) for node in walk(module)
     ),
     Operator.CONTRACTS: lambda module: any(
-        isinstance(node, Decorator) and node.name in _CONTRACTS for node in walk(module)
+        isinstance(node, Decorator) and node.name in {"@require", "@ensure", "@invariant"} for node in walk(module)
     ),
     Operator.TESTS: lambda module: any(isinstance(found, Test | Forall) for found in module.declarations),
 }

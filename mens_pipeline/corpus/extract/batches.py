@@ -14,8 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 BATCH_BYTES: Final = 512 * 1024
 """Work for a process at once: half a second, and little memory."""
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -87,7 +85,7 @@ def _hold_signals() -> Iterator[None]:
     held: list[int] = []
     with ExitStack() as stack:  # restores all handlers, even when one of them raises meanwhile
         stack.callback(list, map(signal.raise_signal, held))
-        for number in _SIGNALS:
+        for number in (signal.SIGINT, signal.SIGTERM):
             stack.callback(signal.signal, number, signal.signal(number, lambda number, _: held.append(number)))
         yield
 

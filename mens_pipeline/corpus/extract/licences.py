@@ -28,17 +28,14 @@ LICENCE_FILES: Final = (
 )
 """Names of licence files; several that are named for a licence offer a choice."""
 
-_CHOICE: Final = "LICENSE-"
 _LARGEST: Final = 131_072  # bytes of a licence file; larger ones are not read
 _NUM_HEAD_BYTES: Final = 4_096  # bytes at the start of a file that may contain an SPDX line
-_TAG: Final = "SPDX-License-Identifier:"
 _OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))
 """Comment openers that may precede the tag."""
 _EXPRESSION: Final = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}")
 _WORD: Final = re.compile(r"[A-Za-z0-9.+:-]+")
 _NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
 _REDISTRIBUTION: Final = "redistribution and use in source and binary forms with or without modification are permitted"
-_ENDORSEMENT: Final = "neither the name of"
 _PASSAGES: Final = {
     "AGPL-3.0": "gnu affero general public license version 3 19 november 2007",
     "Apache-2.0": "apache license version 2.0",
@@ -52,7 +49,6 @@ _PASSAGES: Final = {
 """SPDX id -> a passage that only this licence contains, as lower-case words."""
 
 _VERSIONS: Final = re.compile(r"(?:-only|-or-later|\+)$")
-_OWN: Final = ("LicenseRef-", "DocumentRef-")
 
 
 class LicencePolicy(Strict):
@@ -126,7 +122,7 @@ class Licences:
     def _licence_in(self, folder: Path) -> str | None:
         below = self.root if folder.is_relative_to(self.root) else folder
         found = {path.name: _read_licence(path, below) for path in _licence_files(folder)}
-        whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
+        whole = {licence for name, licence in found.items() if not name.startswith("LICENSE-")}
         licences = sorted(whole or found.values())
         if len(licences) <= 1:
             return next(iter(licences), None)
@@ -154,14 +150,14 @@ def _read_licence(path: Path, below: Path) -> str:
     words = _NOT_WORDS.sub(" ", text.lower())
     found = [name for name, passage in _PASSAGES.items() if passage in words]
     if _REDISTRIBUTION in words:
-        found.append("BSD-3-Clause" if _ENDORSEMENT in words else "BSD-2-Clause")
+        found.append("BSD-3-Clause" if "neither the name of" in words else "BSD-2-Clause")
     return _find_stated(text) or " AND ".join(sorted(found)) or UNKNOWN
 
 
 def _find_stated(text: str) -> str | None:
     lines: list[str] = []
     for line in text.split("\n"):
-        opener, tag, rest = line.partition(_TAG)
+        opener, tag, rest = line.partition("SPDX-License-Identifier:")
         expression = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
         if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(expression):
             lines.append(expression)
@@ -192,7 +188,7 @@ def _parse(expression: str) -> "Expression":
 def _spdx_id(name: str) -> str | None:
     from cyclonedx.spdx import fixup_id  # noqa: PLC0415 - reads the list of all ids
 
-    if name.startswith(_OWN):
+    if name.startswith(("LicenseRef-", "DocumentRef-")):
         return name
     later = "+" if name.endswith("+") else ""
     found: str | None = fixup_id(name.removesuffix("+"))

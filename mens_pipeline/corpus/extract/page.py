@@ -15,11 +15,9 @@ from mens_pipeline.corpus.schema.file_text import decode_text
 from mens_pipeline.storage.files import read_regular
 
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_RULE: Final = "---"
 _LOST_HEADER: Final = re.compile(rf"{UNSEEN}---[ \t]*+\n[A-Za-z_][\w-]*+:")
 _PARSER: Final = MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 """Inline markup is kept as written; a hostile page would cost most there."""
-_SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def refuse_lost_header(text: str) -> None:
     """Raise a FrontmatterError if a page without a header starts with a malformed one."""
     if _LOST_HEADER.match(text) is None:
         return
-    if text.startswith(_RULE):
+    if text.startswith("---"):
         raise FrontmatterError("the header opened by `---` is never closed")
     raise FrontmatterError("the header does not begin in the first line")
 
@@ -96,7 +94,7 @@ def _blocks(tokens: list[Token]) -> tuple[PageBlock, ...]:
             if words[:1] == ["vox"]:
                 first = token.map[0] + 1
                 last = first + token.content.count("\n")
-                is_skipped = not _SKIPPING.isdisjoint(words)
+                is_skipped = not {"skip", "ignore"}.isdisjoint(words)
                 blocks.append(PageBlock(token.content, first, last, is_skipped, heading, paragraph))
     return tuple(blocks)
 

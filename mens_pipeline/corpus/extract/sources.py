@@ -33,8 +33,6 @@ ROOTS_FILE: Final = "examples.ssot.v1.yaml"
 _TAGS: Final = frozenset(("CACHEDIR.TAG", "pyvenv.cfg"))
 """A folder with one of them is a cache, or an environment of Python."""
 
-_BENCHMARK: Final = "heldout_bench"  # its solutions must never train
-
 VENDORED: Final = frozenset(
     (
         *("vendor", "vendors", "third_party", "third-party", "thirdparty", "3rdparty"),
@@ -70,7 +68,7 @@ def files_below(root: Path, suffixes: tuple[str, ...], include: tuple[str, ...] 
 
 def is_entered(folder: str) -> bool:
     """Return whether a folder of this name is read: it is neither hidden nor a benchmark."""
-    return not folder.startswith(".") and folder != _BENCHMARK
+    return not folder.startswith(".") and folder != "heldout_bench"  # its solutions must never train
 
 
 class CheckoutOrigin(BaseModel):
@@ -121,7 +119,9 @@ class Checkout:
     @cached_property
     def attributes(self) -> dict[str, tuple[bool | None, bool | None]]:
         """Whether `.gitattributes` calls a file vendored and generated."""
-        return read_attributes(self.folder, [name for name in self.files if name.endswith(_SUFFIXES)])
+        return read_attributes(
+            self.folder, [name for name in self.files if name.endswith((*VOX_SUFFIXES, *PAGE_SUFFIXES))]
+        )
 
     @cached_property
     def origin(self) -> CheckoutOrigin:
@@ -131,7 +131,7 @@ class Checkout:
             try:
                 commit = ask_git(self.folder, _NEWEST_CHANGE).strip() or None
             except RefusedError as error:
-                problem = None if _UNBORN in str(error) else str(error)
+                problem = None if "does not have any commits yet" in str(error) else str(error)
         remote = find_remote(self.folder) if problem is None else None
         return CheckoutOrigin(folder=self.name, commit=commit, remote=remote, problem=problem)
 
@@ -269,8 +269,6 @@ class OwnSources:
 
 _IGNORED: Final = DropReason.IGNORED, "git ignores it"
 _SILENT: Final = None, None
-_SUFFIXES: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES)
-_UNBORN: Final = "does not have any commits yet"
 
 
 def _name(path: Path, checkout: Checkout) -> str:

@@ -35,8 +35,6 @@ _LINE_BYTES: Final = 4_096  # of a line of git's output
 _MOST_SECONDS: Final = 300.0
 """For the log, and for each file. A checkout may contain a pipe where git expects a file, which would block forever."""
 
-_NO_REPOSITORY: Final = "not a git repository (or any"
-_WEEK: Final = 7 * 24 * 3_600  # seconds
 _LOG: Final = (
     *(
         "log",
@@ -100,7 +98,7 @@ class History(Account[ReplayDrop]):
 
 def week_of(seconds: int) -> int:
     """Return the week, from 1, after a number of seconds."""
-    return max(0, seconds) // _WEEK + 1
+    return max(0, seconds) // (7 * 24 * 3_600) + 1
 
 
 def read_history(workspace: Path, since: str, number: int) -> History:
@@ -140,7 +138,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
     except RefusedError as error:
         said = str(error)
         advice = "Install git." if said == NO_GIT else "Correct this, and replay again."
-        advice = "Name a folder of a git checkout." if _NO_REPOSITORY in said else advice
+        advice = "Name a folder of a git checkout." if "not a git repository (or any" in said else advice
         raise RefusedError(f"{workspace}: no history: {said}. {advice}") from error
     if is_shallow == "true":
         raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")

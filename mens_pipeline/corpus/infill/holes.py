@@ -28,7 +28,6 @@ QUOTAS: Final[dict[HoleKind, float]] = {
 MAX_LINES: Final = 8
 """Lines of a hole; longer pieces are not completed at a cursor."""
 
-_WITHIN_TOKEN: Final = 1 / 3
 _MOST_STATEMENTS: Final = 4
 _FIELDS: Final = (
     ast.Field,
@@ -63,7 +62,7 @@ def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> 
         kinds = [kind for kind, found in by_kind.items() if found]
         (kind,) = random.choices(kinds, [QUOTAS[kind] for kind in kinds])
         start, end = by_kind[kind].pop(random.randrange(len(by_kind[kind])))
-        if random.random() < _WITHIN_TOKEN:
+        if random.random() < 1 / 3:
             start = spans.within_token(start, end, random)
         drawn.setdefault(start, Hole(start, end, kind))
     return tuple(sorted(drawn.values()))

@@ -37,11 +37,9 @@ from mens_pipeline.storage.store import Details
 KINDS: Final = ("task", "template", "combination")
 """Kinds of synthetic pairs, by their `task_family`."""
 
-_COMBINATION: Final = "combination/"
 _FEATURES: Final = Features(check_contracts=True, database=True)
 """As in the hidden tests of the benchmark, where the taught programs must pass."""
 
-_RATING: Final = 4
 _MOST_TRIES: Final = 100
 
 
@@ -123,7 +121,7 @@ class _Maker:
             prompt=sample.prompt,
             response=sample.response,
             category=sample.construct,
-            rating=_RATING,
+            rating=4,
             task_family=kind,
             difficulty=difficulty(module),
             template=sample.template,
@@ -136,7 +134,7 @@ class _Maker:
 
 
 def _group_families(kind: str) -> dict[str, tuple[Family, ...]]:
-    of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
+    of_kind = [one for one in load_families() if one.name.startswith("combination/") == (kind == "combination")]
     grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
     return {name: families for name, families in grouped.items() if families}
 

@@ -107,7 +107,7 @@ class Program:
         if isinstance(syntax, ast.Function):
             is_refused = isinstance(declaration, ast.Loading) and not self._scope.features.views
             refusal = Refusal.INTERFACE if is_refused else _find_refusal(syntax)
-            has_contract = any(decorator.name in _CONTRACTS for decorator in syntax.decorators)
+            has_contract = any(decorator.condition is not None for decorator in syntax.decorators)
             contract = syntax if has_contract and self._scope.features.check_contracts else None
             function = self._function(syntax.name, syntax.params, syntax.body, contract)
             self._declared[syntax.name] = function if refusal is None else Refused(refusal, syntax.name)
@@ -142,9 +142,6 @@ def _import(path: ast.ImportPath) -> tuple[str, Value]:
     for segment in path.segments[1:]:
         value = value.members.get(segment) if type(value) is values.Namespace else None
     return name, value if value is not None else Refused(Refusal.IMPORT, name)
-
-
-_CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
 
 
 def guard(function: ast.Function, scope: Scope) -> Code:

@@ -12,11 +12,8 @@ from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity, Sourc
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS, PREDEFINED_VARIANTS
 
-_REFERENCE_VALUES: Final = ("path", "workflow_wait", "workflow_wait_signal")
-"""Names that the interpreter does not run."""
-
-VALUES: Final = frozenset((*BUILT_INS, *ASSERTIONS, *_REFERENCE_VALUES))
-"""Functions, constructors and namespaces (F1, F10)."""
+VALUES: Final = frozenset((*BUILT_INS, *ASSERTIONS, "path", "workflow_wait", "workflow_wait_signal"))
+"""Functions, constructors and namespaces (F1, F10); the interpreter does not run the last three."""
 
 VARIANTS: Final[dict[str, int]] = {**PREDEFINED_VARIANTS, "Err": 1, "null": 0}
 """Variant -> number of its fields, as patterns may write them (V10-V12)."""
@@ -168,10 +165,6 @@ class Scopes:
         return tuple(self._visible)
 
 
-Owner = ast.TypeDef | ast.Url
-"""A type that has variants."""
-
-
 @dataclass(slots=True)
 class ModuleNames:
     """The names of one program.
@@ -184,7 +177,7 @@ class ModuleNames:
     values: dict[str, Binding] = field(default_factory=dict)
     types: dict[str, ast.TypeDef | ast.Table | ast.Url] = field(default_factory=dict)
     tables: dict[str, ast.Table] = field(default_factory=dict)
-    variants: dict[str, list[tuple[Owner, ast.Variant]]] = field(default_factory=dict)
+    variants: dict[str, list[tuple[ast.TypeDef | ast.Url, ast.Variant]]] = field(default_factory=dict)
     imported: set[str] = field(default_factory=set)
     is_open: bool = False
     assumed: frozenset[str] = frozenset()

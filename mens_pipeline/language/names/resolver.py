@@ -343,9 +343,6 @@ _FORMS: Final[dict[type, Callable[[Resolver, Any], None]]] = {
 """Syntax that declares or uses names; all other syntax is resolved part by part."""
 
 
-_TYPE_KEYS: Final = ("structured_output", "schema", "into")
-"""Keys of decorators whose value names a type (G10)."""
-
 ROW_FIELDS: Final = ("_id", "id")
 """Fields of every record of a table, besides the declared ones (U5)."""
 
@@ -410,7 +407,7 @@ def _function(node: ast.Function, resolver: Resolver) -> None:
 
 def _decorator(decorator: ast.Decorator, function: ast.Function, resolver: Resolver) -> None:
     for entry in decorator.arguments:
-        if entry.key in _TYPE_KEYS and isinstance(entry.value, str):
+        if entry.key in {"structured_output", "schema", "into"} and isinstance(entry.value, str):
             resolver.outside_name(entry.value, entry, "type", resolver.names.types)
     if decorator.condition is None:
         return

@@ -16,9 +16,6 @@ from mens_pipeline.language.types.expressions import LITERALS, element, operatio
 from mens_pipeline.language.types.terms import BOOL, NEVER, UNIT, UNKNOWN, Record, Type
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
-_OTHER_BORDERS = (ast.While, ast.Loop, ast.For, ast.Lambda, ast.SideEffect)
-"""A `break` inside these does not leave the loop around them."""
-
 
 def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
     """`let`: the type is the annotation, if there is one; a mutable record may get more fields."""
@@ -90,7 +87,7 @@ def _has_break(statements: Iterable[ast.Node]) -> bool:
         node = pending.pop()
         if isinstance(node, ast.Break):
             return True
-        if not isinstance(node, _OTHER_BORDERS):
+        if not isinstance(node, ast.While | ast.Loop | ast.For | ast.Lambda | ast.SideEffect):
             pending.extend(children(node))
     return False
 
@@ -136,12 +133,10 @@ _RULES: Final = TypeRules(
 )
 
 
-_FIRST: Final = (ast.Const, ast.ReactiveModule)  # declarations whose inferred types the others need
-
-
 def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
     checker = Checker(DeclaredTypes(names), resolution, findings, _RULES)
-    ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
+    # Others need the inferred types of these.
+    ordered = sorted(module.declarations, key=lambda one: not isinstance(one, ast.Const | ast.ReactiveModule))
     for declaration in ordered:
         if findings.is_full:
             return

@@ -423,7 +423,6 @@ _OTHERS: Final = frozenset(("query", "using", "live", "first", "find_by", "upser
 """Methods of the reference alone."""
 
 _OF_RESULTS: Final = ("unwrap", "is_ok", "is_err")
-_COMBINED: Final = frozenset(("and", "or", "not"))  # keys of `where` besides fields
 _BY_COLUMN: Final = frozenset(("order_by", "select"))
 _MANY: Final = 100
 _COUNTS: Final = {
@@ -466,7 +465,7 @@ def _check_argument(checker: Checker, node: MethodCall, index: int, argument: Ar
     elif isinstance(value, ObjectLit) and (node.method == "filter" or (node.method == "update" and index == 1)):
         check_fields(checker, value, record, fields)
     elif isinstance(value, ObjectLit) and node.method == "where":
-        check_fields(checker, value, record, dict.fromkeys((*fields, *_COMBINED), UNKNOWN))
+        check_fields(checker, value, record, dict.fromkeys((*fields, "and", "or", "not"), UNKNOWN))
     elif node.method in _BY_COLUMN and isinstance(value, StringLit) and (node.method == "select" or index == 0):
         known = checker.declared.readable(record) or {}
         # A similarity search may order by `distance`.

@@ -41,7 +41,6 @@ from mens_pipeline.language.ast import (
 )
 from mens_pipeline.language.interpreter import Value, VariantValue
 
-_RATING: Final = 4
 _LEVELS: Final = (0, 2, 1, 3, 0, 2, 1, 4, 0, 2, 3, 1, 0, 2, 5, 0, 3, 2, 1, 4)
 """Levels in turn: of twenty tasks, five are one expression, five are one loop, four branch, three are chains, two
 match, and one has two declarations."""
@@ -205,7 +204,7 @@ def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
         prompt=write_prompt(random, draft, behaviour.examples),
         response=draft.program,
         category="function",
-        rating=_RATING,
+        rating=4,
         task_family=TASK,
         difficulty=difficulty(module),
         template=draft.template,
