@@ -171,8 +171,6 @@ _PHRASING: Final = Path(__file__).with_name("phrasing.yaml")
 
 _TYPE_WORDS: Final = {"str": "text", "int": "integer", "bool": "boolean", "float": "float"}
 
-_VOWELS: Final = "aeiou"
-
 _SMALL_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -273,7 +271,7 @@ def has_fields(random: Random, subject: str, fields: Sequence[EntityField]) -> s
 
 def with_article(noun: str) -> str:
     """Put `a` or `an` before a noun, by its first letter; the word banks contain no exceptions."""
-    return f"{'an' if noun.lstrip('`')[0].lower() in _VOWELS else 'a'} {noun}"
+    return f"{'an' if noun.lstrip('`')[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
 def count_things(number: int, noun: str, plural: str = "") -> str:

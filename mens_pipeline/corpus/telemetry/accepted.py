@@ -17,7 +17,6 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\ufffd"
 """The replacement character: a decoder writes it for bytes that are not valid UTF-8."""
 _SECONDS: Final = 5.0  # timeout of SQLite while another process holds the lock
-_COLUMNS: Final = ("query", "optimal_response", "suffix")
 _CREATE: Final = (
     "CREATE TABLE IF NOT EXISTS AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT, suffix TEXT)"
 )
@@ -39,7 +38,7 @@ class AcceptedPieces:
         except (OSError, sqlite3.Error) as error:
             message = f"{path}: accepted pieces cannot be written there ({error}). Name another file."
             raise ConfigurationError(message) from error
-        if missing := [column for column in _COLUMNS if column not in found]:
+        if missing := [column for column in ("query", "optimal_response", "suffix") if column not in found]:
             lacks = f"its table AgentTelemetry has no column {', '.join(missing)}"
             raise ConfigurationError(f"{path}: {lacks}. Name a file of its own.")
 

@@ -243,12 +243,10 @@ _DOUBLED: Final = str.maketrans("0123456789", "0246813579")
 """Digit -> the sum of the digits of its double."""
 
 
-_EXAMPLES: Final = frozenset(("4539578763621486",))  # examples in texts about Luhn's formula
-
-
 def _is_card_number(match: re.Match[str]) -> bool:
     digits = match[0].replace(" ", "").replace("-", "")
-    if digits in _EXAMPLES or _ISSUED.fullmatch(digits) is None:
+    # This one is an example in texts about Luhn's formula.
+    if digits == "4539578763621486" or _ISSUED.fullmatch(digits) is None:
         return False
     values = (digits[::-2] + digits[-2::-2].translate(_DOUBLED)).encode()
     return (sum(values) - ord("0") * len(values)) % 10 == 0
@@ -287,11 +285,10 @@ _WINDOWS_HOME: Final = re.compile(
     rf"(?P<keep>[A-Za-z]:(?P<slash>\\{{1,4}}|/)(?i:users)(?P=slash))"
     rf"(?:(?P<full>\w[\w.-]{{0,40}}(?: [\w.-]{{1,40}}){{1,3}})(?=[\\/])|{_NAME})"
 )
-_NOBODYS_HOME: Final = frozenset(("user", "username", "shared", "public", "default"))
 
 
 def _is_somebodys_home(match: re.Match[str]) -> bool:
-    return (match["name"] or "").lower() not in _NOBODYS_HOME
+    return (match["name"] or "").lower() not in {"user", "username", "shared", "public", "default"}
 
 
 _MARK: Final = re.compile(r"//|#|/\*|<!--|^[ \t]*(?:\*|--)")  # starts a comment

@@ -57,7 +57,6 @@ from mens_pipeline.storage.yaml_file import load_model
 
 _FILES: Final = "*.vox.jinja"
 _WAY: Final = "_way"
-_MOST_BYTES: Final = 1_000_000
 _HEADER: Final = re.compile(r"^=== ?(.*)$", re.MULTILINE)
 _REQUEST: Final = re.compile(r"^--- request(?: about (?P<domain>.+)| (?P<whole>as it stands))?$", re.MULTILINE)
 _PROGRAM: Final = re.compile(r"^--- program$", re.MULTILINE)
@@ -159,7 +158,7 @@ def _environment(banks: Mapping[str, Any]) -> jinja2.Environment:
 
 def _sections(path: Path) -> Iterator[_Section]:
     try:
-        text = read_regular(path, _MOST_BYTES).decode("utf-8")
+        text = read_regular(path, 1_000_000).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as UTF-8 text ({error}). Restore the file.") from error
     headers = list(_HEADER.finditer(text))
@@ -413,16 +412,13 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
 """Filters of templates."""
 
 
-_Value = StrictStr | StrictBool | StrictInt | StrictFloat | list[Any]
-
-
 def _build_record(columns: Sequence[str]) -> Callable[..., Any]:
     return namedtuple("record", columns)  # noqa: PYI024 - the file names them
 
 
 class _Bank(Strict):
     columns: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
-    rows: Annotated[list[_Value], Field(min_length=1)]
+    rows: Annotated[list[StrictStr | StrictBool | StrictInt | StrictFloat | list[Any]], Field(min_length=1)]
 
     @field_validator("columns")
     @classmethod

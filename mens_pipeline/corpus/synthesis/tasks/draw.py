@@ -224,7 +224,6 @@ def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
 
 _NUM_CALLS: Final = 60  # the most argument lists for a task
 _SPAN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
-_LENGTH: Final = "len("
 _WORDS: Final = (
     *("tea", "Oslo", "north", "apple", "river", "Ada", "lamp", "stone", "a", "echo", "Anna", "level", "blue", "kiwi"),
     *("sunset", "garden", "Bob", "ox", "market", "seven", "Zoe", "noon", "paper", "lily"),
@@ -262,7 +261,7 @@ class _Fit:
         wanted = self.inputs.get(name)
         if isinstance(value, list):
             items = [self.value(item, name) for item in value]
-            fewest = int(self.inputs.get(f"{_LENGTH}{name})", 0))
+            fewest = int(self.inputs.get(f"len({name})", 0))
             return items + [self.random.randint(-9, 60) for _ in range(fewest - len(items))]
         if isinstance(value, dict):
             return {key: self.value(field, key) for key, field in value.items()}
