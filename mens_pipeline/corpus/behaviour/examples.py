@@ -37,10 +37,7 @@ class Observation:
 
 @dataclass(slots=True, eq=False)
 class SeenCall:
-    """A call whose result can be written as Vox text, with the goals that it covers.
-
-    `length` counts the characters of both texts; `oddity` grows with edge values and text that is hard to read.
-    """
+    """A call whose result can be written as Vox text, with its goals; `oddity` grows with what is hard to read."""
 
     arguments: tuple[Value, ...]
     value: Value

@@ -45,11 +45,7 @@ _AT_ONCE: Final = 64  # requests in memory at once, so that sources of any lengt
 
 @dataclass(frozen=True, slots=True)
 class ObservationJob:
-    """A function to observe.
-
-    `source` is its declaration, as in a completion; `given` holds declarations that it needs and a completion need not
-    repeat.
-    """
+    """A function to observe, in `source`; `given` holds declarations that it needs and a completion need not repeat."""
 
     source: str
     function: str

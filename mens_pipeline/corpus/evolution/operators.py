@@ -23,10 +23,7 @@ from mens_pipeline.storage.validation import Strict
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """A system prompt and a prompt for a model.
-
-    `key`, under which its reply is kept, is the SHA-256 over all that decides the reply, hexadecimal.
-    """
+    """Two prompts for a model; `key`, under which its reply is kept, is the SHA-256 over all that decides it."""
 
     key: str
     system: str

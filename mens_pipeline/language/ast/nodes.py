@@ -48,10 +48,7 @@ def children(node: Node) -> list[Node]:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it, parents first, siblings in field order, without recursion.
-
-    The target of a compound assignment comes twice, because `x += e` is kept as `x = x + e` (A5).
-    """
+    """Yield a node and all below it, without recursion, parents first; the target of `x += e` comes twice (A5)."""
     pending = [root]
     while pending:
         node = pending.pop()

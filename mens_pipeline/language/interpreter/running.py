@@ -106,10 +106,7 @@ _OURS: Final = __name__.split(".", maxsplit=1)[0]
 
 @dataclass(frozen=True, slots=True)
 class CaseRunner:
-    """State shared by all cases of a program.
-
-    `name` is the text that declares them, `texts` are all texts that errors may point to; `seed` is for properties.
-    """
+    """State shared by all cases of the text `name`; errors may point to any of `texts`, `seed` is for properties."""
 
     program: Program
     machine: Machine

@@ -74,10 +74,7 @@ class Findings:
             self._found.setdefault((place.start, code), (Span(place.start, place.end), message, advice, severity))
 
     def name_in(self, node: ast.Node, name: str) -> Span:
-        """Find the name of a declaration in its text, since the tree has no place for it.
-
-        That is the first such word after `fn`, else the first such word, else the whole node.
-        """
+        """Find the name of a declaration: the first such word after `fn`, else the first one, else the whole node."""
         word = re.escape(name)
         for pattern in (rf"\bfn\s+({word})\b", rf"\b({word})\b"):
             found = re.compile(pattern).search(self._source, node.start, node.end)

@@ -125,10 +125,7 @@ class TokenCursor(ABC):
             self.fail(code, f"expected `{word}` {where}")
 
     def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
-        """Consume a closing token or reject, at the opener if the text ends.
-
-        `opener` is the index of the opening token, `where` describes the content: `the argument list`.
-        """
+        """Consume a closing token or reject, at the opener if the text ends; `where` is such as `the argument list`."""
         if self.kinds[self.pos] == kind:
             self.pos += 1
         elif self.pos >= self.last:
@@ -171,10 +168,7 @@ class TokenCursor(ABC):
     def separated_list(
         self, entry: Callable[[], Entry], closer: TokenKind, where: str, *, spans_lines: bool = False
     ) -> tuple[Entry, ...]:
-        """`[ entry { ',' entry } [ ',' ] ] closer`, on one line unless it may span several (N6).
-
-        The opener is already consumed; `where` describes the place of the closer: `after the columns`.
-        """
+        """`[ entry { ',' entry } [ ',' ] ] closer`, after its opener, on one line unless it may span several (N6)."""
         entries: list[Entry] = []
         while (self.skip_newlines() if spans_lines else self.kinds[self.pos]) != closer:
             entries.append(entry())
@@ -188,10 +182,7 @@ class TokenCursor(ABC):
         return self.separated_list(partial(self.name, what), ")", f"after {what}")
 
     def in_braces(self, where: str, what: str) -> Iterator[None]:
-        """`'{' { ~ entry } ~ '}'`: yield before each entry, which the caller consumes.
-
-        `where` describes the place of the opening brace (`after the form name`), `what` the content.
-        """
+        """`'{' { ~ entry } ~ '}'`: yield before each entry, which the caller consumes; `what` describes them all."""
         opener = self.pos
         self.expect("{", where)
         while self.skip_newlines() != "}":

@@ -31,10 +31,7 @@ class Compilers:
 
 @dataclass(frozen=True, slots=True)
 class ModuleScope:
-    """State shared by all functions of one text.
-
-    `names` is filled again for each test; `variants` maps a variant to the number of its fields, for patterns (K2).
-    """
+    """State shared by all functions of one text; `variants` maps a variant to the number of its fields (K2)."""
 
     text: TextName
     machine: Machine
