@@ -294,8 +294,8 @@ def pipeline_commit() -> str | None:
 def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
     """Return the current conditions for an adapter: policy, benchmark, decoding, newest figures, held-out pairs."""
     from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
-    from mens_pipeline.evaluation.config import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.verdict_basis import Terms  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise

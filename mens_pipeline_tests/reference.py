@@ -16,7 +16,7 @@ from mens_pipeline.corpus.curate.mix import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
 from mens_pipeline.corpus.extract.forgotten import Forgotten
 from mens_pipeline.delivery.retention import RetentionPolicy
-from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.scratch.tokenizer import COMPOUNDS, VOCABULARY
 from mens_pipeline.settings import PROJECT_ROOT, Settings

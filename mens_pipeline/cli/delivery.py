@@ -19,7 +19,7 @@ from mens_pipeline.cli.terminal import (
     show_completions,
 )
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
@@ -164,7 +164,10 @@ def push(
     target = hub.Target(repo, revision, "model" if what == "adapter" else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
-        print_line(_format_plan(plan))
+        files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
+        total = sum(file.num_bytes for file in plan.files)
+        head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"
+        print_line("\n".join([head, *files, f"{total:>12,}  bytes in {len(files)} files"]))
         if not yes:
             print_line("dry run: nothing was sent. Send it with --yes.", err=True)
             return
@@ -184,13 +187,6 @@ def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Set
     if what == "train-set":
         return hub.plan_train_set(source, store, target, settings.data_licence, staging)
     return hub.plan_push(source, target, settings.data_licence, staging)
-
-
-def _format_plan(plan: "PushPlan") -> str:
-    files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
-    total = sum(file.num_bytes for file in plan.files)
-    head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"
-    return "\n".join([head, *files, f"{total:>12,}  bytes in {len(files)} files"])
 
 
 _SHOWN = 10

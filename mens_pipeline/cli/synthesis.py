@@ -13,7 +13,6 @@ from mens_pipeline.cli.terminal import interruptible, log_line, print_json, prin
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
 from mens_pipeline.inference.generation import program_in
 from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
@@ -161,7 +160,7 @@ def _evolve(options: _EvolOptions, settings: Settings) -> "tuple[Seeds, Evolutio
         sort_seeds,
     )
     from mens_pipeline.evaluation.benchmark import protected_pairs
-    from mens_pipeline.evaluation.judge import FEATURES
+    from mens_pipeline.evaluation.judge import FEATURES, has_placeholder, is_refusal
     from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
     from mens_pipeline.language.interpreter import Sandbox
 

@@ -100,13 +100,11 @@ class _TrainOptions(Options):
 
     @property
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
-        return {**read_values(self), **{f"--set {field}": (field, value) for field, value in self._set().items()}}
-
-    def _set(self) -> dict[str, str]:
         settings = self.settings or []
         if any("=" not in setting for setting in settings):
             raise ConfigurationError(f"--set {' '.join(settings)}: write FIELD=VALUE.")
-        return dict(setting.partition("=")[::2] for setting in settings)
+        parts = (setting.partition("=") for setting in settings)
+        return {**read_values(self), **{f"--set {field}": (field, value) for field, _, value in parts}}
 
 
 @take_options(_TrainOptions)
@@ -213,9 +211,9 @@ def _prepare(options: _TrainOptions) -> "PreparedRun":
 def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     from mens_pipeline.corpus.curate.heldout_split import HELDOUT, refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
-    from mens_pipeline.evaluation.config import EvaluationConfig
     from mens_pipeline.evaluation.suite import refuse_unanswerable
     from mens_pipeline.evaluation.tasks import heldout_tasks
+    from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import completion_fits
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model

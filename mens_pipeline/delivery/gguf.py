@@ -31,9 +31,8 @@ from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.device import leave_out_kernels
-from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.progress import TelemetryLog
-from mens_pipeline.jobs.protocol import write_job
+from mens_pipeline.jobs.protocol import refuse_failure, write_job
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import CHATML, ChatFormat, encode_prompt
@@ -42,7 +41,7 @@ from mens_pipeline.storage.kinds import GgufFile, Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Document, Versioned, read_document
-from mens_pipeline.training.prepare import library_versions
+from mens_pipeline.training.preflight import library_versions
 
 if TYPE_CHECKING:
     import torch

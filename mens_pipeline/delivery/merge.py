@@ -31,8 +31,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, read_results
 from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.inference.prepare import Conditions, list_inputs, prepare_generation
-from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import write_job
+from mens_pipeline.jobs.protocol import refuse_failure, write_job
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, read_object, shapes_in, template_in
 from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, mark_card, model_card
@@ -46,7 +45,7 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document, Versioned, read_document
-from mens_pipeline.training.prepare import library_versions
+from mens_pipeline.training.preflight import library_versions
 
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
 _SHOWN: Final = 3
@@ -116,9 +115,8 @@ class MergeSource:
 def merge_source(run: Path | None, store: ArtifactStore, policy: SourcePolicy | None = None) -> MergeSource:
     """Find the adapter of a run, or the champion when no run is named; `policy` says which files may train now.
 
-    Raises:
-        RefusedError: There is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
-            adapter, or does not fit its base; the base is gone.
+    `RefusedError` if there is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
+    adapter, or does not fit its base; or the base is gone.
     """
     champion = find_champion(store) if run is None else None
     if run is None and champion is None:

@@ -5,7 +5,6 @@ The first is what a user has without training; the second completes as an editor
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import Lane, TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.tasks import Task, draw_tasks
+from mens_pipeline.evaluation.tasks import FewShot, Task, draw_tasks
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, tokenize
 from mens_pipeline.language.ast import Declaration, Function, NamedType
 from mens_pipeline.storage.files import read_regular
@@ -23,14 +22,6 @@ _NUM_EXAMPLES: Final = 5
 _LONGEST: Final = 240
 """Characters of an example, request and completion together: five of them are about 300 tokens."""
 _LONGEST_DESCRIPTION: Final = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class FewShot:
-    """System prompt with examples for the base, and the sample of the eval suite that it completes."""
-
-    prompt: str
-    tasks: tuple[Task, ...]
 
 
 def build_few_shot(

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.judge import judge, prepend_given, run_hidden_tests
 from mens_pipeline.evaluation.results import (
@@ -23,7 +22,7 @@ from mens_pipeline.evaluation.results import (
 )
 from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, group_by_task, scores_of_model
 from mens_pipeline.evaluation.statistics import MOST_TASKS, Paired
-from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.evaluation.tasks import FewShot, Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax, as_served
 from mens_pipeline.language import CONSTRUCTS
 

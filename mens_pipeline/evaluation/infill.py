@@ -21,11 +21,10 @@ from mens_pipeline.corpus.infill.views import draw_view
 from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair, parsed_code, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import NgramModel
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.judge import FEATURES, errors_beside
 from mens_pipeline.evaluation.results import Abstention, InfillModel, InfillResults, InsertRates, InsertScore
 from mens_pipeline.evaluation.statistics import Paired, Rate, compare_paired, mean_rate
-from mens_pipeline.inference.generation import Completion, Decoding, Request, Syntax, as_served
+from mens_pipeline.inference.generation import Completion, Decoding, EvaluationConfig, Request, Syntax, as_served
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Sandbox
 from mens_pipeline.language.surroundings import read_surroundings

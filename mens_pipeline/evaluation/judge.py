@@ -4,6 +4,7 @@ A completion is part of a program. The rest exists already: given code, which is
 names that only the reference uses. Of the latter two only the name is known, so they may have any type.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,6 @@ from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.requirements import list_names, unmet
 from mens_pipeline.evaluation.scores import Execution, Score
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
 from mens_pipeline.inference.generation import Completion, program_in
 from mens_pipeline.language import (
     CONSTRUCTS,
@@ -28,6 +28,7 @@ from mens_pipeline.language import (
     analyze,
     construct_of,
     declaration_spans,
+    tokenize,
 )
 from mens_pipeline.language.ast import Call, Declaration, Function, Ident, Return, Statement
 from mens_pipeline.language.interpreter import Features, ProgramReport, ProgramStatus, Sandbox
@@ -35,6 +36,20 @@ from mens_pipeline.language.semantics import semantic_diagnostics
 
 FEATURES: Final = Features(check_contracts=True, database=True, views=True)
 """Features of the interpreter that tests use: contracts hold, tables are lists of records in memory, views show."""
+
+
+_REFUSAL: Final = re.compile(
+    r"\b(?:I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:cannot|can['\u2019]t|can not)"
+    r"|as an AI|as a language model)\b",
+    re.IGNORECASE,
+)
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:TODO|FIXME|TBD|XXX)\b"
+    r"|(?i:^(?://|\#)\s*(?:todo|fixme|tbd|placeholder|stub)\s*(?::|[.!]*\s*$))"
+    r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
+    r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
+)
+"""Marks of unfinished code; `todo`, `stub` and `placeholder` alone also describe user interfaces."""
 
 
 def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:
@@ -186,3 +201,14 @@ def _gives_up(statement: Statement) -> bool:
 
 def _sentence(error: Diagnostic) -> str:
     return f"{error.start.line}:{error.start.column}: {error.code}: {error.message}"
+
+
+def is_refusal(completion: str) -> bool:
+    """Return whether a completion says that the model will not or cannot do it."""
+    return _REFUSAL.search(completion) is not None
+
+
+def has_placeholder(program: str) -> bool:
+    """Return whether a program has a comment in place of code."""
+    comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
+    return any(_PLACEHOLDER.search(comment) for comment in comments)

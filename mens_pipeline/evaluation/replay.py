@@ -17,11 +17,10 @@ from mens_pipeline.corpus.schema.account import counts_of
 from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.infill import Holes, InfillTask, build_holes, score_holes
 from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
-from mens_pipeline.inference.generation import Completion
+from mens_pipeline.inference.generation import Completion, EvaluationConfig
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.kinds import ReplayFile
 from mens_pipeline.storage.validation import Strict

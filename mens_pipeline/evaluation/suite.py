@@ -10,13 +10,21 @@ from typing import Final
 from mens_pipeline.corpus.curate.heldout_split import FAMILIES, refuse_trained_heldout
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.baselines import FewShot, build_few_shot
+from mens_pipeline.evaluation.baselines import build_few_shot
 from mens_pipeline.evaluation.benchmark import Benchmark
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.evaluate import with_sound_tests
 from mens_pipeline.evaluation.infill import Holes, find_holes, infill_decoding
 from mens_pipeline.evaluation.statistics import MOST_TASKS
-from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, draw_tasks, family_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import (
+    FewShot,
+    Suite,
+    Task,
+    benchmark_tasks,
+    draw_tasks,
+    family_tasks,
+    heldout_tasks,
+)
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
@@ -86,11 +94,8 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
 
     `families.jsonl` next to the held-out pairs holds synthetic tasks. Without `train`, the train set of the adapter,
     nobody can tell whether it holds any of the tasks. `fits` tells whether a text is short enough for a completion.
-
-    Raises:
-        SourceNotFoundError: The file is missing.
-        RefusedError: A row is not a pair or was trained on, there is no code, or there are too many tasks to compare.
-        ConfigurationError: The front end rejects hidden tests of a pair.
+    `SourceNotFoundError` if the file is missing; `RefusedError` if a row is not a pair or was trained on, there is no
+    code, or there are too many tasks to compare; `ConfigurationError` if the front end rejects hidden tests of a pair.
     """
     if train.is_file():
         refuse_trained_heldout(heldout, train)
@@ -133,10 +138,8 @@ def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
     """Build the whole eval suite of an adapter; the examples of the base are rows of `train`.
 
     `part` is the number of held-out prompts and of benchmark tasks to ask in one round; None for all.
-
-    Raises:
-        RefusedError: The held-out pairs cannot be asked, or the train set is missing or was changed.
-        ConfigurationError: Hidden tests or the description of the language cannot be used.
+    `RefusedError` if the held-out pairs cannot be asked, or the train set is missing or was changed;
+    `ConfigurationError` if hidden tests or the description of the language cannot be used.
     """
     base = manifest.base_model
     suite = read_suite(

@@ -78,6 +78,14 @@ class Task(Prompt):
         return Request(task=self.id, prompt=self.prompt, mode=self.mode)
 
 
+@dataclass(frozen=True, slots=True)
+class FewShot:
+    """System prompt with examples for the base, and the sample of the eval suite that it completes."""
+
+    prompt: str
+    tasks: tuple[Task, ...]
+
+
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
     """Turn held-out pairs of code into tasks; prose is skipped.
 

@@ -22,16 +22,14 @@ from mens_pipeline.inference.generation import (
 )
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.environment import num_processors
-from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import write_job
+from mens_pipeline.jobs.protocol import refuse_failure, write_job
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.preflight import BESIDE_GB, fits_dense
-from mens_pipeline.training.prepare import library_versions
+from mens_pipeline.training.preflight import BESIDE_GB, fits_dense, library_versions
 
 _CACHE_SHARE: Final = 0.5
 """Share of the free memory for keys and values; reading prompts and scores need the rest."""

@@ -18,8 +18,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.generation import Decoding, Dtype, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import Job, write_job
+from mens_pipeline.jobs.protocol import Job, refuse_failure, write_job
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt

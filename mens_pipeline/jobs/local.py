@@ -1,7 +1,6 @@
 """Run jobs as child processes of this machine: start, watch and end them."""
 
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -12,16 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.errors import SMALLER, RefusedError
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import ray_environment, training_environment
-from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, read_result
+from mens_pipeline.jobs.protocol import LOG, RESULT, ExitCode, read_result, refuse_failure
 
 _ENTRY: Final = f"{__package__}"
 _PR_SET_PDEATHSIG: Final = 1
 _PARENT_GONE: Final = 75
 _POLL_SECONDS: Final = 0.2
-_LAST_WORDS: Final = 1_500
-"""Characters of a log that a message shows."""
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -92,21 +89,6 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(_PARENT_GONE)
-
-
-def refuse_failure(run_dir: Path, code: int, what: str) -> None:
-    """Refuse (`RefusedError`, with the reason) a job that is not done."""
-    if code == ExitCode.DONE:
-        return
-    if code == ExitCode.INTERRUPTED:
-        raise RefusedError(f"{run_dir}: interrupted. Run the same again; what is done already is taken up.")
-    if code == ExitCode.REFUSED:
-        raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
-    log = run_dir / LOG
-    is_killed = code == -signal.SIGKILL
-    ended = f"was killed, perhaps for want of memory. {SMALLER}" if is_killed else f"ended with {code}."
-    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
-    raise RefusedError(f"{run_dir}: the {what} process {ended} Its last words ({log}):\n{words}")
 
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:

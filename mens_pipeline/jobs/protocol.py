@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+import signal
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
 
+from mens_pipeline.errors import SMALLER, RefusedError
 from mens_pipeline.storage.jsonl import replacing
 from mens_pipeline.storage.validation import Strict
 
@@ -20,6 +22,9 @@ LOG: Final = "child.log"
 
 STOP: Final = "stop"
 """Asks workers on a cluster to stop, since no signal reaches them."""
+
+_LAST_WORDS: Final = 1_500
+"""Characters of a log that a message shows."""
 
 CHECKPOINTS: Final = "checkpoints"
 COMPLETE: Final = "complete"
@@ -122,3 +127,18 @@ def _is_whole(mark: Path) -> bool:
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
     except (ValueError, AttributeError, OSError, RecursionError):
         return False
+
+
+def refuse_failure(run_dir: Path, code: int, what: str) -> None:
+    """Refuse (`RefusedError`, with the reason) a job that is not done."""
+    if code == ExitCode.DONE:
+        return
+    if code == ExitCode.INTERRUPTED:
+        raise RefusedError(f"{run_dir}: interrupted. Run the same again; what is done already is taken up.")
+    if code == ExitCode.REFUSED:
+        raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
+    log = run_dir / LOG
+    is_killed = code == -signal.SIGKILL
+    ended = f"was killed, perhaps for want of memory. {SMALLER}" if is_killed else f"ended with {code}."
+    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
+    raise RefusedError(f"{run_dir}: the {what} process {ended} Its last words ({log}):\n{words}")

@@ -1,19 +1,25 @@
-"""Assets: how they are declared, and how their steps refuse, fail and end."""
+"""Assets: how they are declared, when they are due, and how their steps refuse, fail and end."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 import dagster as dg
+
+# Nothing public checks or evaluates a cron expression.
+from dagster._utils.schedules import get_latest_completed_cron_tick, get_smallest_cron_interval, is_valid_cron_string
 from dagster_shared.error import SerializableErrorInfo  # the type of errors in events; Dagster exports no name for it
 from pydantic import BaseModel
 
-from mens_pipeline.errors import MensError
+from mens_pipeline.corpus.curate.pipeline_config import NightlyPolicy, load_pipeline_config
+from mens_pipeline.errors import ConfigurationError, MensError
 from mens_pipeline.orchestration.metadata import describe_columns
-from mens_pipeline.settings import load_settings, recipe_variables
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings, recipe_variables
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 
@@ -162,3 +168,35 @@ def version_with_config(stage: Stage[Any] | str, *paths: Path) -> str:
     code = stage if isinstance(stage, str) else stage.code_version
     contents = {path.name: digest_of(path) for path in paths if path.is_file()}
     return key_of({"code": code, "configuration": contents})
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The latest time of the alert, and the start of the nightly run before it."""
+
+    begin: datetime
+    end: datetime
+
+
+def load_nightly() -> NightlyPolicy:
+    """Read the times of the nightly run; a ConfigurationError names a wrong one."""
+    nightly = load_pipeline_config(PIPELINE_CONFIG).nightly
+    for name in ("schedule", "alert"):
+        if not is_valid_cron_string(cron := getattr(nightly, name)):
+            advice = 'Write five fields, such as "0 4 * * *" for 04:00 every day.'
+            raise ConfigurationError(f"{PIPELINE_CONFIG}: nightly.{name}: {cron!r} is not a cron expression. {advice}")
+    return nightly
+
+
+def find_deadline(nightly: NightlyPolicy, now: datetime) -> Deadline:
+    """Return the latest deadline that is not after `now`."""
+    end = get_latest_completed_cron_tick(nightly.alert, now, nightly.timezone)
+    before = end - timedelta(seconds=1)
+    return Deadline(get_latest_completed_cron_tick(nightly.schedule, before, nightly.timezone), end)
+
+
+def build_freshness(nightly: NightlyPolicy, now: datetime) -> dg.FreshnessPolicy:
+    """Build the policy of an asset that a run since the nightly start must make before the time of the alert."""
+    last = find_deadline(nightly, now)
+    within = min(last.end - last.begin, get_smallest_cron_interval(nightly.alert))
+    return dg.FreshnessPolicy.cron(deadline_cron=nightly.alert, lower_bound_delta=within, timezone=nightly.timezone)

@@ -16,9 +16,9 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.forgotten import FORGOTTEN, load_forgotten
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.jobs.device import Device
+from mens_pipeline.orchestration.recipes import TRAINING, config_of, trial_of
 from mens_pipeline.promotion.policy import Thresholds, load_gate_policy
 from mens_pipeline.settings import (
     DOMAINS,
@@ -130,21 +130,6 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     )
 
 
-def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
-    """Return the configuration that a run gave to one of its steps."""
-    ops: Any = run.run_config.get("ops", {})
-    config: dict[str, Any] = ops.get(op, {}).get("config", {})
-    return config
-
-
-def trial_of(run: dg.DagsterRun) -> dict[str, int] | None:
-    """Return the part of the eval suite that the recipe of a run asks; None unless the recipe is a trial."""
-    recipe = config_of(run, _TRAINING).get("recipe", DEFAULT)
-    name = run.tags.get("dagster/partition", recipe) if recipe == DEFAULT else recipe
-    named = load_recipes(RECIPES).get(name)
-    return None if named is None else named.trial
-
-
 def settings_of(run: dg.DagsterRun) -> Settings:
     """Return the settings of a run; a trial has a policy of its own."""
     settings = load_settings()
@@ -158,8 +143,6 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
         raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
     return read_thresholds(settings).raise_benchmark(benchmark_min_pass_rate)
 
-
-_TRAINING: Final = "qlora_adapter"
 
 OF_RECIPE: Final = "of_recipe"
 """Value of a preset or a domain: the one that the recipe names."""
@@ -239,7 +222,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
 
     `dagster.Failure`, without a retry, if configuration and partition name two recipes, or anything unknown.
     """
-    config = TrainConfig(**config_of(context.run, _TRAINING))
+    config = TrainConfig(**config_of(context.run, TRAINING))
     if config.native_train is False:
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"

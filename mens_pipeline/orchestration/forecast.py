@@ -20,9 +20,9 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.suite import divide_into_rounds
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.inference.probe import AT_ONCE, Rates, SpeedProbe
 from mens_pipeline.jobs.device import UNCOUNTED, Device
@@ -397,7 +397,9 @@ class Planner:
             dial = self._turn(rates, self._prepare(longer)[1], longer)
         turned = self._resolve(preset, dial)
         stages = _list_stages(turned, rates, self._prepare(turned)[1], dial)
-        return RunPlan(preset=preset, dial=dial, stages=stages, note=_find_too_few(self.settings, dial))
+        least, asked = read_thresholds(self.settings).min_heldout_tasks, dial.suite.heldout_tasks
+        few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
+        return RunPlan(preset=preset, dial=dial, stages=stages, note=few if asked < least else "")
 
     def _resolve(self, preset: str | None = None, dial: Dial | None = None) -> ResolvedRecipe:
         choice: dict[str, Any] = {**self.choice, **({} if preset is None else {"preset": preset})}
@@ -468,9 +470,3 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
 
 def _has_champion(store: ArtifactStore) -> bool:
     return store.read_pointer(Kind.PROMOTED_ADAPTER, CHAMPION) is not None
-
-
-def _find_too_few(settings: Settings, dial: Dial) -> str:
-    least, asked = read_thresholds(settings).min_heldout_tasks, dial.suite.heldout_tasks
-    few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
-    return few if asked < least else ""

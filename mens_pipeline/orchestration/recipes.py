@@ -17,11 +17,13 @@ from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
 from mens_pipeline.promotion.verdict_basis import Verdict
-from mens_pipeline.settings import Settings, read_terms
+from mens_pipeline.settings import RECIPES, Settings, read_terms
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
+from mens_pipeline.training.presets import DEFAULT, load_recipes
 
+TRAINING: Final = "qlora_adapter"
 _VERDICT: Final = "mens/verdict"
 _EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
@@ -163,3 +165,18 @@ def _sound(ref: ArtifactRef, store: ArtifactStore) -> Artifact:
     if found is None or found.is_damaged():
         raise RefusedError(f"its {ref.kind} {ref.key[:12]} is gone or changed; run the recipe again.")
     return found
+
+
+def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
+    """Return the configuration that a run gave to one of its steps."""
+    ops: Any = run.run_config.get("ops", {})
+    config: dict[str, Any] = ops.get(op, {}).get("config", {})
+    return config
+
+
+def trial_of(run: dg.DagsterRun) -> dict[str, int] | None:
+    """Return the part of the eval suite that the recipe of a run asks; None unless the recipe is a trial."""
+    recipe = config_of(run, TRAINING).get("recipe", DEFAULT)
+    name = run.tags.get("dagster/partition", recipe) if recipe == DEFAULT else recipe
+    named = load_recipes(RECIPES).get(name)
+    return None if named is None else named.trial

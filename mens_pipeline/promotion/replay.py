@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import prepare_infill, read_completions
 from mens_pipeline.evaluation.infill import Holes, infill_decoding
 from mens_pipeline.evaluation.replay import (
@@ -19,7 +18,7 @@ from mens_pipeline.evaluation.replay import (
     score_replay,
 )
 from mens_pipeline.evaluation.results import INSERTS
-from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.generation import EvaluationConfig, GenerationJob
 from mens_pipeline.inference.prepare import Conditions, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.history import find_baseline
@@ -64,10 +63,8 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
 
     `since` is the commit or date after which they were added; None for the commit in the name of the adapter. `launch`
     runs a generation process, and returns its exit code. Returns the replay, and whether it was reused.
-
-    Raises:
-        SourceNotFoundError: There is no such workspace, commit or date.
-        RefusedError: There is no history, its start is unknown, the adapter cannot be asked, or a generation failed.
+    `SourceNotFoundError` if there is no such workspace, commit or date; `RefusedError` if there is no history, its
+    start is unknown, the adapter cannot be asked, or a generation failed.
     """
     manifest = adapter.manifest
     since = since or manifest.vcs_sha

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,9 @@ from mens_pipeline.models.chat import Tokenizer, format_for
 from mens_pipeline.training.examples import Examples
 from mens_pipeline.training.plan import BatchPlan
 from mens_pipeline.training.recipe import Recipe
+
+LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
+"""Libraries whose versions decide the result of a run."""
 
 SCHEMA: Final = "vox.mens.preflight.v0"
 LINEAR: Final = "linear_attention"
@@ -329,3 +333,8 @@ _ADVICE: Final[Mapping[str, str]] = {
 def kernel_notes(found: Mapping[str, bool]) -> list[str]:
     """Return advice, a sentence each, for parts that `kernels_found` did not find."""
     return [_ADVICE[name] for name, is_there in found.items() if not is_there]
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of `LIBRARIES`."""
+    return {name: version(name) for name in LIBRARIES}

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -35,14 +34,12 @@ from mens_pipeline.training.preflight import (
     kernel_notes,
     kernels_found,
     layer_bytes,
+    library_versions,
     preflight_document,
 )
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import BY_MEMORY, CONTRACT, PREFLIGHT, CommonJob, Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, encode_train_set
-
-LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
-"""Libraries whose versions decide the result of a run."""
 
 _NOT_OF_THE_RUN: Final = frozenset(
     ("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps", "checkpoint_every_n_layers")
@@ -78,11 +75,6 @@ def build_contract(  # noqa: PLR0913, PLR0917 - all that decides a run
         **({"continues": continues.model_dump(include=set(_OF_THE_BEGINNING))} if continues is not None else {}),
         **({"devices": recipe.devices} if is_split_felt else {}),
     }
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of `LIBRARIES`."""
-    return {name: version(name) for name in LIBRARIES}
 
 
 SomeJob = TypeVar("SomeJob", bound=CommonJob)

@@ -29,7 +29,8 @@ from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.prepare import Prepared, PreparedRun, library_versions
+from mens_pipeline.training.preflight import library_versions
+from mens_pipeline.training.prepare import Prepared, PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued
 

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, find_holes, infill_decoding, score_holes
 from mens_pipeline.evaluation.results import InsertScore
-from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, EvaluationConfig, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter

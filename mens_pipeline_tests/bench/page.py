@@ -15,8 +15,7 @@ from threading import Thread
 from typing import IO, Final
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.preflight import LINEAR, kernels_found
-from mens_pipeline.training.prepare import library_versions
+from mens_pipeline.training.preflight import LINEAR, kernels_found, library_versions
 from mens_pipeline_tests.bench.machine import machine_name
 
 PAGE: Final = PROJECT_ROOT / "build" / "gpu-report.md"

@@ -20,8 +20,8 @@ from mens_pipeline.inference.generation import Decoding, Generation, GenerationJ
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.inference.probe import Rates, SpeedProbe
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.local import refuse_failure, run_job
-from mens_pipeline.jobs.protocol import Job, write_job
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import Job, refuse_failure, write_job
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.cli.eval_local import format_summary, format_trial
-from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.evaluation.tasks import FewShot, Suite
 from mens_pipeline.evaluation.trial import Trial, _trial
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, completion, evaluation, task

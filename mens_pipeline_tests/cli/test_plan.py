@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.orchestration.forecast import (
     Counts,

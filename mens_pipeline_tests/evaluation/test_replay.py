@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.infill.history import read_history
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.replay import build_replay_holes, compute_drift, compute_replay_rates
 from mens_pipeline.evaluation.results import InsertScore
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.corpus.infill.repository import Repository, program

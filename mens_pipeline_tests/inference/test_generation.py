@@ -5,8 +5,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.inference.generation import Decoding, Syntax, progress_of
+from mens_pipeline.inference.generation import Decoding, EvaluationConfig, Syntax, progress_of
 from mens_pipeline.settings import EVALUATION
 from mens_pipeline.storage.yaml_file import load_model
 

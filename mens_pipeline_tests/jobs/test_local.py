@@ -11,8 +11,8 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
-from mens_pipeline.jobs.local import refuse_failure, run_job
-from mens_pipeline.jobs.protocol import FAILURE, ExitCode, mark_complete, newest_checkpoint
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import FAILURE, ExitCode, mark_complete, newest_checkpoint, refuse_failure
 from mens_pipeline.jobs.run import found_no_room
 from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.jobs.processes import is_gone, job_children, waiting_job

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.probe import Rates
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.orchestration.forecast import (

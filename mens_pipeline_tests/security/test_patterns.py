@@ -13,7 +13,7 @@ import pytest
 
 import mens_pipeline
 from mens_pipeline.corpus.telemetry.redaction import redact
-from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
+from mens_pipeline.evaluation.judge import has_placeholder, is_refusal
 from mens_pipeline.inference.generation import program_in
 from mens_pipeline_tests.every import every
 

@@ -10,7 +10,8 @@ from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, Trainin
 from mens_pipeline.models.card import DataSource, data_sources
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.training.examples import open_examples
-from mens_pipeline.training.prepare import LIBRARIES, PreparedRun
+from mens_pipeline.training.preflight import LIBRARIES
+from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline_tests.corpus.rows import mix_report

@@ -11,7 +11,8 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import RESULT, read_result, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.prepare import LIBRARIES, build_contract, prepare_run
+from mens_pipeline.training.preflight import LIBRARIES
+from mens_pipeline.training.prepare import build_contract, prepare_run
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
 from mens_pipeline_tests.every import every
 from mens_pipeline_tests.training.runs import pairs, prepare_fast, resolve_fast

@@ -12,11 +12,10 @@ from typing import Final
 import dagster as dg
 from pydantic import SecretStr
 
-from mens_pipeline.orchestration.asset import read_reasons, read_refusals
-from mens_pipeline.orchestration.choices import config_of, trial_of
+from mens_pipeline.orchestration.asset import find_deadline, load_nightly, read_reasons, read_refusals
 from mens_pipeline.orchestration.defs.automation import whole_graph
 from mens_pipeline.orchestration.defs.promotion import PromotionConfig, promoted_adapter
-from mens_pipeline.orchestration.nightly import find_deadline, load_nightly
+from mens_pipeline.orchestration.recipes import config_of, trial_of
 from mens_pipeline.settings import load_settings
 
 _TIMEOUT_SECONDS: Final = 10.0

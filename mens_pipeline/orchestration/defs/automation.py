@@ -11,8 +11,8 @@ from mens_pipeline.corpus.extract.extracted_corpus import READ, CorpusDetails
 from mens_pipeline.corpus.extract.sources import sight
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
+from mens_pipeline.orchestration.asset import load_nightly
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
-from mens_pipeline.orchestration.nightly import load_nightly
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace, find_executor
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PIPELINE_CONFIG, RECIPES, load_settings

@@ -24,14 +24,14 @@ from mens_pipeline.delivery.merge import (
 )
 from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset
-from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.metadata import fold_paths, table
+from mens_pipeline.orchestration.recipes import config_of
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.kinds import Kind

@@ -10,20 +10,21 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import STAGE
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill, results_in
 from mens_pipeline.evaluation.rounds import evaluate_in_rounds
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.suite import build_suite
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.asset import declare_asset, version_with_config
-from mens_pipeline.orchestration.choices import settings_of, trial_of
+from mens_pipeline.orchestration.choices import settings_of
 from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.forecast import SuiteSize
 from mens_pipeline.orchestration.launchers import JobLauncher
 from mens_pipeline.orchestration.metadata import fold_paths, identify, table
+from mens_pipeline.orchestration.recipes import trial_of
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
 from mens_pipeline.promotion.receipt import PAGE, receipt_in
 from mens_pipeline.promotion.referee import StoreReferee

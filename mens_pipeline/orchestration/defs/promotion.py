@@ -11,27 +11,28 @@ from dagster._utils.interrupts import capture_interrupts  # holds SIGINT back; n
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.records import HELDOUT
-from mens_pipeline.models.adapter import Adapter, TrainingManifest
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.asset import (
     OWNERS,
     add_advice,
+    build_freshness,
     declare_asset,
+    load_nightly,
     plainly,
     stop_if_canceled,
     version_with_config,
 )
-from mens_pipeline.orchestration.choices import required_thresholds, settings_of, trial_of
+from mens_pipeline.orchestration.choices import required_thresholds, settings_of
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify, table
-from mens_pipeline.orchestration.nightly import build_freshness, load_nightly
-from mens_pipeline.orchestration.recipes import Choice, best_evaluated
+from mens_pipeline.orchestration.recipes import Choice, best_evaluated, trial_of
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
 from mens_pipeline.promotion.gate import summarize_gate
 from mens_pipeline.promotion.history import describe_champion, find_baseline, find_withdrawn
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
-from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, find_cause, find_gate, receipt_in
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT, find_cause, find_gate, receipt_in
 from mens_pipeline.promotion.report.page import gate_rows
 from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, pipeline_commit, policy_label, read_terms
@@ -91,12 +92,13 @@ def benchmark_gate(
     )
     gate, reused = build_benchmark_gate(params, opened)
     receipt = receipt_in(gate.path)
+    cause = find_cause(receipt.gates, adapter.manifest)
     metadata: dict[str, Any] = {
         "gates": _gates_table(receipt.gates),
         **linked_page(opened, gate, PAGE),
         "reasons": _bullets(receipt.reasons),
         "warnings": _bullets(receipt.warnings),
-        **_cause(receipt, adapter.manifest),
+        **({} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}),
         **identify(context, adapter, verdict=str(receipt.status)),
         "status": str(receipt.status),
         "passed": receipt.overall_passed,
@@ -270,11 +272,6 @@ def _refuse(
 
 def _bullets(lines: Iterable[str]) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("\n".join(f"- {plain(line)}" for line in lines) or "none")
-
-
-def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:
-    cause = find_cause(receipt.gates, manifest)
-    return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
 
 
 def _policy(config: GateConfig, settings: Settings) -> str:

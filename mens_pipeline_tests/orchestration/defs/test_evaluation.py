@@ -8,9 +8,8 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.evaluation.tasks import FewShot, Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, list_figures, list_rows

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import Evaluation, evaluate_completions
-from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.evaluation.tasks import FewShot, Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.promotion.receipt import Receipt

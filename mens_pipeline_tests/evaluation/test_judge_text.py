@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
+from mens_pipeline.evaluation.judge import has_placeholder, is_refusal
 from mens_pipeline.inference.generation import program_in
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import golden_programs

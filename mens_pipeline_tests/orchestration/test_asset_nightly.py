@@ -12,8 +12,8 @@ from dagster._core.test_utils import freeze_time
 from mens_pipeline.corpus.curate.pipeline_config import NightlyPolicy
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.orchestration.asset import build_freshness, find_deadline, load_nightly
 from mens_pipeline.orchestration.defs import alerts
-from mens_pipeline.orchestration.nightly import build_freshness, find_deadline, load_nightly
 from mens_pipeline.settings import PIPELINE_CONFIG
 
 
@@ -24,7 +24,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def write(**times: str) -> None:
         values = {**yaml.safe_load(PIPELINE_CONFIG.read_text()), "nightly": times}
         (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(values))
-        monkeypatch.setattr("mens_pipeline.orchestration.nightly.PIPELINE_CONFIG", tmp_path / "pipeline.yaml")
+        monkeypatch.setattr("mens_pipeline.orchestration.asset.PIPELINE_CONFIG", tmp_path / "pipeline.yaml")
 
     return write
 
