@@ -104,21 +104,19 @@ def extract(
         "output_sha256": digest,
     }
     write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
-    shown_lines = [*_extraction_lines(accounts, written, output), *_redaction_lines(redacted)]
-    show(counts, shown_lines, as_json=as_json)
+    show(counts, _extraction_lines(accounts, redacted, f"{written} records in {output}"), as_json=as_json)
 
 
-def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, output: Path) -> Iterator[str]:
+def _extraction_lines(
+    accounts: dict[Unit, Account[DropReason]], redacted: "Counter[SensitiveKind]", summary: str
+) -> Iterator[str]:
     for unit, account in accounts.items():
         if unit is Unit.OTHER_FORMAT and not account.seen:
             continue
         yield f"{unit:<10} kept {share_text(account.kept, account.seen)}"
         for reason, count in most_frequent(account.dropped).items():
             yield f"{'':<10} {count:>6}  {reason}"
-    yield f"{written} records in {output}"
-
-
-def _redaction_lines(redacted: "Counter[SensitiveKind]") -> Iterator[str]:
+    yield summary
     if redacted:
         yield "found in records, and masked or dropped as config/pipeline.yaml says (redaction):"
         yield from (f"{'':<10} {count:>6}  {kind}" for kind, count in most_frequent(redacted).items())

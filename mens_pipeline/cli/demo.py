@@ -27,7 +27,6 @@ from mens_pipeline.storage.validation import Strict
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.infill import InfillTask
-    from mens_pipeline.evaluation.results import InsertScore
     from mens_pipeline.evaluation.scores import Score
     from mens_pipeline.inference.generation import Completion, GenerationJob, Request
 
@@ -173,13 +172,9 @@ def _score_lines(pairs: Sequence[TrainingPair], written: "Sequence[Completion]")
         task = tasks[score.task]
         before, after = task.prefix.rstrip("\n").splitlines()[-3:], task.suffix.splitlines()[:2]
         shown = "\n".join(before) + f"[{score.piece}]" + "\n".join(after)
-        yield [f"{task.file}, the piece in brackets:", *_indent(shown), _describe_insert(score)], score.exact
-
-
-def _describe_insert(score: "InsertScore") -> str:
-    parts = ["accepted there" if score.parses else "not accepted there, so no editor shows it"]
-    parts.append("exactly what a person wrote" if score.exact else f"a person wrote `{score.reference}`")
-    return "   -> " + ", ".join(parts)
+        parts = ["accepted there" if score.parses else "not accepted there, so no editor shows it"]
+        parts.append("exactly what a person wrote" if score.exact else f"a person wrote `{score.reference}`")
+        yield [f"{task.file}, the piece in brackets:", *_indent(shown), "   -> " + ", ".join(parts)], score.exact
 
 
 def _indent(program: str) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -126,17 +126,13 @@ def pages(
     if command and os.fork():
         at.close()
         link_pages_at(address)
-        _become(command)
+        try:
+            os.execvp(command[0], command)  # noqa: S606 - what a person typed
+        except OSError as error:
+            raise typer.BadParameter(f"{command[0]}: {error.strerror}.") from error
     with suppress(KeyboardInterrupt):
         parent_id, policy = parent if command else None, lambda: load_source_policy(PIPELINE_CONFIG)
         PageServer(at, open_store(settings), parent_id, policy).serve_forever()
-
-
-def _become(command: list[str]) -> NoReturn:
-    try:
-        os.execvp(command[0], command)  # noqa: S606 - what a person typed
-    except OSError as error:
-        raise typer.BadParameter(f"{command[0]}: {error.strerror}.") from error
 
 
 def _format_text(plan: "RetentionPlan", *, applied: bool) -> str:

@@ -182,9 +182,8 @@ def plan_train_set(
 ) -> PushPlan:
     """Gather the rows that a promoted adapter was trained on, with a card of their sources.
 
-    Raises:
-        ConfigurationError: No licence is set.
-        RefusedError: The adapter was not promoted, or its train set is gone, changed or not redacted.
+    `ConfigurationError` if no licence is set; `RefusedError` if the adapter was not promoted, or its train set is gone,
+    changed or not redacted.
     """
     stated = _require_licence(licence)
     if source.promoted is None:

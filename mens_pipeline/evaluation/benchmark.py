@@ -234,7 +234,11 @@ def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> It
             yield f"{spec.solution}: {found}, which expects a file name with `{suffix}`. Rename the file."
         yield from _find_completion_errors(spec, solution)
     if tests is not None:
-        yield from _find_test_errors(spec, tests)
+        analysis = analyze(tests)
+        if analysis.module is None:
+            yield f"{spec.tests}: {_rejection(analysis)}, expected Vox. Correct the tests."
+        elif not any(isinstance(declaration, Test) for declaration in analysis.module.declarations):
+            yield f"{spec.tests}: found no `@test` function, expected at least one. Add one."
 
 
 def _find_completion_errors(spec: TaskSpec, solution: str) -> Iterator[str]:
@@ -247,14 +251,6 @@ def _find_completion_errors(spec: TaskSpec, solution: str) -> Iterator[str]:
     for needle in spec.semantic_expected_contains:
         if needle not in solution:
             yield f"{spec.solution}: found no `{needle}`, which `semantic_expected_contains` expects. Correct either."
-
-
-def _find_test_errors(spec: TaskSpec, tests: str) -> Iterator[str]:
-    analysis = analyze(tests)
-    if analysis.module is None:
-        yield f"{spec.tests}: {_rejection(analysis)}, expected Vox. Correct the tests."
-    elif not any(isinstance(declaration, Test) for declaration in analysis.module.declarations):
-        yield f"{spec.tests}: found no `@test` function, expected at least one. Add one."
 
 
 def _rejection(analysis: Analysis) -> str:

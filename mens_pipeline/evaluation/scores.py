@@ -136,7 +136,8 @@ class ModelScores(Strict):
 def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelScores:
     """Compute the figures of a model; each task has the same number of scores."""
     by_task = group_by_task(scores)
-    repeated = _find_repeated(by_task)
+    completed = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
+    repeated = frozenset(program for program, count in completed.items() if count > 1)
 
     def parts(key: Callable[[Prompt], str]) -> dict[str, Scores]:
         names = dict.fromkeys(key(task) for task in tasks)
@@ -232,8 +233,3 @@ def _coverage(scores: Iterable[Score]) -> Coverage:
     present = tuple(name for name in CONSTRUCTS if name in seen)
     missing = tuple(name for name in CONSTRUCTS if name not in seen)
     return Coverage(present=present, missing=missing, share=len(present) / len(CONSTRUCTS))
-
-
-def _find_repeated(by_task: Mapping[str, Sequence[Score]]) -> frozenset[str]:
-    completed = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
-    return frozenset(program for program, count in completed.items() if count > 1)

@@ -163,10 +163,7 @@ def _interval(value: float | None, num_effective: float) -> tuple[float, float]:
 
 
 def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
-    """Estimate the probability that at least one of k samples passes, without bias.
-
-    Raises:
-        ValueError: There are fewer samples than k.
+    """Estimate the probability that at least one of k samples passes, without bias; `ValueError` for fewer than k.
 
     Source:
         Chen et al. 2021, Evaluating Large Language Models Trained on Code, equation 1.

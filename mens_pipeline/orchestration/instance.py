@@ -130,12 +130,6 @@ _SHOWN: Final = {
 """Tags by which the UI lists a run with its job and among its own runs."""
 
 
-def _build_origin(job_name: str) -> RemoteJobOrigin:
-    target = LoadableTargetOrigin(module_name="mens_pipeline.definitions", working_directory=".")
-    place = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=_LOCATION)
-    return RemoteJobOrigin(RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME), job_name)
-
-
 @contextmanager
 def _hold_run(home: Path, run_id: str) -> Iterator[None]:
     path = home / _FOLDER / run_id
@@ -215,7 +209,9 @@ def run_graph(
     with open_instance(home, is_headless=True) as instance, _hold_run(home, run_id):
         _fail_abandoned(home, instance)
         # `execute_in_process` sets no origin; without one, the timeline and the sensors of alerts miss the run.
-        origin = _build_origin(job_name)
+        target = LoadableTargetOrigin(module_name="mens_pipeline.definitions", working_directory=".")
+        place = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=_LOCATION)
+        origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME), job_name)
         instance.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)  # type: ignore[method-assign]
         result = job.execute_in_process(
             instance=instance,

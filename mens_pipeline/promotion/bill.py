@@ -120,11 +120,7 @@ class SeenFile(NamedTuple):
 
 
 def files_in_bill(promoted: Artifact) -> Iterator[SeenFile]:
-    """Yield the source files of a promoted adapter, as its bill lists them.
-
-    Raises:
-        RefusedError: The bill is damaged.
-    """
+    """Yield the source files of a promoted adapter, as its bill lists them; `RefusedError` if it is damaged."""
     path = promoted.file(BILL)
     try:
         parts = json.loads(path.read_text(encoding="utf-8"))["components"] if BILL in promoted.outputs else ()

@@ -277,8 +277,7 @@ class MeanManifest(Recorded):
 def merge_scratch(sources: Sequence[Path], output: Path) -> MeanManifest:
     """Average the weights of some models into a model of the same shape, and return its manifest.
 
-    Raises:
-        RefusedError: The shapes differ, or the folder is not empty.
+    `RefusedError` if the shapes differ, or the folder is not empty.
 
     Source:
         The last checkpoints of a run: Vaswani et al. 2017 (Attention Is All You Need), section 6.1; several runs:

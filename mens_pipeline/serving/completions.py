@@ -75,7 +75,8 @@ class RequestPreparer:
         warnings: list[str] = []
         around: Surroundings | None = None
         if asked.suffix is not None and self._served.infill_order is None:
-            asked = _continue_line(asked)
+            stop = tuple(dict.fromkeys((*asked.stop, "\n")))
+            asked = replace(asked, text=asked.text or "\n", suffix=None, stop=stop, best_of=None)
             warnings.append(_NOT_TAUGHT)
         elif asked.suffix is not None:
             around = await run_in_threadpool(read_surroundings, asked.text or "", asked.suffix)
@@ -103,7 +104,11 @@ class RequestPreparer:
 
     def _encode(self, asked: GenerationRequest) -> tuple[int, ...]:
         if asked.ids:
-            return self._check_ids(asked.ids)
+            config = configuration_of(self._served.evaluated.base_path)
+            most = int(config.get("text_config", config)["vocab_size"])
+            if max(asked.ids) >= most:
+                raise _invalid("prompt", f"the id {max(asked.ids)} is none of the {most} tokens of the model")
+            return asked.ids
         if asked.text is None:
             system = () if asked.turns[0].role == "system" else (Turn("system", self._served.system_prompt),)
             return encode_turns(self._tokenizer, (*system, *asked.turns))
@@ -111,13 +116,6 @@ class RequestPreparer:
         if asked.suffix is None or window is None or order is None:
             return encode_text(self._tokenizer, asked.text)
         return encode_infill_prompt(self._tokenizer, asked.text, asked.suffix, window, order)
-
-    def _check_ids(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        config = configuration_of(self._served.evaluated.base_path)
-        most = int(config.get("text_config", config)["vocab_size"])
-        if max(ids) >= most:
-            raise _invalid("prompt", f"the id {max(ids)} is none of the {most} tokens of the model")
-        return ids
 
     def check_name(self, name: str) -> None:
         """Check that a request names the model that is served; otherwise raise `RequestRefusedError`."""
@@ -189,12 +187,6 @@ def _find_cursor(request: GenerationRequest) -> GenerationRequest:
     if cursor is not None:
         request = replace(request, text=cursor[0], suffix=cursor[1])
     return request if request.suffix is None else replace(request, stop=request.stop[:MOST_STOPS_AT_CURSOR])
-
-
-def _continue_line(request: GenerationRequest) -> GenerationRequest:
-    """Drop the suffix, for a model that was not taught to complete at a cursor; it needs at least one token."""
-    stop = tuple(dict.fromkeys((*request.stop, "\n")))
-    return replace(request, text=request.text or "\n", suffix=None, stop=stop, best_of=None)
 
 
 def _invalid(field: str, problem: str) -> RequestRefusedError:

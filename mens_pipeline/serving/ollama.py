@@ -231,10 +231,13 @@ def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
     """Return the response to `/api/show`."""
     listed = format_tag(served, served.name, num_bytes)
     family = served.architecture
+    chat = format_of(template_in(served.evaluated.base_path)).template()
+    # `.Suffix` tells clients that the model completes at a cursor.
+    at_cursor = "{{- if .Suffix }}{{ .Prompt }}{{ .Suffix }}{{ end }}"
     return {
         "modelfile": f"FROM {served.name}",
         "parameters": "temperature 0",
-        "template": _format_template(served),
+        "template": chat if served.infill_window is None else at_cursor + chat,
         "system": served.system_prompt,
         "details": listed["details"],
         "modified_at": listed["modified_at"],
@@ -245,10 +248,3 @@ def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
         },
         "capabilities": ["completion", *(["insert"] if served.infill_window is not None else [])],
     }
-
-
-def _format_template(served: ServedModel) -> str:
-    """Format the chat template; `.Suffix` in it tells clients that the model completes at a cursor."""
-    chat = format_of(template_in(served.evaluated.base_path)).template()
-    at_cursor = "{{- if .Suffix }}{{ .Prompt }}{{ .Suffix }}{{ end }}"
-    return chat if served.infill_window is None else at_cursor + chat

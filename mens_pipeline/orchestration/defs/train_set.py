@@ -1,7 +1,7 @@
 """From the corpus to the train set: synthetic corpus, validated pairs, split and mix, each with its checks."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -67,7 +67,10 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
         "report": dg.MetadataValue.path(synthetic.file(SYNTHETIC_REPORT)),
         **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
         **{str(reason): sum(report[reason].values()) for reason in SynthesisDrop},
-        "constructs": table(_construct_rows(report["constructs"], report["num_pairs"])),
+        "constructs": table(
+            {"construct": name, "before": c["before"], "made": share_text(c["count"], report["num_pairs"])}
+            for name, c in report["constructs"].items()
+        ),
         "chart": dg.MetadataValue.md(bar_chart("synthetic pairs by construct", constructs)),
     }
     return hand_over(synthetic, extracted_corpus, metadata=metadata)
@@ -79,13 +82,6 @@ def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
     num_pairs = SyntheticDetails.of(store.artifact(synthetic_corpus)).num_pairs
     return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
-
-
-def _construct_rows(constructs: dict[str, Any], num_pairs: int) -> list[dict[str, Any]]:
-    return [
-        {"construct": name, "before": c["before"], "made": share_text(c["count"], num_pairs)}
-        for name, c in constructs.items()
-    ]
 
 
 @declare_asset("corpus", "json", version=version_with_config(VALIDATION, PIPELINE_CONFIG), rows=TrainingPair)
@@ -114,7 +110,16 @@ def validated_pairs(
             "reused": reused,
             "folder": dg.MetadataValue.path(pairs.path),
             "quarantine": dg.MetadataValue.path(pairs.file(QUARANTINE)),
-            "validation": table(_validation_rows(details.validation)),
+            "validation": table(
+                {
+                    "file": name,
+                    "kept": share_text(v.kept, v.seen),
+                    "rejected": ", ".join(f"{count} {reason}" for reason, count in v.rejected.items() if count)
+                    or "none",
+                    "warned": ", ".join(f"{n} {reason}" for reason, n in v.warned.items() if n) or "none",
+                }
+                for name, v in details.validation.items()
+            ),
             "functions_observed": share_text(details.behaviour.observed, details.behaviour.functions),
             **{f"not_observed/{reason}": count for reason, count in details.behaviour.without.items()},
             **{f"pairs/{name}": count for name, count in details.num_pairs.items()},
@@ -141,18 +146,6 @@ def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResourc
     warned = {f"{reason}/{name}": n for name, v in validation.items() for reason, n in v.warned.items()}
     unaccounted = {f"unaccounted/{name}": count for name, count in missing.items()}
     return dg.AssetCheckResult(passed=not any(missing.values()), metadata={**unaccounted, **warned})
-
-
-def _validation_rows(validation: dict[str, RowCounts]) -> list[dict[str, Any]]:
-    return [
-        {
-            "file": name,
-            "kept": share_text(v.kept, v.seen),
-            "rejected": ", ".join(f"{count} {reason}" for reason, count in v.rejected.items() if count) or "none",
-            "warned": ", ".join(f"{count} {reason}" for reason, count in v.warned.items() if count) or "none",
-        }
-        for name, v in validation.items()
-    ]
 
 
 @declare_asset("corpus", "json", version=version_with_config(SPLITTING, PIPELINE_CONFIG), rows=TrainingPair)
@@ -246,7 +239,11 @@ def mixed_train_set(
     params = MixParams(split=store.artifact(heldout_split), config=mix, redaction=redaction)
     mixed, reused = MIXING.build(store.open(), params)
     train = mixed.file(TRAIN)
-    categories, report = _count_categories(mixed), MixReport.of(mixed)
+    with mixed.file(TRAIN).open("rb") as lines:
+        counts = compute_statistics(lines)["counts"]["category"]
+    others = [name for name in sorted(counts) if name not in CONSTRUCTS]
+    categories = {name: counts.get(name, 0) for name in (*CONSTRUCTS, *others)}
+    report = MixReport.of(mixed)
     metadata: dict[str, Any] = {
         YOURS: f"mixed: {', '.join(_account_for_source(source) for source in report.sources if source.input_lines)}",
         "dagster/row_count": report.total_emitted,
@@ -255,7 +252,18 @@ def mixed_train_set(
         "train": dg.MetadataValue.path(train),
         "parquet": dg.MetadataValue.path(train.with_suffix(".parquet")),
         "report": dg.MetadataValue.path(train.with_suffix(REPORT_SUFFIX)),
-        "shares": table(_share_rows(report.sources)),
+        "shares": table(
+            {
+                "source": source.path,
+                "rows": source.input_lines,
+                "distinct": source.distinct_lines,
+                "repeats": f"{source.repeats:.2f}",
+                "requested": f"{source.requested_share:.3f}",
+                "achieved": f"{source.share_of_output:.3f}",
+                "skipped": str(source.skipped_reason or ""),
+            }
+            for source in report.sources
+        ),
         **_infill_metadata(report),
         "chart": dg.MetadataValue.md(bar_chart("training rows by construct", categories)),
     }
@@ -336,25 +344,3 @@ def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[st
     small = [source for source in sources if source not in others]
     asked, given = 1 - sum(s.requested_share for s in small), 1 - sum(s.share_of_output for s in small)
     return {s.path: abs(s.share_of_output / given - s.requested_share / asked) for s in others}
-
-
-def _count_categories(mixed: Artifact) -> dict[str, int]:
-    with mixed.file(TRAIN).open("rb") as lines:
-        counts = compute_statistics(lines)["counts"]["category"]
-    others = [name for name in sorted(counts) if name not in CONSTRUCTS]
-    return {name: counts.get(name, 0) for name in (*CONSTRUCTS, *others)}
-
-
-def _share_rows(sources: Iterable[SourceReport]) -> list[dict[str, Any]]:
-    return [
-        {
-            "source": source.path,
-            "rows": source.input_lines,
-            "distinct": source.distinct_lines,
-            "repeats": f"{source.repeats:.2f}",
-            "requested": f"{source.requested_share:.3f}",
-            "achieved": f"{source.share_of_output:.3f}",
-            "skipped": str(source.skipped_reason or ""),
-        }
-        for source in sources
-    ]
