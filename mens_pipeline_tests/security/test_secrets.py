@@ -27,7 +27,7 @@ _PLANTED = {
     "DATABASE_URL": "postgresql://user:planted-database-password@127.0.0.1/x",
 }
 _URL_PASSWORD = "planted-url-password"  # noqa: S105 - what is looked for
-_TOLD = ("sk-plantedplantedplanted0123456789", "planted-told-password-9", "ada.planted@firm.example.de")
+_TOLD = ("sk-8Kq2Vx4Tm7Rw3Ld6planted9Zs1", "planted-told-password-9", "ada.planted@firm.example.de")
 
 
 def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
