@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
@@ -247,13 +246,14 @@ def _unmet(requirement: dict[str, Any], source: str = _PROGRAM, mode: Mode = Mod
     return unmet([Requirement.model_validate(requirement)], module, source)
 
 
-@pytest.mark.parametrize("requirement", _MET.values(), ids=_MET.keys())
-def test_what_is_there_meets_the_requirement(requirement: dict[str, Any]) -> None:
-    assert _unmet(requirement) == ()
+@every("name", _MET)
+def test_what_is_there_meets_the_requirement(name: str) -> None:
+    assert _unmet(_MET[name]) == ()
 
 
-@pytest.mark.parametrize(("requirement", "sentence"), _UNMET.values(), ids=_UNMET.keys())
-def test_what_is_missing_is_told_in_a_sentence(requirement: dict[str, Any], sentence: str) -> None:
+@every("name", _UNMET)
+def test_what_is_missing_is_told_in_a_sentence(name: str) -> None:
+    requirement, sentence = _UNMET[name]
     assert _unmet(requirement) == (sentence,)
 
 
@@ -268,46 +268,44 @@ def test_each_unmet_requirement_gives_one_sentence() -> None:
     )
 
 
-def test_an_empty_answer_is_told_as_such() -> None:
-    assert _unmet({"construct": "table"}, "") == ("Asked for a table; found no declaration.",)
+_F = "fn f(a: int) to int { return a }\nfn f() to str { return 1 }"
+_REACTIVE = "state n: int = 0\nderived m = n * 2\n"
+_MANY = "routes { }\n" + "\n".join(f"fn f{number}() {{ }}" for number in range(7))
+_COMMENT = '// fn add(a: int) to int\nlet text = "fn add(a: int) to int"\n'
+_FUNCTION: dict[str, Any] = {"construct": "function", "name": "f", "returns": "int"}
+_STATE: dict[str, Any] = {"construct": "reactive_module"}
+_FOUND = "found a routes block, a function `f0`, a function `f1`, a function `f2`, a function `f3`, 3 more."
 
 
-def test_long_answers_are_told_in_short() -> None:
-    source = "routes { }\n" + "\n".join(f"fn f{number}() {{ }}" for number in range(7))
-    (sentence,) = _unmet({"construct": "table"}, source)
-
-    assert sentence.startswith("Asked for a table; found a routes block, a function `f0`, a function `f1`,")
-    assert sentence.endswith(" a function `f3`, 3 more.")
-
-
-def test_text_in_comments_and_strings_meets_nothing() -> None:
-    source = '// fn add(a: int) to int\nlet text = "fn add(a: int) to int"\n'
-
-    assert _unmet({"construct": "function", "name": "add"}, source) != ()
-
-
-def test_one_of_several_declarations_suffices() -> None:
-    source = "fn f(a: int) to int { return a }\nfn f() to str { return 1 }"
-
-    assert _unmet({"construct": "function", "name": "f", "params": ["int"], "returns": "int"}, source) == ()
-    assert _unmet({"construct": "function", "name": "f", "params": [], "returns": "int"}, source) == (
-        "A function `f`: asked for no parameters, found `a: int`.",
-    )
-
-
-def test_an_untyped_parameter_has_its_name_alone() -> None:
-    assert _unmet({"construct": "function", "params": ["int"]}, "fn f(a) { }") == (
-        "A function: asked for the parameters `int`, found `a`.",
-    )
-
-
-def test_reactive_modules_have_states() -> None:
-    source = "state n: int = 0\nderived m = n * 2\n"
-
-    assert _unmet({"construct": "reactive_module", "states": ["n: int"]}, source, Mode.UI) == ()
-    assert _unmet({"construct": "reactive_module", "states": ["m"]}, source, Mode.UI) == (
-        "The reactive members of a `.vox.ui` file: asked for the states `m`, found `n: int`.",
-    )
+@every(
+    "case",
+    [
+        ("", {"construct": "table"}, "Asked for a table; found no declaration."),
+        (_MANY, {"construct": "table"}, f"Asked for a table; {_FOUND}"),
+        (
+            _COMMENT,
+            {"construct": "function", "name": "add"},
+            "Asked for a function `add`; found a module-level constant `text`.",
+        ),
+        (_F, _FUNCTION | {"params": ["int"]}, ""),
+        (_F, _FUNCTION | {"params": []}, "A function `f`: asked for no parameters, found `a: int`."),
+        (
+            "fn f(a) { }",
+            {"construct": "function", "params": ["int"]},
+            "A function: asked for the parameters `int`, found `a`.",
+        ),
+        (_REACTIVE, _STATE | {"states": ["n: int"]}, ""),
+        (
+            _REACTIVE,
+            _STATE | {"states": ["m"]},
+            "The reactive members of a `.vox.ui` file: asked for the states `m`, found `n: int`.",
+        ),
+    ],
+)
+def test_a_short_answer_is_judged(case: tuple[str, dict[str, Any], str]) -> None:
+    source, requirement, sentence = case
+    mode = Mode.UI if source == _REACTIVE else Mode.SOURCE
+    assert _unmet(requirement, source, mode) == ((sentence,) if sentence else ())
 
 
 @every("construct", CONSTRUCTS)
