@@ -30,6 +30,7 @@ from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.documents import TAG, hold_folder
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained, training_manifest
+from mens_pipeline_tests.every import every
 
 _DAY = 86_400
 _NOW = 1_800_000_000.0
@@ -67,8 +68,8 @@ def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: st
     return {decision.item.key: (decision.action, decision.reason) for decision in plan.decisions}
 
 
-@pytest.mark.parametrize(
-    ("kind", "days", "action", "reason"),
+@every(
+    "case",
     [
         ("qlora_adapter", 89.9, "keep", "younger than 90 days"),
         ("qlora_adapter", 90, "remove", "older than 90 days"),
@@ -83,36 +84,25 @@ def _reasons(*items: Item, history: frozenset[str] = frozenset(), **pointers: st
         ("promoted_adapter", 1000, "keep", "among the newest 2"),
     ],
 )
-def test_age_decides_for_some_kinds_and_number_for_the_others(kind: str, days: float, action: str, reason: str) -> None:
-    assert _reasons(_item(kind, "k", days)) == {"k": (action, reason)}
+def test_age_decides_for_some_kinds_and_number_for_the_others(case: tuple[str, float, str, str]) -> None:
+    kind, days, *expected = case
+    assert _reasons(_item(kind, "k", days)) == {"k": tuple(expected)}
 
 
-def test_of_the_other_kinds_the_newest_stay() -> None:
-    items = [_item("extracted_corpus", f"c{days}", days) for days in (3, 1, 2)]
+def test_the_newest_stay_and_what_a_pointer_or_the_history_names() -> None:
+    adapter, split = _item("qlora_adapter", "a", 400), _item("heldout_split", "s", 9)
+    champions = [_item("promoted_adapter", f"p{days}", days) for days in (300, 2, 301, 1, 302)]
+    pointers = {"qlora_adapter__latest": "a", "promoted_adapter__champion": "p301"}
 
-    assert _reasons(*items, _item("heldout_split", "s", 9)) == {
-        "c1": ("keep", "among the newest 2"),
-        "c2": ("keep", "among the newest 2"),
-        "c3": ("remove", "not among the newest 2"),
+    assert _reasons(adapter, split, *champions, history=frozenset({"p300"}), **pointers) == {
+        "a": ("keep", "named by latest"),
         "s": ("keep", "among the newest 2"),
+        "p1": ("keep", "among the newest 2"),
+        "p2": ("keep", "among the newest 2"),
+        "p300": ("keep", "in the history of champions"),
+        "p301": ("keep", "named by champion"),
+        "p302": ("remove", "not among the newest 2"),
     }
-
-
-def test_what_a_pointer_names_stays() -> None:
-    items = [_item("qlora_adapter", "a", 400), *(_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300))]
-
-    found = _reasons(*items, qlora_adapter__latest="a", promoted_adapter__champion="p300")
-
-    assert found["a"] == ("keep", "named by latest")
-    assert found["p300"] == ("keep", "named by champion")
-
-
-def test_what_the_history_of_champions_names_stays() -> None:
-    items = [_item("promoted_adapter", f"p{n}", n) for n in (1, 2, 300, 301)]
-    found = _reasons(*items, history=frozenset({"p300"}))
-
-    assert found["p300"] == ("keep", "in the history of champions")
-    assert found["p301"] == ("remove", "not among the newest 2")
 
 
 def test_what_a_champion_rests_on_stays() -> None:
@@ -155,17 +145,12 @@ def test_a_verdict_that_goes_keeps_nothing() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("days", "action", "reason"),
-    [(1.9, "keep", "perhaps still at work"), (2, "remove", "no run has written to it for 2 days")],
-)
-def test_a_folder_without_a_manifest_is_given_time(days: float, action: str, reason: str) -> None:
-    work = _item("extracted_corpus", ".work-x", days, is_artifact=False)
-    others = [_item("extracted_corpus", f"c{n}", n) for n in (3, 4)]
+def test_a_folder_without_a_manifest_is_given_time() -> None:
+    young, old = (_item("extracted_corpus", f".work-{days}", days, is_artifact=False) for days in (1.9, 2))
+    found = _reasons(young, old, *(_item("extracted_corpus", f"c{n}", n) for n in (3, 4)))
 
-    found = _reasons(work, *others)
-
-    assert found[".work-x"] == (action, reason)
+    assert found[".work-1.9"] == ("keep", "perhaps still at work")
+    assert found[".work-2"] == ("remove", "no run has written to it for 2 days")
     assert found["c4"][0] == "keep"
 
 
@@ -258,9 +243,16 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
     assert not list(store.root.glob("*/.draft-*"))
 
 
-def test_a_dry_run_removes_nothing_and_plans_the_same(store: ArtifactStore) -> None:
+@pytest.fixture
+def two(store: ArtifactStore) -> ArtifactStore:
+    """A store of two adapters, of which one is too old."""
     for weights in ("first", "second"):
         _adapter(store, weights)
+    return store
+
+
+def test_a_dry_run_removes_nothing_and_plans_the_same(two: ArtifactStore) -> None:
+    store = two
     before = _all(store)
     dry = _prune(store, apply=False)
 
@@ -270,18 +262,15 @@ def test_a_dry_run_removes_nothing_and_plans_the_same(store: ArtifactStore) -> N
     assert _prune(store, apply=True).removed == ()
 
 
-def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
-    for weights in ("first", "second"):
-        _adapter(store, weights)
-
+def test_the_plan_is_shown_before_anything_goes(two: ArtifactStore) -> None:
     def stop(plan: RetentionPlan) -> None:
         assert plan.removed
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(store, _SHORT_POLICY, _later(store), apply=True, show=stop)
+        prune(two, _SHORT_POLICY, _later(two), apply=True, show=stop)
 
-    assert len(list(store.root.glob(f"qlora_adapter/*/{MANIFEST}"))) == 2
+    assert len(list(two.root.glob(f"qlora_adapter/*/{MANIFEST}"))) == 2
 
 
 def test_folders_that_nobody_finishes_go(store: ArtifactStore) -> None:
@@ -318,9 +307,8 @@ def test_a_run_that_begins_after_the_plan_keeps_its_folder(store: ArtifactStore)
     assert [work.exists() for work in works] == [True, True, False]
 
 
-def test_a_clock_that_jumped_ahead_removes_nothing(store: ArtifactStore) -> None:
-    for weights in ("first", "second"):
-        _adapter(store, weights)
+def test_a_clock_that_jumped_ahead_removes_nothing(two: ArtifactStore) -> None:
+    store = two
     (store.root / "qlora_adapter" / ".work-interrupted").mkdir()
     before, now = _all(store), time.time() + _LATER
     with pytest.raises(
@@ -347,10 +335,7 @@ def test_a_store_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
         prune(ArtifactStore(tmp_path / "none"), _SHORT_POLICY, NOW, apply=False, show=lambda _plan: None)
 
 
-def test_what_cannot_be_removed_is_named(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for weights in ("first", "second"):
-        _adapter(store, weights)
-
+def test_what_cannot_be_removed_is_named(two: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, **options: bool) -> None:
         if not options:
             raise PermissionError(13, "Permission denied", str(path))
@@ -358,8 +343,8 @@ def test_what_cannot_be_removed_is_named(store: ArtifactStore, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", refuse)
         with pytest.raises(ConfigurationError, match=r"Permission denied\. Let this user write to the store"):
-            _prune(store, apply=True)
-    (left,) = store.root.glob("qlora_adapter/.draft-*-removed")
+            _prune(two, apply=True)
+    (left,) = two.root.glob("qlora_adapter/.draft-*-removed")
 
-    assert len(_prune(store, apply=True).removed) == 1
+    assert len(_prune(two, apply=True).removed) == 1
     assert not left.exists()
