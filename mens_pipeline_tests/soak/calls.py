@@ -33,7 +33,7 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 from mens_pipeline_tests.soak.figures import Budget, Figure
-from mens_pipeline_tests.soak.processes import Command
+from mens_pipeline_tests.soak.processes import LENIENT, Command
 
 _OF_DISKS: Final = (errno.ENOSPC, errno.EIO, errno.EROFS)
 _KINDS: Final = {
@@ -58,20 +58,10 @@ def calls(budget: Budget, folder: Path) -> list[Figure]:
     place = folder / "place"
     _lay(place)
     shutil.copytree(place, folder / "before")
-    inner = [
-        sys.executable,
-        "-m",
-        "mens_pipeline_tests.soak.calls",
-        str(folder),
-        str(budget.tries),
-        str(budget.seconds),
-    ]
-    environment = {
-        **own_environment(),
-        **_variables(place),
-        "PYTHONPATH": str(PROJECT_ROOT),
-        "LD_PRELOAD": str(library),
-    }
+    what = [str(folder), str(budget.tries), str(budget.seconds)]
+    inner = [sys.executable, "-m", "mens_pipeline_tests.soak.calls", *what]
+    loaded = {"PYTHONPATH": str(PROJECT_ROOT), "LD_PRELOAD": str(library)}
+    environment = {**own_environment(), **_variables(place), **loaded}
     done = subprocess.run(inner, check=True, env=environment, cwd="/", stdout=subprocess.PIPE, text=True)
     return [Figure(**{**json.loads(done.stdout), "wrong": tuple(json.loads(done.stdout)["wrong"])})]
 
@@ -83,10 +73,7 @@ def _variables(place: Path) -> dict[str, str]:
         "MENS_SOURCE_ROOT": str(place / "workspace"),
         "DAGSTER_HOME": str(place / "home"),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "VOX_BENCHMARK": "0",
-        "VOX_EVAL_POLICY": "bootstrap",
-        "VOX_EVAL_MIN_PARSE_RATE": "0.7",
-        "VOX_EVAL_MIN_COVERAGE": "0.05",
+        **LENIENT,
     }
 
 

@@ -37,8 +37,7 @@ def clients(budget: Budget, folder: Path) -> list[Figure]:
             thread.start()
         for thread in threads:
             thread.join()
-        with server.http() as client:
-            after = client.post("/v1/chat/completions", json=_request(random.Random(0))).status_code
+        after = server.post("/v1/chat/completions", **_request(random.Random(0))).status_code
         if after != 200:
             wrong[f"afterwards it answers with {after}"] = None
         details = [line for line in server.lines if "Traceback" in line or " 500 " in line]
@@ -71,8 +70,7 @@ def _request(dice: random.Random) -> dict[str, Any]:
 
 
 def _whole(server: Running, dice: random.Random) -> str:
-    with server.http() as client:
-        completion = client.post("/v1/chat/completions", json=_request(dice))
+    completion = server.post("/v1/chat/completions", **_request(dice))
     if completion.status_code == 429:
         time.sleep(dice.random())
     return f"requests answered with {completion.status_code}"
@@ -104,8 +102,7 @@ def _half(server: Running, dice: random.Random) -> str:
 
 
 def _checked(server: Running, dice: random.Random) -> str:
-    with server.http() as client:
-        completion = client.post("/check", json={"source": f"fn f{dice.randrange(99)}() to int {{ 1 }}"})
+    completion = server.post("/check", source=f"fn f{dice.randrange(99)}() to int {{ 1 }}")
     return f"programs checked with {completion.status_code}"
 
 

@@ -22,7 +22,7 @@ from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, traine
 from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.kills import small_config, small_workspace
-from mens_pipeline_tests.soak.processes import Command, can_mount, digests
+from mens_pipeline_tests.soak.processes import LENIENT, Command, can_mount, digests
 from mens_pipeline_tests.training.runs import FAST, pairs
 
 _SAID: Final = (
@@ -82,10 +82,7 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
     variables = {
         "MENS_STORE_ROOT": str(place / "store"),
         "DAGSTER_HOME": str(place / "home"),
-        "VOX_BENCHMARK": "0",
-        "VOX_EVAL_POLICY": "bootstrap",
-        "VOX_EVAL_MIN_PARSE_RATE": "0.7",
-        "VOX_EVAL_MIN_COVERAGE": "0.05",
+        **LENIENT,
         "MENS_CACHE_ROOT": str(folder / "cache"),
         "MENS_NUM_WORKERS": "1",
         "MENS_SOURCE_ROOT": str(small_workspace(folder / "workspace")),

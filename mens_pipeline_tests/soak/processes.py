@@ -15,6 +15,13 @@ from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import digest_of
 
+LENIENT: Final = {
+    "VOX_BENCHMARK": "0",
+    "VOX_EVAL_POLICY": "bootstrap",
+    "VOX_EVAL_MIN_PARSE_RATE": "0.7",
+    "VOX_EVAL_MIN_COVERAGE": "0.05",
+}
+"""By which an adapter passes whose answers were made up."""
 _LAST_SECONDS: Final = 20.0
 _LIMIT_SECONDS: Final = 900.0
 

@@ -36,14 +36,8 @@ from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
 from mens_pipeline_tests.soak.figures import Budget, Figure
+from mens_pipeline_tests.soak.processes import LENIENT
 
-_ENVIRONMENT: Final = {
-    "VOX_BENCHMARK": "0",
-    "VOX_EVAL_POLICY": "bootstrap",
-    "VOX_EVAL_MIN_PARSE_RATE": "0.7",
-    "VOX_EVAL_MIN_COVERAGE": "0.05",
-}
-"""By which the adapter of each try passes."""
 _FIRST_UNTOUCHED: Final = 2
 """Runs that are left alone, to know how long one takes: the first of a process is slower."""
 _WHAT: Final = "runs terminated at random moments"
@@ -52,7 +46,7 @@ _WHAT: Final = "runs terminated at random moments"
 def terminations(budget: Budget, folder: Path) -> list[Figure]:
     dice, wrong, usual = random.Random(1), list[str](), 0.0
     command = [sys.executable, "-m", "mens_pipeline_tests.soak.terminations", str(folder)]
-    variables = {**own_environment(), **_ENVIRONMENT, "MENS_STORE_ROOT": str(folder)}
+    variables = {**own_environment(), **LENIENT, "MENS_STORE_ROOT": str(folder)}
     num_stopped = num_promoted = num_ended = number = 0
     pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log, env=variables, **pipes) as process:
