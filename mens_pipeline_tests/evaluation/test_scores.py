@@ -94,22 +94,14 @@ def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
     assert list(_scores(GOOD).overall.pass_at) == [1]
 
 
-def test_an_answer_to_two_requests_is_a_duplicate() -> None:
+def test_an_answer_to_two_requests_is_a_duplicate_in_every_part() -> None:
     scores = _scores(GOOD, GOOD, OTHER, "", "").overall
-
-    assert scores.duplicate_rate.short == "2/5 (40.0 %)"
-
-
-def test_the_same_sample_twice_is_no_duplicate() -> None:
-    scored = [judge(task(), completion(GOOD, sample=n)) for n in range(2)]
-
-    assert scores_of_model([task()], scored).overall.duplicate_rate.numerator == 0
-
-
-def test_a_duplicate_counts_in_every_part() -> None:
+    samples = [judge(task(), completion(GOOD, sample=n)) for n in range(2)]
     tasks = [task(0), task(1, Suite.BENCHMARK)]
     suites = scores_of_model(tasks, _score(tasks, GOOD, GOOD)).suites
 
+    assert scores.duplicate_rate.short == "2/5 (40.0 %)"
+    assert scores_of_model([task()], samples).overall.duplicate_rate.numerator == 0
     assert [scores.duplicate_rate.numerator for scores in suites.values()] == [1, 1]
 
 

@@ -18,6 +18,7 @@ from mens_pipeline.evaluation.statistics import (
     rate_of,
     smallest_drop,
 )
+from mens_pipeline_tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -73,21 +74,16 @@ def test_more_of_the_same_makes_surer() -> None:
     assert rate_of([]).chance_after(0.7, 10, 1.0) == 0
 
 
-def test_a_rate_over_nothing_is_unknown() -> None:
-    rate = rate_of([])
-
-    assert (rate.value, rate.low, rate.high, str(rate)) == (None, 0.0, 1.0, "0/0")
-
-
 def test_a_rate_reads_as_people_write_it() -> None:
-    rate = rate_of([True] * 37 + [False] * 3)
+    rate, nothing = rate_of([True] * 37 + [False] * 3), rate_of([])
 
+    assert (nothing.value, nothing.low, nothing.high, str(nothing)) == (None, 0.0, 1.0, "0/0")
     assert str(rate) == "37/40 (92.5 %, 95 % interval 81.3 to 97.8)"
     assert rate.short == "37/40 (92.5 %)"
     assert mean_rate([0.5, 0.75]).short == "1.25/2 (62.5 %)"
 
 
-@pytest.mark.parametrize("num_samples", [1, 4, 6])
+@every("num_samples", [1, 4, 6])
 def test_pass_at_k_is_the_share_of_choices_with_a_hit(num_samples: int) -> None:
     for passed in range(num_samples + 1):
         samples = [n < passed for n in range(num_samples)]
@@ -96,9 +92,6 @@ def test_pass_at_k_is_the_share_of_choices_with_a_hit(num_samples: int) -> None:
             expected = sum(any(choice) for choice in choices) / len(choices)
 
             assert pass_at_k(num_samples, passed, k) == pytest.approx(expected)
-
-
-def test_pass_at_k_needs_k_samples() -> None:
     with pytest.raises(ValueError, match="pass@3 needs at least 3 samples, found 2"):
         pass_at_k(2, 1, 3)
 
@@ -151,14 +144,10 @@ def test_pairs_are_compared_exactly() -> None:
     assert compared.p_value == pytest.approx(112 / 1024)
 
 
-@pytest.mark.parametrize("outcomes", [[], [True, False]], ids=["nothing", "all alike"])
-def test_models_that_do_not_differ_are_equal(outcomes: list[bool]) -> None:
-    compared = compare_paired(outcomes, outcomes)
-
-    assert (compared.difference, compared.p_value) == (0.0, 1.0)
-
-
-def test_only_the_same_tasks_are_compared() -> None:
+def test_models_that_do_not_differ_are_equal_and_only_the_same_tasks_are_compared() -> None:
+    for outcomes in ([], [True, False]):
+        compared = compare_paired(outcomes, outcomes)
+        assert (compared.difference, compared.p_value) == (0.0, 1.0)
     with pytest.raises(ValueError, match="shorter"):
         compare_paired([True, False], [True])
 
@@ -220,18 +209,12 @@ def test_the_power_of_a_small_test_by_hand() -> None:
     """Five tasks of which each is lost with one half: only five losses have a chance of at most a sixteenth."""
     assert power_of_regression(5, 0.5, 0.0, p_value=0.07) == pytest.approx(1 / 32)
     assert power_of_regression(5, 0.5, 0.0, p_value=0.0625) == 0.0
+    assert power_of_regression(2, 0.5, 0.5, p_value=0.6) == pytest.approx(9 / 16)  # gains may hide a drop
 
 
-def test_gains_may_hide_a_drop() -> None:
-    assert power_of_regression(2, 0.5, 0.5, p_value=0.6) == pytest.approx(9 / 16)
-
-
-def test_without_a_drop_the_power_is_the_false_alarm_rate() -> None:
+def test_without_a_drop_the_power_is_the_false_alarm_rate_and_a_total_loss_is_seen() -> None:
     assert 0.001 < power_of_regression(198, 0.0, 0.2, p_value=0.01) <= 0.005
     assert power_of_regression(198, 0.0, 0.0, p_value=0.01) == 0.0
-
-
-def test_a_total_loss_is_certain_to_be_seen() -> None:
     assert power_of_regression(198, 1.0, 0.0, p_value=0.01) == pytest.approx(1.0)
 
 
@@ -249,11 +232,8 @@ def test_the_smallest_drop_that_is_seen(disagreement: float, drop: float) -> Non
 
     assert found is not None
     assert found == pytest.approx(drop, abs=5e-5)
-    assert (
-        power_of_regression(198, drop - 0.001, disagreement, 0.01)
-        < 0.8
-        <= power_of_regression(198, found, disagreement, 0.01)
-    )
+    before, at = (power_of_regression(198, share, disagreement, 0.01) for share in (drop - 0.001, found))
+    assert before < 0.8 <= at
 
 
 def test_too_few_tasks_show_no_drop_at_all() -> None:
@@ -261,7 +241,7 @@ def test_too_few_tasks_show_no_drop_at_all() -> None:
     assert smallest_drop(8, 0.0, p_value=0.01) is not None
 
 
-@pytest.mark.parametrize(("drop", "disagreement"), [(-0.1, 0.5), (0.5, -0.1), (0.6, 0.5)])
-def test_shares_must_make_sense(drop: float, disagreement: float) -> None:
-    with pytest.raises(ValueError, match="must be shares of at most all tasks together"):
-        power_of_regression(10, drop, disagreement, 0.01)
+def test_shares_must_make_sense() -> None:
+    for drop, disagreement in ((-0.1, 0.5), (0.5, -0.1), (0.6, 0.5)):
+        with pytest.raises(ValueError, match="must be shares of at most all tasks together"):
+            power_of_regression(10, drop, disagreement, 0.01)
