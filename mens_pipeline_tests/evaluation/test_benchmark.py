@@ -16,6 +16,7 @@ from mens_pipeline.language import Mode
 from mens_pipeline_tests.corpus.rows import pair_at
 from mens_pipeline_tests.evaluation.benches import SOLUTION, task, write_bench
 from mens_pipeline_tests.evaluation.scored import completion
+from mens_pipeline_tests.every import every
 
 _TESTS = "@test\nfn hidden() { assert(one() is 1) }\n"
 
@@ -127,22 +128,23 @@ def test_mistakes_say_where_what_was_found_and_what_was_expected(
     assert problem in _refusal(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
+@every(
+    "case",
     [
         ({"schema": "v2"}, "schema: found \"v2\", expected 'vox_mens_bench_manifest_v1'."),
         ({"benchmarks": []}, "benchmarks: expected a list to have at least 1 item"),
         ({"benchmarks": "x"}, 'benchmarks: found "x", expected a valid tuple'),
         ({"descriptoin": "x"}, "descriptoin: found a key that does not exist. Did you mean `description`?"),
+        ("{", "found no JSON"),
+        ("[]", "the whole: expected a valid dict"),
     ],
 )
-def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
-    assert problem in _refusal(write_bench(tmp_path, task(), **changes))
-
-
-@pytest.mark.parametrize(("content", "problem"), [("{", "found no JSON"), ("[]", "the whole: expected a valid dict")])
-def test_what_is_no_manifest_at_all_is_told(tmp_path: Path, content: str, problem: str) -> None:
-    (tmp_path / "manifest.json").write_text(content)
+def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, case: tuple[Any, str]) -> None:
+    content, problem = case
+    if isinstance(content, dict):
+        write_bench(tmp_path, task(), **content)
+    else:
+        (tmp_path / "manifest.json").write_text(content)
 
     assert problem in _refusal(tmp_path)
 
