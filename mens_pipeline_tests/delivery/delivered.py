@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mens_pipeline.delivery.merge import PreparedMerge, choose_prompts, merge_source, prepare_merge
+from mens_pipeline.delivery.merge import MergeSource, PreparedMerge, choose_prompts, merge_source, prepare_merge
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -47,6 +47,12 @@ def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) ->
     gate = scored(run, store, evaluated(run, store, heldout_sha256=heldout))
     promote(gate, run, store, replace(PRESENT, heldout=heldout), now=NOW)
     return run, store
+
+
+def with_manifest(source: MergeSource, **changes: Any) -> MergeSource:
+    """The same source, but for some fields of its training manifest."""
+    manifest = source.adapter.manifest.model_copy(update=changes)
+    return replace(source, adapter=replace(source.adapter, manifest=manifest))
 
 
 def prepare(  # noqa: PLR0913 - what a merge is told

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -22,7 +21,7 @@ from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
-from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline_tests.delivery.delivered import promoted_run, with_manifest
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push, serving
 
 pytestmark = pytest.mark.slow
@@ -182,7 +181,6 @@ def _load(folder: Path, cache: Path, name: str | None = None) -> Any:
     return datasets.load_dataset(str(folder), name, cache_dir=str(cache))
 
 
-@pytest.mark.slow
 def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_path: Path) -> None:
     run, store = promoted
     done = push(hub, store.root, _DATASET, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
@@ -201,7 +199,6 @@ def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: _Promoted, tmp_
     assert str(run.parent) not in card.text
 
 
-@pytest.mark.slow
 def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     done = push(
@@ -230,7 +227,6 @@ def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
         plan_benchmark(tmp_path, Target(_DATASET), "mit", tmp_path / "staging")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed since")])
 def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
     run, store = promoted_run(trained, tmp_path)
@@ -238,21 +234,18 @@ def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: st
     other = tmp_path / "other.jsonl"
     if damage:
         other.write_text(damage)
-    manifest = source.adapter.manifest.model_copy(update={"train_file": other})
-    source = replace(source, adapter=replace(source.adapter, manifest=manifest))
+    source = with_manifest(source, train_file=other)
 
     with pytest.raises(RefusedError, match=f"other.jsonl: the train set of this adapter is {found}"):
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
 
 
-@pytest.mark.slow
 def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     with pytest.raises(RefusedError, match="not promoted"):
         plan_train_set(merge_source(trained, store), store, Target(_DATASET), "mit", tmp_path / "staging")
 
 
-@pytest.mark.slow
 @pytest.mark.threat("R6")
 def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_path: Path) -> None:
     run, store = promoted
@@ -260,8 +253,7 @@ def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_p
     path = tmp_path / "told.jsonl"
     rows = list(read_pairs(source.adapter.manifest.train_file))
     write_jsonl(path, [*rows, rows[0].model_copy(update={"prompt": "Mail ada.planted@firm.de, by Maria Gonzalez."})])
-    manifest = source.adapter.manifest.model_copy(update={"train_file": path, "train_sha256": digest_of(path)})
-    source = replace(source, adapter=replace(source.adapter, manifest=manifest))
+    source = with_manifest(source, train_file=path, train_sha256=digest_of(path))
 
     with pytest.raises(RefusedError, match=r"1 rows hold personal data or secrets \(1 email\)\. Set `redaction: mask`"):
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")

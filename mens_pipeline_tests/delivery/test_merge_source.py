@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mens_pipeline.delivery.merge import MergeSource, choose_prompts, merge_source, read_lane, refuse_misfit
+from mens_pipeline.delivery.merge import choose_prompts, merge_source, read_lane, refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import digest_of_folder, shapes_in
@@ -19,7 +19,7 @@ from mens_pipeline.promotion.history import HISTORY, champion_key
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, with_manifest
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base, write_folder
 
@@ -55,12 +55,6 @@ def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -
     assert merge_source(run, store).promoted is None
 
 
-def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) -> None:
-    source = merge_source(trained, ArtifactStore(tmp_path))
-
-    assert (source.promoted, source.receipt, source.verdict_sha256) == (None, None, None)
-
-
 def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> None:
     run, store = promoted_run(trained, tmp_path)
     other = tmp_path / "other"
@@ -72,18 +66,16 @@ def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> 
     assert merge_source(other, ArtifactStore(tmp_path / "none")).receipt is None
 
 
-def test_a_verdict_that_cannot_be_read_is_refused(trained: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(trained, run)
+def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) -> None:
+    run, store = Path(shutil.copytree(trained, tmp_path / "run")), ArtifactStore(tmp_path / "store")
+    source = merge_source(run, store)
     (run / RECEIPT).write_text("{}")
 
-    with pytest.raises(RefusedError, match=r"gate_receipt\.json: no receipt \(.*Run `mens gate` again"):
-        merge_source(run, ArtifactStore(tmp_path / "store"))
-
-
-def test_no_champion_is_no_merge(tmp_path: Path) -> None:
+    assert (source.promoted, source.receipt, source.verdict_sha256) == (None, None, None)
     with pytest.raises(RefusedError, match=r"no champion\. Promote an adapter, or name one with --run-dir"):
-        merge_source(None, ArtifactStore(tmp_path))
+        merge_source(None, store)
+    with pytest.raises(RefusedError, match=r"gate_receipt\.json: no receipt \(.*Run `mens gate` again"):
+        merge_source(run, store)
 
 
 @pytest.mark.parametrize("name", [MANIFEST, "manifest.json"])
@@ -121,11 +113,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message:
         merge_source(tmp_path, ArtifactStore(tmp_path))
 
 
-def _with_train_file(source: MergeSource, path: Path) -> MergeSource:
-    manifest = source.adapter.manifest.model_copy(update={"train_file": path})
-    return replace(source, adapter=replace(source.adapter, manifest=manifest))
-
-
 def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path) -> None:
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
@@ -134,7 +121,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
     split = store.root / "heldout_split" / "s"
     split.mkdir(parents=True)
     shutil.copy2(trained.parent / HELDOUT, split / HELDOUT)
-    elsewhere = replace(_with_train_file(source, tmp_path / "train.jsonl"), promoted=None)
+    elsewhere = replace(with_manifest(source, train_file=tmp_path / "train.jsonl"), promoted=None)
 
     assert [task.id for task in found.tasks] == ["heldout/0000", "heldout/0002"]
     assert choose_prompts(elsewhere, None, store, _fits, 2) == found
@@ -145,7 +132,9 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
 
 def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     source = merge_source(trained, ArtifactStore(tmp_path))
-    lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, verdict_sha256=None)
+    lost = replace(
+        with_manifest(source, train_file=tmp_path / "t.jsonl"), promoted=None, receipt=None, verdict_sha256=None
+    )
     named = trained.parent / HELDOUT
 
     assert len(choose_prompts(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
@@ -164,12 +153,12 @@ def _save(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
     save_file({name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, path)
 
 
-def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight", **config: Any) -> Adapter:
+def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight") -> Adapter:
     write_folder(folder / "base")
     _save(folder / "base" / "model.safetensors", {base: (6, 8)})
     (folder / "adapter").mkdir()
     _save(folder / "adapter" / WEIGHTS, adapter)
-    (folder / "adapter" / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, **config}))
+    (folder / "adapter" / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2}))
     sha256 = digest_of_folder(folder / "base")
     about = described_base(folder / "base", name="tiny", sha256=sha256)
     return Adapter(folder, "", TrainingManifest.model_validate(manifest_about(about)))
@@ -192,8 +181,9 @@ def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
         ({_A.replace("0", "7"): (2, 8), _B.replace("0", "7"): (6, 2)}, r"the base has no model\.layers\.7"),
         ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is not a LoRA matrix"),
         ({}, "it holds no LoRA matrix at all"),
+        ({_A.replace("0", str(number)): (2, 8) for number in range(1, 6)}, r"and 2 more\. "),
     ],
-    ids=["shape", "rank", "half", "layer", "more", "empty"],
+    ids=["shape", "rank", "half", "layer", "more", "empty", "many"],
 )
 def test_a_foreign_adapter_is_refused(tmp_path: Path, shapes: dict[str, tuple[int, ...]], message: str) -> None:
     adapter = _run(tmp_path, shapes)
@@ -202,50 +192,30 @@ def test_a_foreign_adapter_is_refused(tmp_path: Path, shapes: dict[str, tuple[in
         refuse_misfit(adapter)
 
 
-def test_many_misfits_are_counted(tmp_path: Path) -> None:
-    shapes: dict[str, tuple[int, ...]] = {
-        f"base_model.model.model.layers.{n}.x.lora_A.weight": (2, 8) for n in range(1, 6)
-    }
-    adapter = _run(tmp_path, shapes)
-
-    with pytest.raises(RefusedError, match=r"and 2 more\. Name the run"):
-        refuse_misfit(adapter)
+_CONFIG = "adapter/adapter_config.json"
 
 
-def test_another_kind_of_adapter_is_refused(tmp_path: Path) -> None:
-    adapter = _run(tmp_path, _FITTING, peft_type="PREFIX_TUNING")
-
-    with pytest.raises(RefusedError, match=r"is PREFIX_TUNING, expected LORA\. Only LoRA adapters are merged"):
-        refuse_misfit(adapter)
-
-
-@pytest.mark.parametrize(("content", "found"), [(None, "No such file"), ("[", "not JSON")])
-def test_an_adapter_that_says_nothing_of_itself_is_refused(tmp_path: Path, content: str | None, found: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        (
+            _CONFIG,
+            '{"peft_type": "PREFIX_TUNING", "r": 2}',
+            r"is PREFIX_TUNING, expected LORA\. Only LoRA adapters are",
+        ),
+        (_CONFIG, None, r"No such file.*Name the run that it was trained in"),
+        (_CONFIG, "[", r"not JSON.*Name the run that it was trained in"),
+        (f"adapter/{WEIGHTS}", "\x08\0\0\0\0\0\0\0no json!", r"not a safetensors file\. Fetch or write"),
+        ("base/config.json", "{ }", r"is changed\. Restore it, put it below MENS_CACHE_ROOT"),
+        ("base", None, r"is gone\. Restore it, put it below MENS_CACHE_ROOT"),
+    ],
+)
+def test_a_damaged_run_is_refused(tmp_path: Path, path: str, content: str | None, message: str) -> None:
     adapter = _run(tmp_path, _FITTING)
-    path = adapter.folder / "adapter_config.json"
-    path.unlink() if content is None else path.write_text(content)
-
-    with pytest.raises(RefusedError, match=rf"{found}.*Name the run that it was trained in"):
-        refuse_misfit(adapter)
-
-
-def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
-    adapter = _run(tmp_path, _FITTING)
-    adapter.weights.write_bytes(b"\x08\0\0\0\0\0\0\0no json!")
-
-    with pytest.raises(RefusedError, match=r"not a safetensors file\. Fetch or write"):
-        refuse_misfit(adapter)
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_another_base_is_refused(tmp_path: Path, *, is_there: bool) -> None:
-    adapter = _run(tmp_path, _FITTING)
-    if is_there:
-        (tmp_path / "base" / "config.json").write_text("{ }")
+    if content is None:
+        (tmp_path / path).rename(tmp_path / "elsewhere")
     else:
-        shutil.move(tmp_path / "base", tmp_path / "elsewhere")
+        (tmp_path / path).write_text(content)
 
-    with pytest.raises(
-        RefusedError, match=f"is {'changed' if is_there else 'gone'}. Restore it, put it below MENS_CACHE_ROOT"
-    ):
+    with pytest.raises(RefusedError, match=message):
         refuse_misfit(adapter)
