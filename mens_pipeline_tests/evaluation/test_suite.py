@@ -148,9 +148,7 @@ def test_an_eval_suite_is_divided_by_whole_files() -> None:
     assert _num_heldout(rounds) == [100, 50, 50]
     assert [sum(task in _BENCH for task in part) for part in rounds] == [5, 0, 0]
     assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in eval_suite)
-    assert all(
-        [eval_suite.index(task) for task in part] == sorted(eval_suite.index(task) for task in part) for part in rounds
-    )
+    assert all(list(part) == sorted(part, key=eval_suite.index) for part in rounds)
     files = [{task.file for task in part} for part in rounds]
     assert files[0].isdisjoint(files[1] | files[2])
     assert files[1].isdisjoint(files[2])
