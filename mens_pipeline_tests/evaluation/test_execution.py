@@ -14,35 +14,21 @@ from mens_pipeline.evaluation.judge import first_semantic_error, judge, run_hidd
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score, compute_scores
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, heldout_tasks
-from mens_pipeline.inference.generation import Completion, Decoding
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL
-from mens_pipeline_tests.evaluation.scored import PROGRESS, SUBJECT, completion, needs, task
+from mens_pipeline_tests.evaluation.scored import PROGRESS, SUBJECT, answers_to, completion, needs, task
 
 _TESTS = "@test fn hidden_small() { assert(double(2) is 4) }\n@test fn hidden_zero() { assert(double(0) is 0) }\n"
 _GOOD = "fn double(n: int) to int { return n * 2 }\n"
 
 
-def _task(name: str, tests: str | None = _TESTS) -> Task:
-    return Task(
-        id=name,
-        suite=Suite.BENCHMARK,
-        file=name,
-        prompt="Write a function `double`.",
-        construct="function",
-        name="double",
-        difficulty="easy",
-        mode=Mode.SOURCE,
-        reference=_GOOD,
-        tests=tests,
-    )
-
-
-def _reply(task: str, text: str) -> Completion:
-    return Completion(task=task, sample=0, text=text, num_tokens=9, stopped=True)
+def _task(label: str, tests: str | None = _TESTS, **changes: Any) -> Task:
+    changes = {"suite": Suite.BENCHMARK, "file": label, "name": "double", "reference": _GOOD, **changes}
+    return task(id=label, prompt="Write a function `double`.", tests=tests, **changes)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +53,9 @@ def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_cl
 
 
 def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
-    asked = replace(_task("half", "@test fn hidden() { assert(f() is 1) }\n"), suite=Suite.HELDOUT, name="f")
+    asked = _task("half", "@test fn hidden() { assert(f() is 1) }\n", suite=Suite.HELDOUT, name="f")
     program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
-    completions = {"base": (_reply("half", program),), "adapter": (_reply("half", program),)}
+    completions = dict.fromkeys(("base", "adapter"), (completion(program, asked),))
     evaluated = evaluate_completions([asked], completions, SUBJECT, Decoding(), PROGRESS)
     write_documents(tmp_path, evaluated, "")
     first, second = read_models(tmp_path / SCORED_COMPLETIONS, ScoredCompletion)
@@ -86,8 +72,7 @@ def test_without_programs_nothing_is_started() -> None:
 def test_an_answer_passes_when_its_tests_do() -> None:
     tasks = [_task("right"), _task("wrong"), _task("broken"), _task("untested", None)]
     wrong = "fn double(n: int) to int { return n }\n"
-    completions = [_reply("right", _GOOD), _reply("wrong", wrong), _reply("broken", "fn ("), _reply("untested", wrong)]
-    scored = score_completions(tasks, completions)
+    scored = score_completions(tasks, answers_to(tasks, (_GOOD, wrong, "fn (", wrong)))
     scores = compute_scores(tasks, {score.task: [score] for score in scored})
 
     assert [score.passed for score in scored] == [True, False, False, True]
@@ -119,7 +104,7 @@ _AREA = "fn area(shape: Shape) to int { match shape { Circle(r) => twice(r), Squ
 def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> None:
     pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
     asked = heldout_tasks([pair])
-    (scored,) = score_completions(asked, [_reply(asked[0].id, program)])
+    (scored,) = score_completions(asked, [completion(program, asked[0])])
 
     assert scored.passes_tests is passes, scored.execution
 
@@ -134,13 +119,11 @@ def test_tests_that_the_reference_fails_judge_nothing() -> None:
 
 
 def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
-    tasks = [replace(_task(name), suite=Suite.HELDOUT) for name in ("first", "second")]
-    tasks.append(replace(_task("untested", None), suite=Suite.HELDOUT))
-    base = tuple(_reply(task.id, "fn double(n: int) to int { return n }\n") for task in tasks)
-    adapter = tuple(_reply(task.id, _GOOD) for task in tasks)
-    difference = evaluate_completions(
-        tasks, {"base": base, "adapter": adapter}, SUBJECT, Decoding(), PROGRESS
-    ).results.test_difference
+    tests = {"first": _TESTS, "second": _TESTS, "untested": None}
+    tasks = [_task(name, text, suite=Suite.HELDOUT) for name, text in tests.items()]
+    wrong = "fn double(n: int) to int { return n }\n"
+    completions = {"base": answers_to(tasks, [wrong] * 3), "adapter": answers_to(tasks, [_GOOD] * 3)}
+    difference = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS).results.test_difference
 
     assert (difference.num_tasks, difference.only_first, difference.only_second) == (2, 0, 2)
 
@@ -153,11 +136,12 @@ def _score(program: str, **changes: Any) -> Score:
     return judge(asked, completion(program, asked))
 
 
-def test_every_reference_of_the_benchmarks_resolves() -> None:
+@pytest.mark.seed_row(41)
+def test_every_reference_of_the_benchmarks_passes_and_resolves() -> None:
     tasks = [*benchmark_tasks(load_benchmark(SHIPPED)), *benchmark_tasks(HUMANEVAL)]
     scored = [judge(asked, completion(asked.reference, asked)) for asked in tasks]
 
-    assert [(score.task, score.semantic_error) for score in scored if not score.resolves] == []
+    assert [(score.task, score.semantic_error) for score in scored if not (score.resolves and score.passed)] == []
     assert len(scored) == 250
 
 
@@ -193,16 +177,13 @@ def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> N
     assert _score("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
 
 
-def test_what_is_asked_for_is_not_there_yet() -> None:
+def test_what_is_asked_for_is_not_there_yet_but_what_the_reference_relies_on() -> None:
     prompt = "Write `add` and `minus`; `plus` is there."
     changes = {"prompt": prompt, "requires": (needs("function", name="minus"), needs("function"))}
 
     assert _score("fn f() { plus() }", **changes).resolves
     assert not _score("fn f() { add() }", **changes).resolves
     assert not _score("fn f() { minus() }", **changes).resolves
-
-
-def test_what_the_reference_relies_on_is_there() -> None:
     reference = "fn add(p: Pair) to int { match p { Both(a, b) => a + b, Neither => nothing } }"
     program = "fn add(p: Pair) to int { match p { Both(a, b) => a, Neither => nothing } }"
 

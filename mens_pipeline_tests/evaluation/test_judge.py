@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import judge
-from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
 from mens_pipeline.language import Mode
-from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completion, needs, task
+from mens_pipeline_tests.every import every
+
+_PUZZLE: dict[str, Any] = {"construct": "puzzles", "name": None, "requires": (needs("type", name="Point"),)}
+"""A category that is no construct asks for none."""
 
 
 def test_a_good_answer_passes() -> None:
@@ -40,17 +41,40 @@ def test_a_good_answer_passes() -> None:
     }
 
 
-def test_a_fenced_answer_passes() -> None:
-    score = judge(task(), completion(f"Sure:\n```vox\n{GOOD}```\nDone."))
+@every(
+    "case",
+    [
+        (f"Sure:\n```vox\n{GOOD}```\nDone.", {}, {"passed": True, "program": GOOD}),
+        (f"Sure, here it is:\n{GOOD}", {}, {"parses": False, "passed": False}),
+        ("", {}, {"parses": False, "empty": True, "error": "it declares nothing", "error_code": None}),
+        (" \n", {}, {"parses": False, "empty": True, "error": "it declares nothing", "error_code": None}),
+        ("// nothing\n", {}, {"parses": False, "empty": False, "error": "it declares nothing", "error_code": None}),
+        ("I'm sorry, I cannot write Vox.", {}, {"refusal": True}),
+        ('fn add() to str { return "I cannot add that" }', {}, {"parses": True, "refusal": False}),
+        (OTHER, {"name": None}, {"parses": True, "has_construct": False, "has_name": None, "passed": False}),
+        ('extern "math" fn add(a: int) to int\n', {}, {"stub": False}),
+        ("fn other() to int { return 1 }", {}, {"has_name": False}),
+        ("type add {\n    x: int\n}\n", {}, {"has_name": False}),
+        (f"fn helper() {{ }}\n{GOOD}", {}, {"has_name": True}),
+        (GOOD, {"name": None}, {"has_name": None}),
+        ("import std.log", {"construct": "import", "name": "std.log"}, {"has_name": True}),
+        ("import std.log", {"construct": "import", "name": "log"}, {"has_name": True}),
+        ("import std.log", {"construct": "import", "name": "std.io"}, {"has_name": False}),
+        (
+            "@table type T { a: int }\n@index T.by_a on (a)",
+            {"construct": "index", "name": "T.by_a"},
+            {"has_name": True},
+        ),
+        (OTHER, _PUZZLE, {"passed": True}),
+        (GOOD, _PUZZLE, {"passed": False}),
+        (BROKEN, _PUZZLE, {"has_construct": False}),
+    ],
+)
+def test_an_answer_is_judged(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+    text, asked, expected = case
+    score = judge(task(**asked), completion(text))
 
-    assert (score.passed, score.program) == (True, GOOD)
-
-
-def test_prose_around_a_bare_program_is_no_vox() -> None:
-    score = judge(task(), completion(f"Sure, here it is:\n{GOOD}"))
-
-    assert not score.parses
-    assert not score.passed
+    assert {name: getattr(score, name) for name in expected} == expected
 
 
 def test_an_error_is_told_with_its_place() -> None:
@@ -62,82 +86,40 @@ def test_an_error_is_told_with_its_place() -> None:
     assert (score.constructs, score.has_construct, score.has_name, score.unmet) == ({}, False, False, ())
 
 
-@pytest.mark.parametrize(("text", "empty"), [("", True), (" \n", True), ("// nothing\n", False)])
-def test_an_answer_must_declare_something(text: str, empty: bool) -> None:  # noqa: FBT001 - a column of the table
-    score = judge(task(), completion(text))
-
-    assert (score.parses, score.empty) == (False, empty)
-    assert (score.error, score.error_code) == ("it declares nothing", None)
-
-
-def test_a_refusal_is_known() -> None:
-    assert judge(task(), completion("I'm sorry, I cannot write Vox.")).refusal
-
-
-def test_a_program_that_says_sorry_is_no_refusal() -> None:
-    score = judge(task(name="add"), completion('fn add() to str { return "I cannot add that" }'))
-
-    assert (score.parses, score.refusal) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("program", "stub"),
+@every(
+    "program",
     [
-        ("fn add() to int { }", True),
-        ("@pure\nfn add() to int { }", True),
-        ("@endpoint(kind: query) fn add() to int { }", True),
-        ("fn add() to int {\n    // TODO: add\n    return 0\n}", True),
-        ("fn add() { }", False),
-        ("fn add() to int { return 1 }", False),
-        ('@ai(model: "m")\nfn add() to int { }', False),
-        ("table", False),
-        ('fn add() to int { panic("not implemented") }', True),
-        ('fn add() to int { return panic("TODO") }', True),
-        ("@endpoint(kind: query) fn add() to int { panic() }", True),
-        ("fn add(a: int) to int { if a > 0 { return a } panic(a) }", False),
-        ("fn add(a: int) to int { return other(a) }", False),
-        ("fn add(a: int) { panic(a) }", False),
-        ("fn add(a: int) to int { return a.panic() }", False),
-    ],
-    ids=[
-        *("hollow", "decorated", "endpoint", "placeholder", "no value", "full", "by a model", "rejected", "panics"),
-        *("returns a panic", "endpoint that panics", "panics at the end", "calls", "helper that fails", "method"),
+        "fn add() to int { }",
+        "@pure\nfn add() to int { }",
+        "@endpoint(kind: query) fn add() to int { }",
+        "fn add() to int {\n    // TODO: add\n    return 0\n}",
+        'fn add() to int { panic("not implemented") }',
+        'fn add() to int { return panic("TODO") }',
+        "@endpoint(kind: query) fn add() to int { panic() }",
     ],
 )
-def test_stubs_are_known(program: str, stub: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_stubs_are_known(program: str) -> None:
     score = judge(task(), completion(program))
 
-    assert score.stub is stub
-    assert not (stub and score.passed)
+    assert score.stub
+    assert not score.passed
 
 
-def test_an_external_function_is_no_stub() -> None:
-    score = judge(task(), completion('extern "math" fn add(a: int) to int\n'))
-
-    assert not score.stub
-
-
-def test_the_asked_construct_must_be_there() -> None:
-    score = judge(task(name=None), completion(OTHER))
-
-    assert (score.parses, score.has_construct, score.has_name, score.passed) == (True, False, None, False)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text", "has_name"),
+@every(
+    "program",
     [
-        ({}, "fn other() to int { return 1 }", False),
-        ({}, "type add {\n    x: int\n}\n", False),
-        ({}, f"fn helper() {{ }}\n{GOOD}", True),
-        ({"name": None}, GOOD, None),
-        ({"construct": "import", "name": "std.log"}, "import std.log", True),
-        ({"construct": "import", "name": "log"}, "import std.log", True),
-        ({"construct": "import", "name": "std.io"}, "import std.log", False),
-        ({"construct": "index", "name": "T.by_a"}, "@table type T { a: int }\n@index T.by_a on (a)", True),
+        "fn add() { }",
+        "fn add() to int { return 1 }",
+        '@ai(model: "m")\nfn add() to int { }',
+        "table",
+        "fn add(a: int) to int { if a > 0 { return a } panic(a) }",
+        "fn add(a: int) to int { return other(a) }",
+        "fn add(a: int) { panic(a) }",
+        "fn add(a: int) to int { return a.panic() }",
     ],
 )
-def test_the_asked_name_must_be_there(changes: dict[str, Any], text: str, has_name: bool | None) -> None:  # noqa: FBT001
-    assert judge(task(**changes), completion(text)).has_name is has_name
+def test_what_is_no_stub(program: str) -> None:
+    assert not judge(task(), completion(program)).stub
 
 
 def test_what_is_required_must_be_met() -> None:
@@ -163,18 +145,3 @@ def test_an_answer_is_read_as_its_task_says(mode: Mode, construct: str, text: st
 
     assert judge(asked, completion(text)).has_construct
     assert not judge(as_source, completion(text)).has_construct
-
-
-def test_a_category_that_is_no_construct_asks_for_none() -> None:
-    asked = task(construct="puzzles", name=None, requires=(needs("type", name="Point"),))
-
-    assert judge(asked, completion(OTHER)).passed
-    assert not judge(asked, completion(GOOD)).passed
-    assert not judge(asked, completion(BROKEN)).has_construct
-
-
-@pytest.mark.seed_row(41)
-def test_every_shipped_solution_passes_its_task() -> None:
-    tasks: tuple[Task, ...] = benchmark_tasks(load_benchmark(SHIPPED))
-
-    assert [t.id for t in tasks if not judge(t, completion(t.reference, t)).passed] == []
