@@ -82,13 +82,10 @@ def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: Artifact
     assert (found.rows, found.files, found.commits) == ({}, {}, ())
 
 
-@pytest.mark.parametrize(("name", "problem"), [("f" * 64, "no adapters of this key"), ("", "no adapters of this key")])
-def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, name: str, problem: str) -> None:
-    with pytest.raises(RefusedError, match=f"{problem}.*Name `champion`"):
-        trace_lineage(store, name)
-
-
-def test_a_store_without_a_champion_says_so(tmp_path: Path) -> None:
+def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, tmp_path: Path) -> None:
+    for name in ("f" * 64, ""):
+        with pytest.raises(RefusedError, match=r"no adapters of this key.*Name `champion`"):
+            trace_lineage(store, name)
     with pytest.raises(RefusedError, match="no adapter was promoted yet"):
         trace_lineage(ArtifactStore(tmp_path), "champion")
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,18 +201,10 @@ def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
     assert DETAILS in document["notes"]
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("external_serving_handoff_v1", HANDOFF),
-        ("mens_handoff_v1", DETAILS),
-        ("merge_report", "merge_report.json"),
-        ("merge_manifest", "merge_manifest.json"),
-        ("gguf_report", "gguf_report.json"),
-    ],
-)
-def test_documents_fit_their_schemas(delivered: _Delivered, name: str, file: str) -> None:
-    jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
+def test_documents_fit_their_schemas(delivered: _Delivered) -> None:
+    names = {name: f"{name}.json" for name in ("merge_report", "merge_manifest", "gguf_report")}
+    for name, file in {"external_serving_handoff_v1": HANDOFF, "mens_handoff_v1": DETAILS, **names}.items():
+        jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
 
 
 def test_the_hand_off_in_the_store_finds_its_files(delivered: _Delivered) -> None:
@@ -281,44 +272,27 @@ def test_a_folder_of_others_is_left_alone(
     assert (tmp_path / "letters.txt").read_text() == "dear"
 
 
-def _with_file(folder: Path) -> Path:
-    (folder / "file").write_text("x")
-    return folder / "file"
-
-
-def _with_broken(folder: Path) -> Path:
-    (folder / HANDOFF).write_text("{")
-    return folder
-
-
-def _with_nested(folder: Path) -> Path:
-    (folder / HANDOFF).write_text("[" * 100_000)
-    return folder
-
-
-def _with_link(folder: Path) -> Path:
-    (folder / "link").symlink_to("nowhere")
-    return folder
-
-
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("name", "content", "output", "message"),
     [
-        (_with_file, r"file: not a folder\. Name an empty folder, or a new one"),
-        (lambda folder: _with_file(folder) / "out", r"out: cannot be written \(.*\)\. Name another folder"),
-        (_with_broken, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
-        (_with_nested, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
-        (_with_link, r"holds files of no hand-off \(link\)"),
+        ("file", "x", "file", r"file: not a folder\. Name an empty folder, or a new one"),
+        ("file", "x", "file/out", r"out: cannot be written \(.*\)\. Name another folder"),
+        (HANDOFF, "{", "", r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        (HANDOFF, "[" * 100_000, "", r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        ("link", None, "", r"holds files of no hand-off \(link\)"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_merge(
-    tmp_path: Path, make: Callable[[Path], Path], message: str
+    tmp_path: Path, name: str, content: str | None, output: str, message: str
 ) -> None:
-    output = make(tmp_path)
+    if content is None:
+        (tmp_path / name).symlink_to("nowhere")
+    else:
+        (tmp_path / name).write_text(content)
     before = sorted(tmp_path.iterdir())
 
     with pytest.raises(RefusedError, match=message):
-        refuse_foreign(output)
+        refuse_foreign(tmp_path / output)
     assert sorted(tmp_path.iterdir()) == before
 
 
