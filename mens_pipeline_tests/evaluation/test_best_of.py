@@ -11,7 +11,9 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.best_of import SampledText, Selection, Selector, Step, best_of, choose_insert
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.judge import FEATURES
-from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.evaluation.results import BestOf
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Completion
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline.language.surroundings import Surroundings
@@ -23,15 +25,20 @@ _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 _STATED = "Write a function `add` in Vox. For example, `add(1, 1)` is 2."
 
 
+def _best_of(tasks: list[Task], completions: list[Completion]) -> BestOf:
+    found = best_of(tasks, completions, score_completions(tasks, completions))
+    assert found is not None
+    return found
+
+
 def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
     stated = task(0, prompt=_STATED, tests=_TESTS)
     voted = task(1, Suite.BENCHMARK, tests=_TESTS)
     completions = [
         completion(text, to, n) for to in (stated, voted) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))
     ]
-    found = best_of([stated, voted], completions, score_completions([stated, voted], completions))
+    found = _best_of([stated, voted], completions)
 
-    assert found is not None
     assert (found.n, found.steps) == (4, {"examples": 1, "outputs": 1})
     assert found.chosen == {stated.id: 2, voted.id: 1}
     assert found.overall.pass_rate.short.startswith("1/2")
@@ -40,17 +47,12 @@ def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
     assert (found.pass_difference.only_first, found.pass_difference.only_second) == (0, 1)
 
 
-def test_hidden_tests_have_no_part_in_it() -> None:
-    texts = (BROKEN, _WRONG, GOOD, _WRONG)
-    chosen = []
-    for tests in (None, _TESTS, _TESTS.replace("3", "-1")):
-        asked = task(0, tests=tests)
-        completions = [completion(text, asked, n) for n, text in enumerate(texts)]
-        found = best_of([asked], completions, score_completions([asked], completions))
-        assert found is not None
-        chosen.append(found.chosen)
+@pytest.mark.parametrize("tests", [None, _TESTS, _TESTS.replace("3", "-1")])
+def test_hidden_tests_have_no_part_in_it(tests: str | None) -> None:
+    asked = task(0, tests=tests)
+    completions = [completion(text, asked, n) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))]
 
-    assert chosen == [{task().id: 1}] * 3
+    assert _best_of([asked], completions).chosen == {task().id: 1}
 
 
 def test_the_likelihood_of_answers_counts() -> None:
@@ -59,9 +61,8 @@ def test_the_likelihood_of_answers_counts() -> None:
         completion(text, asked, n).model_copy(update={"likelihood": -1.0 / (n + 1)})
         for n, text in enumerate((GOOD, _WRONG))
     ]
-    found = best_of([asked], completions, score_completions([asked], completions))
+    found = _best_of([asked], completions)
 
-    assert found is not None
     assert (found.chosen, found.steps) == ({asked.id: 1}, {"likelihood": 1})
 
 
@@ -85,11 +86,8 @@ def test_the_examples_of_humaneval_vox_are_read_as_they_are_meant() -> None:
     assert failed == {"hev_070_sort_with"}
 
 
-_ADD = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
 _ALSO_ADD = "fn add(a: int, b: int) to int {\n    let sum = b + a\n    return sum\n}\n"
-_LESS = "fn add(a: int, b: int) to int {\n    return a - b\n}\n"
 _MORE = "fn add(a: int, b: int) to int {\n    return a + b + 1\n}\n"
-_BROKEN = "fn add(a: int, b: int) to int {\n    return a +\n}\n"
 _HUNGRY = """fn add(a: int, b: int) to int {
     let re = std.regex.compile("(a+)+$").unwrap()
     if re.matches("a".repeat(60) + "b") { return 1 }
@@ -107,31 +105,31 @@ def selector() -> Iterator[Selector]:
         yield selector
 
 
-def _choose(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOURCE) -> Selection:
-    return selector.choose(prompt, mode, [SampledText(text, -float(n)) for n, text in enumerate(texts)])
+def _choose(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOURCE, **options: float) -> Selection:
+    return selector.choose(prompt, mode, [SampledText(text, -float(n)) for n, text in enumerate(texts)], **options)
 
 
 def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
-    assert _choose(selector, _PROMPT, _BROKEN, "// add\n", _LESS) == Selection(2, Step.PARSER)
-    assert _choose(selector, _PROMPT, _BROKEN, "fn (") == Selection(0, Step.LIKELIHOOD)
+    assert _choose(selector, _PROMPT, BROKEN, "// add\n", _WRONG) == Selection(2, Step.PARSER)
+    assert _choose(selector, _PROMPT, BROKEN, "fn (") == Selection(0, Step.LIKELIHOOD)
 
 
 def test_names_and_types_decide_before_examples(selector: Selector) -> None:
     unknown = "fn add(a: int, b: int) to int { if a > 100 { return total } return a + b }"
     type_ = "type Sum {\n    of: Missing\n}\n"
 
-    assert _choose(selector, _WITH_EXAMPLES, unknown, _LESS) == Selection(1, Step.NAMES)
-    assert _choose(selector, f"{_WITH_EXAMPLES} Use `total`.", unknown, _LESS) == Selection(0, Step.EXAMPLES)
-    assert _choose(selector, f"{_WITH_EXAMPLES}\n\nlet total = 1\n", unknown, _LESS) == Selection(0, Step.EXAMPLES)
-    assert _choose(selector, _WITH_EXAMPLES, _BROKEN, unknown, unknown + "\n\n" + type_).step is Step.LIKELIHOOD
+    assert _choose(selector, _WITH_EXAMPLES, unknown, _WRONG) == Selection(1, Step.NAMES)
+    assert _choose(selector, f"{_WITH_EXAMPLES} Use `total`.", unknown, _WRONG) == Selection(0, Step.EXAMPLES)
+    assert _choose(selector, f"{_WITH_EXAMPLES}\n\nlet total = 1\n", unknown, _WRONG) == Selection(0, Step.EXAMPLES)
+    assert _choose(selector, _WITH_EXAMPLES, BROKEN, unknown, unknown + "\n\n" + type_).step is Step.LIKELIHOOD
     assert _choose(selector, "Write it.", "state n: int = m", "state n: int = 0", mode=Mode.UI) == Selection(
         1, Step.NAMES
     )
 
 
 def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
-    assert _choose(selector, _WITH_EXAMPLES, _LESS, _LESS, _ADD, _MORE) == Selection(2, Step.EXAMPLES)
-    fenced = f"Here it is:\n```vox\n{_ADD}```\n"
+    assert _choose(selector, _WITH_EXAMPLES, _WRONG, _WRONG, GOOD, _MORE) == Selection(2, Step.EXAMPLES)
+    fenced = f"Here it is:\n```vox\n{GOOD}```\n"
     assert _choose(selector, _WITH_EXAMPLES, _MORE, fenced) == Selection(1, Step.EXAMPLES)
 
 
@@ -148,8 +146,8 @@ def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
 
 
 def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selector) -> None:
-    assert _choose(selector, _PROMPT, _LESS, _ADD, _ALSO_ADD) == Selection(1, Step.LIKELIHOOD)
-    assert _choose(selector, _PROMPT, _ADD, _LESS, _LESS) == Selection(1, Step.OUTPUTS)
+    assert _choose(selector, _PROMPT, _WRONG, GOOD, _ALSO_ADD) == Selection(1, Step.LIKELIHOOD)
+    assert _choose(selector, _PROMPT, GOOD, _WRONG, _WRONG) == Selection(1, Step.OUTPUTS)
     also = "fn add(a: int, b: int) to int { return a + b + 0 * a }"
     wrong = "fn add(a: int, b: int) to int { if a > 40 { return 0 } return a + b }"
     two = _WITH_EXAMPLES.replace(" and `add(0, 0)` is 0", "")
@@ -161,29 +159,27 @@ def test_likelihood_decides_at_last(selector: Selector) -> None:
     likelier = [SampledText(first, -2.0), SampledText(second, -1.0)]
 
     assert selector.choose("Write a type `A`.", Mode.SOURCE, likelier) == Selection(1, Step.LIKELIHOOD)
-    assert _choose(selector, "Write a function.", _LESS, _ADD) == Selection(0, Step.LIKELIHOOD)
+    assert _choose(selector, "Write a function.", _WRONG, GOOD) == Selection(0, Step.LIKELIHOOD)
     assert _choose(selector, "Write `A`.", first, second, mode=Mode.UI).step is Step.LIKELIHOOD
 
 
 @pytest.mark.slow
 def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
     begin = time.monotonic()
-    by_examples = _choose(selector, _WITH_EXAMPLES, _HUNGRY, _LESS)
-    by_outputs = _choose(selector, _PROMPT, _HUNGRY, _LESS)
+    by_examples = _choose(selector, _WITH_EXAMPLES, _HUNGRY, _WRONG)
+    by_outputs = _choose(selector, _PROMPT, _HUNGRY, _WRONG)
 
     assert (by_examples.place, by_outputs.place) == (1, 1)
     assert time.monotonic() - begin < 20
 
 
 def test_when_time_is_up_nothing_is_run(selector: Selector) -> None:
-    candidates = [SampledText(_BROKEN, -1.0), SampledText(_LESS, -2.0), SampledText(_ADD, -3.0)]
-
-    assert selector.choose(_WITH_EXAMPLES, Mode.SOURCE, candidates, end=0.0) == Selection(1, Step.LIKELIHOOD)
+    assert _choose(selector, _WITH_EXAMPLES, BROKEN, _WRONG, GOOD, end=0.0) == Selection(1, Step.LIKELIHOOD)
 
 
 def test_several_threads_may_choose(selector: Selector) -> None:
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda n: _choose(selector, _WITH_EXAMPLES, *([_LESS] * n), _ADD).place, range(8)))
+        found = list(pool.map(lambda n: _choose(selector, _WITH_EXAMPLES, *([_WRONG] * n), GOOD).place, range(8)))
 
     assert found == list(range(8))
 
@@ -191,7 +187,7 @@ def test_several_threads_may_choose(selector: Selector) -> None:
 def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(selector: Selector) -> None:
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
-    assert _choose(selector, prompt, _LESS, _ADD) == Selection(1, Step.EXAMPLES)
+    assert _choose(selector, prompt, _WRONG, GOOD) == Selection(1, Step.EXAMPLES)
 
 
 @pytest.mark.parametrize(
