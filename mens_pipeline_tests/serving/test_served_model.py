@@ -29,7 +29,6 @@ from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 from mens_pipeline_tests.serving.running import CPU, running
 from mens_pipeline_tests.serving.talkative import make_champion, write_run
 
-# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 _REQUESTS = ("Write a function.", "x", "Why?", "A type `Point`, please.")
 
 
@@ -146,13 +145,6 @@ def test_another_template_is_refused_and_never_rendered(copy: Path, template: st
         merged_model(copy, CPU)
 
 
-def test_code_of_its_own_is_refused(copy: Path) -> None:
-    _change(copy / "config.json", auto_map={"AutoModelForCausalLM": "evil.Model"})
-
-    with pytest.raises(RefusedError, match=r"wants to run code of its own"):
-        merged_model(copy, CPU)
-
-
 @pytest.mark.threat("N7")
 def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
@@ -198,38 +190,39 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
         adapter_model(Adapter.open(broken), CPU)
 
 
+_TOKENIZER = "tokenizer_config.json"
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("file", "change", "message"),
     [
-        (b"[]", "a list, not an object"),
-        (b'"x"', "a str, not an object"),
-        (b"[" * 100_000, "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b" " * 10_000_001, "larger than 10000000 bytes"),
+        (_TOKENIZER, b"[]", "tokenizer_config.json: a list, not an object"),
+        (_TOKENIZER, b'"x"', "tokenizer_config.json: a str, not an object"),
+        (_TOKENIZER, b"[" * 100_000, "tokenizer_config.json: not JSON"),
+        (_TOKENIZER, b"{", "tokenizer_config.json: not JSON"),
+        (_TOKENIZER, b"\xff", "tokenizer_config.json: not JSON"),
+        (_TOKENIZER, b" " * 10_000_001, "tokenizer_config.json: larger than 10000000 bytes"),
+        ("chat_template.jinja", b"\xff", "chat_template.jinja: cannot be read .* Write the model again"),
+        ("config.json", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "wants to run code of its own"),
+        *(
+            ("config.json", {"max_position_embeddings": length}, "does not say how long its context is")
+            for length in ("8192", None, [8192], 1e400, 0, -1, True, 8192.5)
+        ),
     ],
-    ids=["list", "text", "nested", "cut", "bytes", "large"],
+    ids=lambda value: str(value)[:30],
 )
-def test_a_tokenizer_configuration_that_is_none_is_refused(copy: Path, content: bytes, message: str) -> None:
-    (copy / "chat_template.jinja").unlink()
-    (copy / "tokenizer_config.json").write_bytes(content)
+def test_a_file_that_says_nothing_is_refused(
+    copy: Path, file: str, change: bytes | dict[str, Any], message: str
+) -> None:
+    if file == _TOKENIZER:
+        (copy / "chat_template.jinja").unlink()
+        message += ".* Write the model again"
+    if isinstance(change, bytes):
+        (copy / file).write_bytes(change)
+    else:
+        _change(copy / file, **change)
 
-    with pytest.raises(RefusedError, match=rf"tokenizer_config\.json: {message}.* Write the model again"):
-        merged_model(copy, CPU)
-
-
-def test_a_template_that_is_no_text_is_refused(copy: Path) -> None:
-    (copy / "chat_template.jinja").write_bytes(b"\xff")
-
-    with pytest.raises(RefusedError, match=r"chat_template\.jinja: cannot be read .* Write the model again"):
-        merged_model(copy, CPU)
-
-
-@pytest.mark.parametrize("length", ["8192", None, [8192], 1e400, 0, -1, True, 8192.5])
-def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
-    _change(copy / "config.json", max_position_embeddings=length)
-
-    with pytest.raises(RefusedError, match=r"does not say how long its context is"):
+    with pytest.raises(RefusedError, match=message):
         merged_model(copy, CPU)
 
 
