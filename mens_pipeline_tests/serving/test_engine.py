@@ -2,57 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Syntax
-from mens_pipeline.serving.generation import (
-    Event,
-    Failed,
-    GenerationRequest,
-    GenerationResult,
-    PendingCompletion,
-    Piece,
-    PreparedRequest,
-)
+from mens_pipeline.serving.generation import Failed, GenerationResult
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
+from mens_pipeline_tests.serving.asked import Asked, writing
 
 _LIMITS = ServerLimits(2, 1_000, 60.0, 100)
-
-
-class _Asked:
-    """One reply, and what becomes of it."""
-
-    def __init__(
-        self, num_tokens: int = 5, prompt: bytes = b"x", seconds: float = 60.0, syntax: Syntax = Syntax.FREE
-    ) -> None:
-        self.events: list[Event] = []
-        self.is_over = threading.Event()
-        request = PreparedRequest(
-            asked=GenerationRequest("mens"),
-            prompt=tuple(prompt),
-            max_tokens=num_tokens,
-            deadline=time.monotonic() + seconds,
-            syntax=syntax,
-            seed=0,
-        )
-        self.completion = PendingCompletion(request, 0, self._listen)
-
-    def _listen(self, event: Event) -> None:
-        self.events.append(event)
-        if not isinstance(event, Piece):
-            self.is_over.set()
-
-    def end(self) -> Event:
-        """Its last event."""
-        assert self.is_over.wait(60)
-        return self.events[-1]
 
 
 class _Bytes:
@@ -68,31 +31,15 @@ def _load() -> Loaded:
     return Loaded(hybrid_model(), frozenset(), _Bytes())
 
 
-@contextmanager
 def _engine(
     load: Callable[[], Loaded] = _load, limits: ServerLimits = _LIMITS
-) -> Iterator[tuple[GenerationQueue, list[State]]]:
-    states: list[State] = []
-    is_ready = threading.Event()
-
-    def changed(state: State) -> None:
-        states.append(state)
-        is_ready.set()
-
-    engine = GenerationQueue(load, limits, changed)
-    engine.start()
-    assert is_ready.wait(60)
-    try:
-        yield engine, states
-    finally:
-        engine.stop(0)
-        engine.join(30)
-        assert engine.state is State.ENDED
+) -> AbstractContextManager[tuple[GenerationQueue, list[State]]]:
+    return writing(load, limits)
 
 
 def test_answers_come_to_their_end() -> None:
     with _engine() as (engine, states):
-        asked = [_Asked(number) for number in (1, 5, 9)]
+        asked = [Asked(number) for number in (1, 5, 9)]
         engine.submit([one.completion for one in asked])
         ends = [one.end() for one in asked]
 
@@ -115,10 +62,10 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
     engine = GenerationQueue(load, _LIMITS, lambda _state: None)
     engine.start()
     with pytest.raises(RequestRefusedError, match=r"is loading the model\. Ask again") as caught:
-        engine.submit([_Asked().completion])
+        engine.submit([Asked().completion])
     engine.stop(0)
     with pytest.raises(RequestRefusedError, match=r"is stopping\. Ask again"):
-        engine.submit([_Asked().completion])
+        engine.submit([Asked().completion])
     gate.set()
     engine.join(60)
 
@@ -138,11 +85,11 @@ def test_a_model_that_cannot_be_loaded_ends_it() -> None:
 
 def test_all_answers_of_a_request_are_taken_or_none() -> None:
     with _engine() as (engine, _):
-        asked = [_Asked(2_000_000) for _ in range(9)]
+        asked = [Asked(2_000_000) for _ in range(9)]
         engine.submit([one.completion for one in asked])
         with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Ask again in \d+ seconds"):
-            engine.submit([_Asked().completion, _Asked().completion])
-        last = _Asked()
+            engine.submit([Asked().completion, Asked().completion])
+        last = Asked()
         engine.submit([last.completion])
         for one in asked:
             one.completion.is_cancelled = True
@@ -153,10 +100,10 @@ def test_all_answers_of_a_request_are_taken_or_none() -> None:
 
 def test_time_ends_an_answer_wherever_it_is() -> None:
     with _engine() as (engine, _):
-        long = [_Asked(2_000_000, seconds=1) for _ in range(3)]
+        long = [Asked(2_000_000, seconds=1) for _ in range(3)]
         engine.submit([one.completion for one in long])
         ends = [one.end() for one in long]
-        other = _Asked()
+        other = Asked()
         engine.submit([other.completion])
 
         assert isinstance(other.end(), GenerationResult)
@@ -182,11 +129,11 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
 
     with _engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
         is_full.set()
-        failing = _Asked()
+        failing = Asked()
         engine.submit([failing.completion])
         end = failing.end()
         is_full.clear()
-        other = _Asked()
+        other = Asked()
         engine.submit([other.completion])
 
         assert isinstance(other.end(), GenerationResult)
@@ -198,7 +145,7 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
 @pytest.mark.slow
 def test_answers_in_the_making_are_ended_first() -> None:
     with _engine() as (engine, _):
-        short, long = _Asked(50), _Asked(2_000_000)
+        short, long = Asked(50), Asked(2_000_000)
         engine.submit([short.completion, long.completion])
         engine.stop(3.0)
         begun = time.monotonic()
@@ -211,7 +158,7 @@ def test_answers_in_the_making_are_ended_first() -> None:
 
 def test_a_long_prompt_lets_others_go_on() -> None:
     with _engine() as (engine, _):
-        long, short = _Asked(1, b"y" * 40_000), _Asked(3)
+        long, short = Asked(1, prompt=(121,) * 40_000), Asked(3)
         engine.submit([long.completion])
         engine.submit([short.completion])
         short.end()
@@ -234,7 +181,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         return loaded
 
     with _engine(slowly, ServerLimits(1, 1_000, 1.0, 100)) as (engine, _):
-        first = _Asked(6)
+        first = Asked(6)
         engine.submit([first.completion])
         assert isinstance(first.end(), GenerationResult)
         refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]
@@ -245,7 +192,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
 
 def _refusal(engine: GenerationQueue) -> RequestRefusedError | None:
     try:
-        engine.submit([_Asked(100).completion])
+        engine.submit([Asked(100).completion])
     except RequestRefusedError as refusal:
         return refusal
     return None

@@ -1,6 +1,5 @@
 """Completions that do not end by themselves: where they are ended, what is sent of them, and what they may take."""
 
-import threading
 from dataclasses import dataclass, field, replace
 from itertools import chain, cycle, repeat
 from typing import Any, Final
@@ -13,17 +12,10 @@ from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving import queue as queue_module
 from mens_pipeline.serving import slot as slot_module
-from mens_pipeline.serving.generation import (
-    Event,
-    Failed,
-    GenerationRequest,
-    GenerationResult,
-    PendingCompletion,
-    Piece,
-    PreparedRequest,
-)
-from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
+from mens_pipeline.serving.generation import Failed, GenerationRequest, GenerationResult, Piece
+from mens_pipeline.serving.queue import Loaded, ServerLimits
 from mens_pipeline.serving.slot import ServedSlot
+from mens_pipeline_tests.serving.asked import Asked, writing
 
 _ADD: Final = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
 _ENDLESS: Final = "fn a() to int {\n" + "".join(f"    f({number})\n" for number in range(999))
@@ -113,40 +105,24 @@ class _Loaded(Loaded):
         return replace(self.model, slots=[])
 
 
+def _load(typist: _Typist) -> Loaded:
+    return _Loaded(typist, frozenset({_END}), _Characters())
+
+
+def _ask(max_tokens: int, **fields: Any) -> Asked:
+    return Asked(max_tokens, **{"deadline": _CLOCK.now + 60, "syntax": Syntax.CONSTRAINED, **fields})
+
+
 def _generate(
     text: Any, prompt: str = "Write a function.", seconds: float = 60.0, num_likeliest: int | None = None, **typed: Any
 ) -> tuple[GenerationResult | Failed, list[Piece]]:
-    ready, over, events = threading.Event(), threading.Event(), list[Event]()
-    typist = _Typist(text, **typed)
-    queue = GenerationQueue(
-        lambda: _Loaded(typist, frozenset({_END}), _Characters()),
-        ServerLimits(1, 1_000, seconds, 900),
-        lambda _state: ready.set(),
-    )
-    queue.start()
-    assert ready.wait(60)
-    assert queue.state is State.READY
-
-    def listen(event: Event) -> None:
-        events.append(event)
-        if not isinstance(event, Piece):
-            over.set()
-
-    request = PreparedRequest(
-        asked=GenerationRequest("mens", (Turn("user", prompt),), num_likeliest=num_likeliest),
-        max_tokens=900,
-        deadline=_CLOCK.now + seconds,
-        syntax=Syntax.CONSTRAINED,
-        seed=0,
-        prompt=(1,),
-    )
-    queue.submit([PendingCompletion(request, 0, listen)])
-    assert over.wait(60)
-    queue.stop(0)
-    queue.join(30)
-    end = events[-1]
+    request = GenerationRequest("mens", (Turn("user", prompt),), num_likeliest=num_likeliest)
+    asked = _ask(900, asked=request, deadline=_CLOCK.now + seconds)
+    with writing(lambda: _load(_Typist(text, **typed)), ServerLimits(1, 1_000, seconds, 900)) as (queue, _):
+        queue.submit([asked.completion])
+        end = asked.end()
     assert not isinstance(end, Piece)
-    return end, [event for event in events if isinstance(event, Piece)]
+    return end, [event for event in asked.events if isinstance(event, Piece)]
 
 
 def _result(*asked: Any, **options: Any) -> GenerationResult:
@@ -157,37 +133,18 @@ def _result(*asked: Any, **options: Any) -> GenerationResult:
 
 
 def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, over = list[bool](), threading.Event()
-    step = _Typist.step
+    steps, step = list[bool](), _Typist.step
 
     def record(typist: _Typist) -> list[ServedSlot]:
         steps.append(any(slot.is_checked for slot, _ in typist.slots))
         return step(typist)
 
     monkeypatch.setattr(_Typist, "step", record)
-    loaded = _Loaded(_Typist(cycle("a")), frozenset({_END}), _Characters())
-    queue = GenerationQueue(lambda: loaded, ServerLimits(1, 1_000, 60.0, 900), lambda _state: over.set())
-    queue.start()
-    assert over.wait(60)
-    over.clear()
-    long = PreparedRequest(
-        asked=GenerationRequest("mens", (), text=""),
-        max_tokens=900,
-        deadline=_CLOCK.now + 60,
-        syntax=Syntax.CONSTRAINED,
-        seed=0,
-        prompt=(1,),
-    )
-    piece = replace(long, max_tokens=40, around=read_surroundings("let x = ", ""))
-
-    def listen(event: Event) -> None:
-        if not isinstance(event, Piece):
-            over.set()
-
-    queue.submit([PendingCompletion(long, 0, lambda _event: None), PendingCompletion(piece, 0, listen)])
-    assert over.wait(60)
-    queue.stop(0)
-    queue.join(30)
+    request = GenerationRequest("mens", (), text="")
+    long, piece = _ask(900, asked=request), _ask(40, asked=request, around=read_surroundings("let x = ", ""))
+    with writing(lambda: _load(_Typist(cycle("a"))), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
+        queue.submit([long.completion, piece.completion])
+        piece.end()
 
     assert sum(steps) == 40
     assert "".join("po"[not of_piece] for of_piece in steps).startswith("pppppppopppppppopppppppo")
