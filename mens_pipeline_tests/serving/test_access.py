@@ -61,15 +61,12 @@ def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], mes
     assert caught.value.status == 403
 
 
-@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
-def test_a_token_lets_in_from_anywhere(scheme: str) -> None:
-    check_access({"host": "models.example", "authorization": f"{scheme} {TOKEN}"}, "/v1/models", _ANYWHERE)
-
-
 @pytest.mark.parametrize(
     "value", ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
-def test_nothing_else_does(value: str) -> None:
+def test_a_token_alone_lets_in_from_anywhere(value: str) -> None:
+    for scheme in ("Bearer", "bearer"):
+        check_access({"host": "models.example", "authorization": f"{scheme} {TOKEN}"}, "/v1/models", _ANYWHERE)
     with pytest.raises(RequestRefusedError, match="Send it as `Authorization: Bearer TOKEN`") as caught:
         check_access({"host": "models.example", "authorization": value}, "/v1/models", _ANYWHERE)
 

@@ -12,7 +12,6 @@ from mens_pipeline.language import Mode
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
-# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 _LIMITS = ServerLimits(3, 20_000, 300.0, 400)
 
 
@@ -34,21 +33,16 @@ def _ask(server: Running, **options: Any) -> ChatCompletion:
     return completion
 
 
-def test_one_of_three_answers_is_given(choosing: Running) -> None:
+def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
     completion = _ask(choosing)
-    (choice,) = completion.choices
+    (chosen,) = completion.choices
     usage = completion.usage
+    drawn = _ask(choosing, n=3, temperature=0.8, top_p=0.95).choices
 
-    assert (choice.model_extra or {})["best_of"] == 3
+    assert (chosen.model_extra or {})["best_of"] == 3
     assert usage is not None
     assert 0 < usage.completion_tokens <= 12
     assert 12 < (usage.model_extra or {})["computed_tokens"] <= 36
-
-
-def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
-    (chosen,) = _ask(choosing).choices
-    drawn = _ask(choosing, n=3, temperature=0.8, top_p=0.95).choices
-
     assert chosen.message.content in [choice.message.content for choice in drawn]
     assert len({choice.message.content for choice in drawn}) > 1
     assert all("best_of" not in (choice.model_extra or {}) for choice in drawn)
@@ -63,15 +57,7 @@ def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
 
 def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
     whole = _ask(choosing).choices[0].message.content
-    chunks = list(
-        choosing.openai().chat.completions.create(
-            model="mens",
-            messages=[{"role": "user", "content": "Write a function `f`. For example, `f(1)` is 2."}],
-            stream=True,
-            max_tokens=12,
-            seed=5,
-        )
-    )
+    chunks: Any = list(_ask(choosing, stream=True))
 
     assert [chunk.choices[0].delta.content for chunk in chunks] == ["", whole, None]
     assert {chunk.choices[0].index for chunk in chunks} == {0}
@@ -85,23 +71,6 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     assert reply["best_of"] == 3
     assert reply["computed_count"] > 8
     assert "best_of" not in greedy
-
-
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        ({"best_of": 4}, "best_of: 4 answers are more than the 3 written at once (--max-concurrent)."),
-        ({"best_of": 2, "n": 2}, "best_of: one answer is chosen, and n asks for 2; leave one of them out."),
-        ({"best_of": 2, "temperature": 0}, "best_of: at a temperature of 0 all answers are the same; leave it out"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, Any], found: str) -> None:
-    messages = [{"role": "user", "content": "x"}]
-    reply = choosing.post("/v1/chat/completions", model="mens", messages=messages, **options)
-
-    assert reply.status_code == 400
-    assert reply.json()["error"]["message"].startswith(found)
-    assert reply.json()["error"]["param"] == "best_of"
 
 
 def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
@@ -148,22 +117,32 @@ def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
     assert given > 0
 
 
+_CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}]}
+_CURSOR = {"prompt": _PREFIX, "suffix": _SUFFIX}
+
+
 @pytest.mark.parametrize(
-    ("options", "problem"),
+    ("asked", "problem"),
     [
-        ({"best_of": 9, "suffix": _SUFFIX}, "9 answers are more than"),
-        ({"best_of": 2, "n": 2, "suffix": _SUFFIX}, "one answer is chosen, and n asks for 2"),
-        ({"best_of": 2, "temperature": 0, "suffix": _SUFFIX}, "at a temperature of 0 all answers are the same"),
-        ({"best_of": 2}, "answers that go on from a text of yours are not compared"),
-        ({"best_of": 0}, "Input should be greater than or equal to 1"),
+        (_CHAT | {"best_of": 4}, "4 answers are more than the 3 written at once (--max-concurrent)."),
+        (_CHAT | {"best_of": 2, "n": 2}, "one answer is chosen, and n asks for 2; leave one of them out."),
+        (_CHAT | {"best_of": 2, "temperature": 0}, "at a temperature of 0 all answers are the same; leave it out"),
+        (_CURSOR | {"best_of": 9}, "9 answers are more than"),
+        (_CURSOR | {"best_of": 2, "n": 2}, "one answer is chosen, and n asks for 2"),
+        (_CURSOR | {"best_of": 2, "temperature": 0}, "at a temperature of 0 all answers are the same"),
+        ({"prompt": _PREFIX, "best_of": 2}, "answers that go on from a text of yours are not compared"),
+        (_CURSOR | {"best_of": 0}, "Input should be greater than or equal to 1"),
     ],
 )
-def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, Any], problem: str) -> None:
-    """Status 400 with a reason where best_of has no candidates to choose among."""
-    reply = taught.post("/v1/completions", model="mens", prompt=_PREFIX, **options)
+def test_where_there_is_nothing_to_choose_among_it_is_refused(
+    choosing: Running, taught: Running, asked: dict[str, Any], problem: str
+) -> None:
+    server, path = (choosing, "/v1/chat/completions") if "messages" in asked else (taught, "/v1/completions")
+    reply = server.post(path, model="mens", **asked)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(f"best_of: {problem}")
+    assert reply.json()["error"]["param"] == "best_of"
 
 
 def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+from openai.types.chat import ChatCompletionMessageParam
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.base import FileTokenizer
@@ -16,29 +16,27 @@ from mens_pipeline_tests.serving.running import Running
 _ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]
 
 
-def _chat(server: Running, **options: Any) -> ChatCompletion:
+def _chat(server: Running, **options: Any) -> Any:
     asked = {"model": "mens", "messages": _ASK, "max_tokens": 24, **options}
-    completion: ChatCompletion = server.openai().chat.completions.create(**asked)
-    return completion
+    return server.openai().chat.completions.create(**asked)
 
 
 def _text(server: Running, **options: Any) -> str | None:
-    return _chat(server, **options).choices[0].message.content
+    text: str | None = _chat(server, **options).choices[0].message.content
+    return text
 
 
 @pytest.mark.seed_row(23)
 def test_a_request_is_answered(server: Running) -> None:
     reply = _chat(server)
     tokenizer = FileTokenizer(server.served.evaluated.base_path)
-    usage = reply.usage
 
     assert reply.model == server.served.name
     assert reply.system_fingerprint == server.served.fingerprint
     assert [(choice.finish_reason, choice.message.role) for choice in reply.choices] == [("length", "assistant")]
     assert reply.choices[0].message.content
-    assert usage is not None
-    assert usage.prompt_tokens == len(encode_prompt(tokenizer, SYSTEM_PROMPT, "Write a function."))
-    assert (usage.completion_tokens, usage.total_tokens) == (24, usage.prompt_tokens + 24)
+    assert reply.usage.prompt_tokens == len(encode_prompt(tokenizer, SYSTEM_PROMPT, "Write a function."))
+    assert (reply.usage.completion_tokens, reply.usage.total_tokens) == (24, reply.usage.prompt_tokens + 24)
 
 
 def test_the_system_text_of_training_is_the_default(server: Running) -> None:
@@ -49,12 +47,9 @@ def test_the_system_text_of_training_is_the_default(server: Running) -> None:
 
 
 def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
-    chunks = list(
-        server.openai().chat.completions.create(
-            model="mens", messages=_ASK, max_tokens=24, stream=True, stream_options={"include_usage": True}
-        )
-    )
+    chunks: list[Any] = list(_chat(server, stream=True, stream_options={"include_usage": True}))
     *pieces, last = chunks
+    plain: list[Any] = list(_chat(server, max_tokens=4, stream=True))
     ended = [piece.choices[0].finish_reason for piece in pieces if piece.choices[0].finish_reason]
     whole = _chat(server)
 
@@ -64,13 +59,8 @@ def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
     assert (last.choices, last.usage) == ([], whole.usage)
     assert all(piece.usage is None for piece in pieces)
     assert len(pieces) > 3
-
-
-def test_usage_comes_only_when_it_is_asked_for(server: Running) -> None:
-    chunks = list(server.openai().chat.completions.create(model="mens", messages=_ASK, max_tokens=4, stream=True))
-
-    assert chunks[-1].choices[0].finish_reason == "length"
-    assert all(chunk.usage is None for chunk in chunks)
+    assert plain[-1].choices[0].finish_reason == "length"
+    assert all(piece.usage is None for piece in plain)
 
 
 def test_samples_follow_their_seed(server: Running) -> None:
@@ -82,10 +72,7 @@ def test_samples_follow_their_seed(server: Running) -> None:
 
     assert len(set(first)) == 3
     assert first == sampled(7) != sampled(8)
-
-
-def test_samples_without_a_seed_differ(server: Running) -> None:
-    assert _text(server, temperature=1.0) != _text(server, temperature=1.0)
+    assert _text(server, temperature=1.0) != _text(server, temperature=1.0)  # without a seed
 
 
 @pytest.mark.threat("N5")
@@ -98,9 +85,9 @@ def test_a_tiny_figure_ends_nobodys_answer(server: Running, tiny: dict[str, floa
 
 
 def test_several_answers_stream_side_by_side(server: Running) -> None:
-    asked: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}
-    texts = {0: "", 1: ""}
-    for chunk in server.openai().chat.completions.create(**asked, stream=True):
+    asked: dict[str, Any] = {"max_tokens": 16, "temperature": 1.0, "seed": 3, "n": 2}
+    texts, chunks = {0: "", 1: ""}, _chat(server, **asked, stream=True)
+    for chunk in chunks:
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
 
     assert list(texts.values()) == [choice.message.content for choice in _chat(server, **asked).choices]
@@ -204,7 +191,6 @@ def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running
 
 def test_an_answer_never_leaves_the_context(server: Running) -> None:
     reply = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
-    assert reply.usage is not None
 
     assert reply.usage.total_tokens == 512
 
