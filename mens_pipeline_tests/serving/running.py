@@ -1,5 +1,6 @@
 """A real server on a free port, in a thread of the tests."""
 
+import json
 import socket
 import threading
 import time
@@ -57,6 +58,13 @@ class Running:
         """Send a JSON object."""
         with self.http() as client:
             return client.post(path, json=fields)
+
+    def events(self, path: str, **fields: Any) -> list[dict[str, Any]]:
+        """The objects of a stream of events, or of lines."""
+        reply = self.post(path, **fields)
+        assert reply.status_code == 200, reply.text
+        lines = (line.removeprefix("data: ") for line in reply.text.splitlines())
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def connect(self) -> socket.socket:
         """A connection that has sent nothing."""

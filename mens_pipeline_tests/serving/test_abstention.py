@@ -1,6 +1,5 @@
 """Pieces at a cursor that the model is unsure of, by the threshold of its evaluation."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -67,15 +66,14 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
         assert line.endswith("(--show-all)")
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK) as server:
         whole = [_ask(server, seed=seed) for seed in range(8)]
-        streams = [_ask(server, seed=seed, stream=True).text for seed in range(8)]
+        streams = [server.events("/infill", **_CURSOR, seed=seed, stream=True) for seed in range(8)]
         (line,) = _read_log(server)
 
     assert any(shown)
     assert len(said) == 1
     assert said[0].startswith("at a cursor: no evaluation of this model ")
     assert "below a mean log-probability of 0.00 are withheld" in line
-    for piece, reply, stream in zip(shown, whole, streams, strict=True):
-        events = [json.loads(event.removeprefix("data: ")) for event in stream.split("\n\n") if event]
+    for piece, reply, events in zip(shown, whole, streams, strict=True):
         assert "".join(event["content"] for event in events) == reply.json()["content"] == ""
         why = reply.json()["withheld"]
         assert events[-1]["withheld"] == why

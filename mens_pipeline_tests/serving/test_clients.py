@@ -1,6 +1,5 @@
 """What editors and agents send along, beside what the clients of OpenAI and Ollama need."""
 
-import json
 from typing import Any
 
 import openai
@@ -16,8 +15,7 @@ _CHAT: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 20}
 
 
 def _post(server: Running, path: str, **fields: Any) -> tuple[dict[str, Any], str | None]:
-    with server.http() as client:
-        reply = client.post(path, json=fields)
+    reply = server.post(path, **fields)
     assert reply.status_code == 200, reply.text
     return reply.json(), reply.headers.get("x-mens-warning")
 
@@ -51,8 +49,7 @@ def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
     plain, nothing = _post(server, "/v1/chat/completions", **_CHAT)
     extra = {"store": True, "reasoning_effort": "high", "verbosity": "low", "prompt_cache_key": "k", "user": None}
     reply, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
-    with server.http() as client:
-        streamed = client.post("/v1/chat/completions", json={**_CHAT, **extra, "stream": True})
+    streamed = server.post("/v1/chat/completions", **_CHAT, **extra, stream=True)
 
     assert nothing is None
     assert _said(reply) == _said(plain)
@@ -71,16 +68,11 @@ def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running)
 
 
 def test_a_developer_is_the_system(server: Running) -> None:
-    replies = [
-        _said(
-            _post(
-                server, "/v1/chat/completions", **{**_CHAT, "messages": [{"role": role, "content": "Be brief."}, *_ASK]}
-            )[0]
-        )
-        for role in ("developer", "system")
-    ]
+    briefs = [[{"role": role, "content": "Be brief."}] for role in ("developer", "system")]
+    asked = [{**_CHAT, "messages": [*brief, *_ASK]} for brief in [*briefs, []]]
+    developer, system, nobody = (_said(_post(server, "/v1/chat/completions", **fields)[0]) for fields in asked)
 
-    assert replies[0] == replies[1] != _said(_post(server, "/v1/chat/completions", **_CHAT)[0])
+    assert developer == system != nobody
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
@@ -162,11 +154,9 @@ def test_texts_that_cannot_go_on_are_refused(server: Running, fields: dict[str, 
 
 
 def test_a_text_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
-    with busy.http() as client:
-        asked = {"model": "mens", "prompt": "Go on.", "max_tokens": 900_000, "stream": True}
-        events = client.post("/v1/completions", json=asked).text.strip().split("\n\n")
+    events = busy.events("/v1/completions", model="mens", prompt="Go on.", max_tokens=900_000, stream=True)
 
-    assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "timeout"
+    assert events[-1]["error"]["code"] == "timeout"
 
 
 @pytest.mark.parametrize("field", ["model", "name"])

@@ -1,6 +1,5 @@
 """Requests in the shapes that plugins of editors send, each to its end: a piece that stands, or none."""
 
-import json
 import re
 from html import unescape
 from typing import Any
@@ -11,6 +10,7 @@ from mens_pipeline.language import analyze
 from mens_pipeline.language.surroundings import read_surroundings
 from mens_pipeline.models.infill import split_at_marks
 from mens_pipeline_tests.bench.editor import Frame, draw
+from mens_pipeline_tests.every import every
 from mens_pipeline_tests.serving.running import Running
 
 _PREFIX, _LINE, _SUFFIX = "fn double(n: int) to int {\n", "    return n ", "\n}\n"
@@ -148,17 +148,6 @@ _ZED_OLLAMA: dict[str, Any] = {
 }
 
 
-def _post(server: Running, path: str, body: dict[str, Any]) -> Any:
-    with server.http() as client:
-        return client.post(path, json=body)
-
-
-def _events(reply: Any) -> list[dict[str, Any]]:
-    assert reply.status_code == 200, reply.text
-    lines = [line.removeprefix("data: ") for line in reply.text.splitlines()]
-    return [json.loads(line) for line in lines if line.startswith("{")]
-
-
 def _text(document: dict[str, Any]) -> str:
     if "choices" not in document:
         return str(document["content"] if "content" in document else document["response"])
@@ -166,37 +155,35 @@ def _text(document: dict[str, Any]) -> str:
     return str(choice["text"] if "text" in choice else choice["delta"]["content"])
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        pytest.param("/infill", _LLAMA_VIM, id="llama.vim"),
-        pytest.param("/infill", _LLAMA_VSCODE, id="llama.vscode"),
-        pytest.param("/api/generate", _CONTINUE_OLLAMA, id="Continue, ollama"),
-        pytest.param("/v1/fim/completions", _CONTINUE_MISTRAL, id="Continue, mistral"),
-        pytest.param("/completion", _CONTINUE_LLAMA, id="Continue, llama.cpp"),
-        pytest.param("/completion", _TABBY_LLAMA, id="Tabby, llama.cpp"),
-        pytest.param("/v1/fim/completions", _TABBY_MISTRAL, id="Tabby, mistral"),
-        pytest.param("/v1/completions", _TABBY_OPENAI, id="Tabby, openai"),
-        pytest.param("/api/generate", _TABBY_OLLAMA, id="Tabby, ollama"),
-        pytest.param("/v1/completions", _TABBY_PLUGIN, id="Tabby's plugins"),
-        pytest.param("/v1/completions", _VLLM, id="fields of vLLM"),
-        *(
-            pytest.param("/v1/completions", _ZED | {"prompt": text}, id=f"Zed, {name}")
-            for name, text in _ZED_FORMS.items()
-        ),
-        pytest.param("/api/generate", _ZED_OLLAMA, id="Zed, ollama"),
-        pytest.param("/api/generate", {"prompt": _MARKED, "raw": True, "options": {"num_predict": 12}}, id="raw"),
-    ],
-)
-def test_what_a_plugin_sends_gives_what_stands(taught: Running, path: str, body: dict[str, Any]) -> None:
-    piece = "".join(_text(document) for document in _events(_post(taught, path, body)))
+_REQUESTS = {
+    "llama.vim": ("/infill", _LLAMA_VIM),
+    "llama.vscode": ("/infill", _LLAMA_VSCODE),
+    "Continue, ollama": ("/api/generate", _CONTINUE_OLLAMA),
+    "Continue, mistral": ("/v1/fim/completions", _CONTINUE_MISTRAL),
+    "Continue, llama.cpp": ("/completion", _CONTINUE_LLAMA),
+    "Tabby, llama.cpp": ("/completion", _TABBY_LLAMA),
+    "Tabby, mistral": ("/v1/fim/completions", _TABBY_MISTRAL),
+    "Tabby, openai": ("/v1/completions", _TABBY_OPENAI),
+    "Tabby, ollama": ("/api/generate", _TABBY_OLLAMA),
+    "Tabby's plugins": ("/v1/completions", _TABBY_PLUGIN),
+    "fields of vLLM": ("/v1/completions", _VLLM),
+    **{f"Zed, {name}": ("/v1/completions", _ZED | {"prompt": text}) for name, text in _ZED_FORMS.items()},
+    "Zed, ollama": ("/api/generate", _ZED_OLLAMA),
+    "raw": ("/api/generate", {"prompt": _MARKED, "raw": True, "options": {"num_predict": 12}}),
+}
+
+
+@every("plugin", _REQUESTS)
+def test_what_a_plugin_sends_gives_what_stands(taught: Running, plugin: str) -> None:
+    path, body = _REQUESTS[plugin]
+    piece = "".join(map(_text, taught.events(path, **body)))
 
     assert not piece or analyze(_PREFIX + _LINE + piece + _SUFFIX).ok
 
 
 def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) -> None:
-    marked = _post(taught, "/completion", {"prompt": _MARKED, "n_predict": 12}).json()
-    fields = _post(taught, "/infill", {name: _LLAMA_VIM[name] for name in ("input_prefix", "prompt", "input_suffix")})
+    marked = taught.post("/completion", prompt=_MARKED, n_predict=12).json()
+    fields = taught.post("/infill", input_prefix=_PREFIX, prompt=_LINE, input_suffix=_SUFFIX)
 
     assert marked["tokens_evaluated"] == fields.json()["tokens_evaluated"]
     assert fields.json()["content"].startswith(marked["content"])
@@ -205,8 +192,8 @@ def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) ->
 def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
     with taught.http() as client:
         health = client.get("/v1/health").json()
-    malformed = _post(taught, "/v1/completions", {"segments": {"suffix": "x"}})
-    whole = _post(taught, "/v1/completions", {"language": "vox", "segments": {"prefix": _PREFIX}}).json()
+    malformed = taught.post("/v1/completions", segments={"suffix": "x"})
+    whole = taught.post("/v1/completions", language="vox", segments={"prefix": _PREFIX}).json()
 
     assert (health["model"], health["device"]) == (taught.served.name, "cpu")
     assert health["version"]["git_describe"] == "v0.1.0"
@@ -215,7 +202,7 @@ def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
 
 
 def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
-    document = _post(taught, "/infill", _LLAMA_VIM).json()
+    document = taught.post("/infill", **_LLAMA_VIM).json()
 
     assert set(document) == {"content", *_TIMES, "truncated"}
     assert document["timings/predicted_n"] > 0 < document["timings/predicted_per_second"]
@@ -223,17 +210,12 @@ def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
 
 def test_what_is_passed_over_is_named(taught: Running) -> None:
     odd = {"x\r\nX-Own: 1": 1, "\u4e2d": 1, "n" * 5_000: 1, **{f"f{number:04}": 1 for number in range(500)}}
-    vim = _post(taught, "/infill", _LLAMA_VIM)
-    vllm = _post(taught, "/v1/completions", _VLLM)
-    mixed = [
-        _post(taught, path, {**body, **odd})
-        for path, body in (("/infill", _LLAMA_VIM), ("/v1/completions", _VLLM), ("/api/generate", _CONTINUE_OLLAMA))
-    ]
+    requests = [_REQUESTS[plugin] for plugin in ("llama.vim", "fields of vLLM", "Continue, ollama")]
+    plain = [taught.post(path, **body).headers["X-Mens-Warning"].split("; ")[0] for path, body in requests[:2]]
+    mixed = [taught.post(path, **body, **odd) for path, body in requests]
 
-    assert (
-        vim.headers["X-Mens-Warning"].split("; ")[0] == "ignored: input_extra, t_max_predict_ms, t_max_prompt_ms, top_k"
-    )
-    assert vllm.headers["X-Mens-Warning"].split("; ")[0] == "ignored: cache_salt, min_p, top_k"
+    assert plain[0] == "ignored: input_extra, t_max_predict_ms, t_max_prompt_ms, top_k"
+    assert plain[1] == "ignored: cache_salt, min_p, top_k"
     assert [reply.status_code for reply in mixed] == [200, 200, 200]
     assert all(len(reply.headers["X-Mens-Warning"]) < 500 for reply in mixed)
     assert all("X-Own" not in reply.headers for reply in mixed)
@@ -241,8 +223,8 @@ def test_what_is_passed_over_is_named(taught: Running) -> None:
 
 def test_an_announcement_takes_no_time(taught: Running) -> None:
     fields = {"input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "response_fields": [""]}
-    vim = _post(taught, "/infill", {**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
-    vscode = _post(taught, "/infill", {**_LLAMA_VSCODE, "n_predict": 0})
+    vim = taught.post("/infill", **{**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
+    vscode = taught.post("/infill", **{**_LLAMA_VSCODE, "n_predict": 0})
 
     assert (vim.status_code, vim.json()) == (200, {})
     assert (vscode.json()["content"], vscode.json()["tokens_predicted"]) == ("", 0)
@@ -272,7 +254,7 @@ def test_fields_of_sampling_and_caches_are_named_or_refused(taught: Running, pat
 
 
 def test_without_a_suffix_other_fields_are_refused(taught: Running) -> None:
-    ollama = _post(taught, "/api/generate", {"model": "mens", "prompt": "Write a function.", "logprobs": True})
+    ollama = taught.post("/api/generate", model="mens", prompt="Write a function.", logprobs=True)
 
     assert ollama.json()["error"].startswith("logprobs: not supported here")
 
@@ -292,7 +274,7 @@ _REST = "\n    return sum\n}\n\n@test fn half() {\n    assert(total([1"
     ids=["a window", "an error above", "a long file"],
 )
 def test_text_that_cannot_be_parsed_costs_its_part_alone(taught: Running, prefix: str, skipped: str) -> None:
-    reply = _post(taught, "/infill", {"input_prefix": prefix, "input_suffix": _REST, "n_predict": 8})
+    reply = taught.post("/infill", input_prefix=prefix, input_suffix=_REST, n_predict=8)
     piece = reply.json()["content"]
 
     assert reply.status_code == 200, reply.text
@@ -312,7 +294,7 @@ def test_half_a_character_costs_itself_alone(taught: Running, half: bytes) -> No
 
 def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) -> None:
     before = len(taught.lines)
-    _post(taught, "/infill", {"input_prefix": "fn f() { let x = = ", "input_suffix": "\n", "n_predict": 8})
+    taught.post("/infill", input_prefix="fn f() { let x = = ", input_suffix="\n", n_predict=8)
 
     assert any(line.startswith("no completion at a cursor: no piece was found") for line in taught.lines[before:])
 
@@ -361,7 +343,7 @@ def test_marks_of_every_family_are_read(text: str, cursor: tuple[str, str] | Non
     ],
 )
 def test_marks_that_are_not_understood_are_named(taught: Running, text: str, mark: str) -> None:
-    reply = _post(taught, "/v1/completions", {"prompt": text, "max_tokens": 4})
+    reply = taught.post("/v1/completions", prompt=text, max_tokens=4)
 
     assert reply.status_code == 400
     assert mark in reply.json()["error"]["message"]

@@ -1,6 +1,5 @@
 """What is counted of pieces at a cursor, and what becomes of those that a person accepted."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +121,10 @@ def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> Non
         ).json()
         for seed in range(8)
     ]
-    stream = recording.post("/infill", input_prefix="// ", input_suffix="\n", n_predict=8, stream=True).text
+    stream = recording.server.events("/infill", input_prefix="// ", input_suffix="\n", n_predict=8, stream=True)
     recording.post("/v1/completions", model="mens", prompt="let x = ", max_tokens=4)
     recording.post("/v1/chat/completions", model="mens", messages=[{"role": "user", "content": "x"}], max_tokens=4)
-    shown = sum(bool(reply["content"]) for reply in asked) + any(
-        json.loads(event[6:])["content"] for event in stream.split("\n\n") if event
-    )
+    shown = sum(bool(reply["content"]) for reply in asked) + any(event["content"] for event in stream)
     after = recording.server.figures()
 
     assert 0 < shown < 9

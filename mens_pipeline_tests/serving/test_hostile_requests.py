@@ -182,14 +182,11 @@ def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
     def abandon(number: int) -> int:
         path = ("/infill", "/v1/fim/completions", "/v1/completions", "/api/generate")[number % 4]
         before, behind, limit = _FIELDS[path]
-        body = {"model": "mens", before: "// ", behind: "\n", "stream": True, "temperature": 1.0, "seed": number}
-        body |= (
-            {"options": {"num_predict": _MOST_TOKENS, "temperature": 1.0}}
-            if limit == "options"
-            else {limit: _MOST_TOKENS}
-        )
-        body |= {} if limit != "options" else dict.fromkeys(("temperature", "seed"))
-        body = {name: value for name, value in body.items() if value is not None}
+        body: dict[str, Any] = {"model": "mens", before: "// ", behind: "\n", "stream": True}
+        if limit == "options":
+            body |= {"options": {"num_predict": _MOST_TOKENS, "temperature": 1.0}}
+        else:
+            body |= {limit: _MOST_TOKENS, "temperature": 1.0, "seed": number}
         until = time.monotonic() + _SETTLE_SECONDS
         while True:
             with client.stream("POST", path, json=body) as reply:

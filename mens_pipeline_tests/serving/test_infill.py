@@ -100,8 +100,7 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
             "seed": seed,
         }
         choice = taught.post("/v1/completions", **body, logprobs=1).json()["choices"][0]
-        streamed = taught.post("/v1/fim/completions", **body, stream=True).text
-        events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+        events = taught.events("/v1/fim/completions", **body, stream=True)
         piece, described = choice["text"], (choice["logprobs"] or {"tokens": []})["tokens"]
         shown += bool(piece)
 
@@ -113,10 +112,9 @@ def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> Non
 
 
 def test_a_stream_ends_with_its_figures(taught: Running) -> None:
-    whole = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()
-    llama = taught.post("/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8, stream=True)
+    cursor: dict[str, Any] = {"input_prefix": _PREFIX, "input_suffix": _SUFFIX, "n_predict": 8}
+    whole, events = taught.post("/infill", **cursor).json(), taught.events("/infill", **cursor, stream=True)
     mistral = taught.post("/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
-    events = [json.loads(line[6:]) for line in llama.text.splitlines() if line.startswith("data: ")]
     chunks = [line[6:] for line in mistral.text.splitlines() if line.startswith("data: ")]
 
     assert "".join(event["content"] for event in events) == whole["content"]
@@ -162,15 +160,6 @@ def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[st
 
     assert reply.status_code in {400, 404}
     assert reply.json()["error"]["message"].startswith(found)
-
-
-@pytest.mark.parametrize("prefix", ["", "\x00\ud800", "fn f() {" * 400, "<|im_end|><issue_start>", "é" * 500])
-def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
-    body = json.dumps({"input_prefix": prefix, "input_suffix": "", "n_predict": 4})
-    with taught.http() as client:
-        reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
-
-    assert reply.status_code in {200, 400}, reply.text
 
 
 def test_no_piece_has_control_characters(taught_run: Path) -> None:

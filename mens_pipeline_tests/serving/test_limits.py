@@ -25,6 +25,9 @@ _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "cont
 _SHORT: dict[str, Any] = {**_ENDLESS, "max_tokens": 3}
 
 
+_HEAD = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+
+
 def _ask(server: Running, document: dict[str, Any]) -> httpx2.Response:
     return server.post("/v1/chat/completions", **document)
 
@@ -106,8 +109,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
     body = json.dumps({**_ENDLESS, "stream": stream}).encode()
     begun = time.monotonic()
     with busy.connect() as client:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        client.sendall(head.encode() + body)
+        client.sendall(f"{_HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         if stream:
             assert client.recv(64).startswith(b"HTTP/1.1 200")
         else:
@@ -122,8 +124,7 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
 @pytest.mark.threat("N3")
 @pytest.mark.parametrize("size", [20_001, 5_000_000])
 def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
-    document = {**_SHORT, "messages": [{"role": "user", "content": "x" * size}]}
-    reply = _ask(server, document)
+    reply = _ask(server, {**_SHORT, "messages": [{"role": "user", "content": "x" * size}]})
 
     assert reply.status_code == 413
     assert reply.json()["error"]["message"].startswith("The body is larger than 20000 bytes. Send less")
@@ -150,7 +151,7 @@ def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Run
 
 def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
     with server.connect() as client:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        head = f"{_HEAD}Authorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode() + b"{}" + b" " * 50_000)
         reply = client.recv(4_096)
 
@@ -263,7 +264,7 @@ def test_ten_mistakes_are_named() -> None:
 def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Running) -> None:
     before = len(server.lines)
     with server.connect() as client:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        head = f"{_HEAD}Authorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         time.sleep(0.2)
     wait_until(lambda: any(" 499 " in line for line in server.lines[before:]), 5)

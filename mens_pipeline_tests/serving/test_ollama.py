@@ -1,6 +1,5 @@
 """What those see of a server who speak to it as to Ollama."""
 
-import json
 from typing import Any
 
 import pytest
@@ -10,17 +9,10 @@ from mens_pipeline_tests.serving.running import Running
 _SHORT: dict[str, Any] = {"model": "mens", "prompt": "Write a function.", "options": {"num_predict": 20}}
 
 
-def _post(server: Running, path: str, **fields: Any) -> list[dict[str, Any]]:
-    with server.http() as client:
-        reply = client.post(path, json=fields)
-        assert reply.status_code == 200, reply.text
-        return [json.loads(line) for line in reply.text.splitlines()]
-
-
 @pytest.mark.seed_row(23)
 def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
-    lines = _post(server, "/api/generate", **_SHORT)
-    (whole,) = _post(server, "/api/generate", **_SHORT, stream=False)
+    lines = server.events("/api/generate", **_SHORT)
+    (whole,) = server.events("/api/generate", **_SHORT, stream=False)
 
     assert "".join(line["response"] for line in lines) == whole["response"] != ""
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
@@ -31,9 +23,9 @@ def test_an_answer_comes_at_once_or_line_by_line(server: Running) -> None:
 
 
 def test_both_shapes_give_the_same_answer(server: Running) -> None:
-    (generated,) = _post(server, "/api/generate", **_SHORT, stream=False)
+    (generated,) = server.events("/api/generate", **_SHORT, stream=False)
     messages: list[Any] = [{"role": "user", "content": "Write a function."}]
-    chatted = _post(server, "/api/chat", model="mens", messages=messages, options={"num_predict": 20})
+    chatted = server.events("/api/chat", model="mens", messages=messages, options={"num_predict": 20})
     completed = server.openai().chat.completions.create(model="mens", messages=messages, max_tokens=20)
 
     assert generated["response"] == completed.choices[0].message.content
@@ -41,12 +33,12 @@ def test_both_shapes_give_the_same_answer(server: Running) -> None:
 
 
 def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
-    (plain,) = _post(server, "/api/generate", **_SHORT, stream=False)
-    (details,) = _post(server, "/api/generate", **_SHORT, stream=False, system="You are somebody else.")
+    (plain,) = server.events("/api/generate", **_SHORT, stream=False)
+    (details,) = server.events("/api/generate", **_SHORT, stream=False, system="You are somebody else.")
     sampling = {"num_predict": 20, "temperature": 1.0, "top_p": 0.9, "seed": 5}
-    samples = [_post(server, "/api/generate", **{**_SHORT, "options": sampling}, stream=False)[0] for _ in range(2)]
+    samples = [server.events("/api/generate", **{**_SHORT, "options": sampling}, stream=False)[0] for _ in range(2)]
     stop = plain["response"][4:6]
-    (ended,) = _post(server, "/api/generate", **{**_SHORT, "options": {"num_predict": -1, "stop": stop}}, stream=False)
+    (ended,) = server.events("/api/generate", **{**_SHORT, "options": {"num_predict": -1, "stop": stop}}, stream=False)
 
     assert details["response"] != plain["response"] != samples[0]["response"] == samples[1]["response"]
     assert (ended["response"], ended["done_reason"]) == (plain["response"].split(stop)[0], "stop")
@@ -56,7 +48,7 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
     with server.http() as client:
         tags = client.get("/api/tags").json()["models"]
         version = client.get("/api/version").json()
-    (reply,) = _post(server, "/api/generate", **{**_SHORT, "model": tags[0]["name"]}, stream=False)
+    (reply,) = server.events("/api/generate", **{**_SHORT, "model": tags[0]["name"]}, stream=False)
 
     assert [tag["name"] for tag in tags] == [f"{server.served.name}:latest", "mens:latest"]
     assert (tags[0]["digest"], tags[0]["details"]["family"]) == (server.served.sha256, "LlamaForCausalLM")
@@ -84,8 +76,7 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
     ],
 )
 def test_refusals_are_a_sentence(server: Running, path: str, fields: dict[str, Any], status: int, message: str) -> None:
-    with server.http() as client:
-        reply = client.post(path, json=fields)
+    reply = server.post(path, **fields)
 
     assert reply.status_code == status
     assert list(reply.json()) == ["error"]

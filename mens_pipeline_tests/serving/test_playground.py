@@ -49,10 +49,8 @@ def test_the_page_says_which_model_answers(server: Running) -> None:
 
 
 def test_a_program_is_checked_and_its_tests_are_run(server: Running) -> None:
-    with server.http() as client:
-        good = client.post("/check", json={"source": _PROGRAM}).json()
-        unknown = client.post("/check", json={"source": "fn f() to int { return missing }"}).json()
-        bad = client.post("/check", json={"source": "fn f("}).json()
+    sources = (_PROGRAM, "fn f() to int { return missing }", "fn f(")
+    good, unknown, bad = (server.post("/check", source=source).json() for source in sources)
 
     assert good["ok"]
     assert [(test["name"], test["outcome"]) for test in good["tests"]] == [
@@ -69,8 +67,8 @@ def test_texts_that_a_program_makes_are_told(server: Running) -> None:
     half = r'json.parse("\"\\ud800\"")'
     bodies = (f"assert({half} is 1)", f"print({half})\n assert(false)", f"panic({half})", "assert(1.0 / 0.0 is 2.0)")
     source = "".join(f"@test fn t{number}() {{ {body} }}\n" for number, body in enumerate(bodies))
+    reply = server.post("/check", source=source)
     with server.http() as client:
-        reply = client.post("/check", json={"source": source})
         assert client.post("/check", content=rb'{"source": "@test fn \ud800"}').status_code == 200
 
     assert reply.status_code == 200
@@ -80,9 +78,8 @@ def test_texts_that_a_program_makes_are_told(server: Running) -> None:
 def test_a_check_is_bounded(server: Running) -> None:
     with server.http(headers={}) as client:
         assert client.post("/check", json={"source": ""}).status_code == 401
-    with server.http() as client:
-        assert client.post("/check", json={"source": "a" * 30_000}).status_code == 413
-        assert client.post("/check", json={"text": ""}).status_code == 400
+    assert server.post("/check", source="a" * 30_000).status_code == 413
+    assert server.post("/check", text="").status_code == 400
 
 
 @pytest.fixture(scope="module")

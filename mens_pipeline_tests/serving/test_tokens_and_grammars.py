@@ -1,4 +1,4 @@
-"""Log-probabilities, grammars and harmless fields, as OpenAI's own client asks for them."""
+"""Log-probabilities and grammars, as OpenAI's own client asks for them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,22 +132,3 @@ def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[st
 def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(openai.BadRequestError, match=message):
         _chat(roomy, extra_body=fields)
-
-
-def test_what_editors_send_reaches_the_model(server: Running) -> None:
-    raw = server.openai().chat.completions.with_raw_response.create(
-        model="mens",
-        messages=[{"role": "developer", "content": "Be brief."}, *_ASK, {"role": "assistant", "content": "fn a("}],
-        max_tokens=4096,
-        store=True,
-        reasoning_effort="low",
-        verbosity="low",
-        prompt_cache_key="editor",
-        logprobs=True,
-    )
-    warning = raw.headers["x-mens-warning"]
-    reply = raw.parse()
-
-    assert reply.choices[0].message.content
-    assert "max_tokens 4096 is more than there is room for" in warning
-    assert warning.endswith("ignored: prompt_cache_key, reasoning_effort, store, verbosity")
