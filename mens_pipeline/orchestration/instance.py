@@ -1,8 +1,9 @@
 """The Dagster instance of this machine: opening it, running jobs in it without a server, telling it of champions."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from html import unescape
@@ -22,7 +23,7 @@ from dagster._core.remote_origin import (
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
-from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
+from dagster._core.storage.tags import CODE_LOCATION_TAG, MAX_RETRIES_TAG, REPOSITORY_LABEL_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from mens_pipeline.errors import ConfigurationError
@@ -126,8 +127,12 @@ _SHOWN: Final = {
     REPOSITORY_LABEL_TAG: f"{SINGLETON_REPOSITORY_NAME}@{_LOCATION}",
     CODE_LOCATION_TAG: _LOCATION,
     JOB_TAG: HEADLESS,
+    MAX_RETRIES_TAG: "0",
 }
-"""Tags by which the UI lists a run with its job and among its own runs."""
+"""Tags by which the UI lists a run with its job and among its own runs.
+
+No daemon runs it again, in an environment that is not the user's.
+"""
 
 
 @contextmanager
@@ -212,6 +217,8 @@ def run_graph(
         target = LoadableTargetOrigin(module_name="mens_pipeline.definitions", working_directory=".")
         place = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=_LOCATION)
         origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME), job_name)
+        manager = instance.compute_log_manager
+        manager.capture_logs = partial(_capture_through_interrupts, manager.capture_logs)  # type: ignore[method-assign]
         instance.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)  # type: ignore[method-assign]
         result = job.execute_in_process(
             instance=instance,
@@ -237,6 +244,20 @@ def run_graph(
             if event.asset_key is not None and (made := event.step_materialization_data.materialization)
         }
     return GraphOutcome(run_id, success, is_interrupted, checks, figures, perf_counter() - started)
+
+
+@contextmanager
+def _capture_through_interrupts(
+    capture: Callable[..., AbstractContextManager[Any]], key: Sequence[str]
+) -> Iterator[Any]:
+    """Capture the output of a step by processes that Ctrl-C in a terminal, which is sent to all, does not reach."""
+    with ExitStack() as stack:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            captured = stack.enter_context(capture(key))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield captured
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:

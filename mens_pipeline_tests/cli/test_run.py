@@ -164,11 +164,16 @@ def test_a_wrong_setting_is_misuse(
 @pytest.mark.slow
 def test_an_interrupted_run_is_canceled(home: Path) -> None:
     process = subprocess.Popen(
-        [*_COMMAND, "--no-train"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(home)
+        [*_COMMAND, "--no-train"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(home),
+        start_new_session=True,
     )
     assert process.stderr is not None
     assert any("start: extracted_corpus" in line for line in process.stderr)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     stdout, stderr = process.communicate(timeout=120)
     with open_instance(home) as instance:
         (run,) = instance.get_runs()
@@ -178,3 +183,4 @@ def test_an_interrupted_run_is_canceled(home: Path) -> None:
     assert "Traceback" not in stderr
     assert stdout == ""
     assert run.status is dg.DagsterRunStatus.CANCELED
+    assert run.tags.get("dagster/will_retry") != "true"

@@ -16,7 +16,7 @@ _NAMES = {
         "RemoteJobOrigin",
         "RemoteRepositoryOrigin",
     },
-    "dagster._core.storage.tags": {"CODE_LOCATION_TAG", "REPOSITORY_LABEL_TAG"},
+    "dagster._core.storage.tags": {"CODE_LOCATION_TAG", "MAX_RETRIES_TAG", "REPOSITORY_LABEL_TAG"},
     "dagster._core.types.loadable_target_origin": {"LoadableTargetOrigin"},
     "dagster._utils.schedules": {
         "get_latest_completed_cron_tick",
