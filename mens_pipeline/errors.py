@@ -33,6 +33,13 @@ class SourceNotFoundError(MensError):
     """A requested file or folder does not exist."""
 
 
+def require_folder(folder: Path, advice: str) -> None:
+    """Raise `SourceNotFoundError` with advice unless a path is a folder."""
+    if not folder.is_dir():
+        found = "not a folder" if folder.exists() else "no such folder"
+        raise SourceNotFoundError(f"{folder}: {found}. {advice}")
+
+
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra of this package, in a checkout or elsewhere."""
     is_checkout = (Path(__file__).parents[1] / "constraints.txt").exists()

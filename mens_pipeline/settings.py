@@ -157,6 +157,13 @@ class Settings(BaseSettings):
             raise ValueError("not 64 hexadecimal digits, as `openssl rand -hex 32` prints them")
         return key
 
+    @field_validator("cache_root")
+    @classmethod
+    def _is_a_folder(cls, path: Path) -> Path:
+        if path.exists() and not path.is_dir():
+            raise ValueError("not a folder")
+        return path
+
     @field_validator("alert_url")
     @classmethod
     def _is_of_the_web(cls, url: SecretStr | None) -> SecretStr | None:

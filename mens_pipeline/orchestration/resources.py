@@ -19,7 +19,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, lo
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
-from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, require_folder
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, figures_of_infill, read_results
 from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice
@@ -47,8 +47,7 @@ class VoxWorkspace(dg.ConfigurableResource[None]):
     def folder(self) -> Path:
         """Return the folder as an absolute path; `SourceNotFoundError` without one, which never counts as empty."""
         folder = (Path(self.root) if self.root else load_settings().source_root).resolve()
-        if not folder.is_dir():
-            raise SourceNotFoundError(f"{folder}: no such folder. Set MENS_SOURCE_ROOT to a Vox workspace.")
+        require_folder(folder, "Set MENS_SOURCE_ROOT to a Vox workspace.")
         return folder
 
     def contents(self) -> Iterator[tuple[str, bytes | None]]:

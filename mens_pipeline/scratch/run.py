@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.errors import RefusedError, require_folder
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, as_document
@@ -338,8 +338,7 @@ def _load_weights(source: Path) -> dict[str, Any]:
 
 
 def _find_sources(folder: Path, last: int) -> list[Path]:
-    if not folder.is_dir():
-        raise SourceNotFoundError(f"{folder}: no such folder. Name a run of `mens scratch train`, or a model of one.")
+    require_folder(folder, "Name a run of `mens scratch train`, or a model of one.")
     refuse_links(folder)
     _refuse_qlora(folder)
     if is_scratch_model(folder):

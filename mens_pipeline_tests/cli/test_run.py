@@ -112,9 +112,10 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 1
     assert "golden_accepted: 0/0" in result.stdout
+    assert "Does MENS_SOURCE_ROOT, or --source-root, name the workspace?" in result.stdout
     assert "next        correct what failed" in result.stdout
-    (line,) = [line for line in result.stderr.splitlines() if " of train_set failed: " in line]
-    assert "source_parse_rate" in line
+    (line,) = [line for line in result.stderr.splitlines() if " of train_set failed)" in line]
+    assert "golden_accepted 0/0" in line
 
 
 @pytest.fixture
@@ -135,11 +136,13 @@ def test_a_home_that_cannot_work_is_misuse(tmp_path: Path) -> None:
         assert str(home) in result.stderr
 
 
-def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
-    result = run_main("run", "--source-root", tmp_path / "nowhere", folder=tmp_path, variables=_places(home))
+def test_a_workspace_that_is_no_folder_is_misuse(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, found in (("nowhere", "no such folder"), ("file", "not a folder")):
+        result = run_main("run", "--source-root", tmp_path / name, folder=tmp_path, variables=_places(home))
 
-    assert result.returncode == 2
-    assert "no such folder. Name a Vox workspace with --source-root" in result.stderr
+        assert result.returncode == 2
+        assert f"{found}. Name a Vox workspace with --source-root" in result.stderr
 
 
 @pytest.mark.usefixtures("_no_progress")
@@ -147,6 +150,8 @@ def test_a_missing_workspace_is_misuse(home: Path, tmp_path: Path) -> None:
     ("arguments", "environment", "message"),
     [
         (("--preset", "cpu_dem"), {}, "preset cpu_dem: not in config/presets.yaml. Did you mean `cpu_demo`?"),
+        (("--recipe", "tny", "--no-train"), {}, "recipe tny: not in config/recipes.yaml. Did you mean `tiny`?"),
+        ((), {"MENS_CACHE_ROOT": __file__}, "MENS_CACHE_ROOT: not a folder. Correct"),
         ((), {"VOX_EVAL_POLICY": "typo"}, "policy typo: not in config/gates.yaml"),
         ((), {"MENS_TRAIN_LORA_R": "0"}, "lora_r: Input should be greater than or equal to 1 (environment)"),
     ],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.base import RECORD, Base, describe_base, digest_of_folder
 from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.find_base import base_by_name, find_base_model
@@ -167,6 +167,13 @@ def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path:
         match=r"^base model .*: cache: .+; hub: [\w ]+ \(.+\)\. Name a folder",
     ):
         find_base_model(name, None, tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"file/downloads: Not a directory\. Set MENS_CACHE_ROOT"):
+        find_base_model(SMOLLM2, None, tmp_path / "file")
 
 
 class _Files(BaseHTTPRequestHandler):

@@ -305,7 +305,7 @@ def test_a_trial_passes_by_its_own_policy_and_is_never_promoted(
 
     assert trial is not None
     assert EvalConfig().size(trial) == SuiteSize.model_validate(trial)
-    assert trial["heldout_tasks"] == 50
+    assert trial["heldout_tasks"] == 24
     assert (gate["passed"].value, str(gate["policy"].value)[:5]) == (True, "trial")
     assert checks["gate_passed"].passed
     assert checks["not_refused"].passed
@@ -388,6 +388,7 @@ def test_a_recipe_that_was_never_run_is_named(home: Path, kept: dg.DagsterInstan
     assert result.exit_code == 1
     assert "short: no run of this recipe" in str(result.exception)
     assert "there are: wide, preset tiny. Train it: mens run --recipe short --no-promote" in str(result.exception)
+    assert "Recipes: default, tiny, " in str(invoke("compare", run.run_id, "a").exception)
 
 
 def test_recipes_leave_schedules_and_staleness_alone() -> None:

@@ -36,7 +36,7 @@ from mens_pipeline.corpus.schema.file_text import is_other_format
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact, redact_row
-from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.errors import require_folder
 from mens_pipeline.storage.files import is_out_of_place, read_regular
 
 
@@ -132,8 +132,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 
     `SourceNotFoundError` if `root` is not a folder.
     """
-    if not root.is_dir():
-        raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
+    require_folder(root, "Name a Vox workspace.")
     root = root.resolve()
     sources = sources or OwnSources(root)
     licences, policy = Licences(sources.root), policy or SourcePolicy()
@@ -303,8 +302,7 @@ def page_records(
     seen = set(known_blobs)
     records: list[ExtractedRecord] = []
     for folder in folders:
-        if not folder.is_dir():
-            raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
+        require_folder(folder, "Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
         sources, commit = OwnSources(workspace, include), find_newest_commit(workspace)

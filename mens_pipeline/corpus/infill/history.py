@@ -23,7 +23,7 @@ from mens_pipeline.corpus.infill.holes import MAX_LINES
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.file_text import NUM_HEAD_BYTES, is_generated
 from mens_pipeline.corpus.schema.reasons import ReplayDrop
-from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.errors import RefusedError, SourceNotFoundError, require_folder
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize, visible_text
 
 _MOST_COMMITS: Final = 20_000  # only the newest commits are read
@@ -131,8 +131,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
 
 
 def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
-    if not workspace.is_dir():
-        raise SourceNotFoundError(f"{workspace}: no such folder. Name a Vox workspace.")
+    require_folder(workspace, "Name a Vox workspace.")
     try:
         is_shallow = ask_git(workspace, ("rev-parse", "--is-shallow-repository")).strip()
     except RefusedError as error:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from pydantic import ConfigDict, Field, SecretStr
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 
 from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.extract.page import parse_page
@@ -239,7 +239,7 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
         for secret in (url.password, *url.normalized_query.get("password", ())):
             reason = reason.replace(secret, "***") if secret else reason
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
-        if url.get_backend_name() == "sqlite":
+        if type(error) is DatabaseError and url.get_backend_name() == "sqlite":  # not one of its subclasses: damaged
             advice = "Put a whole SQLite database there, which you may read, such as a backup of this one."
         raise ConfigurationError(f"{_show_url(url)}: {reason}. {advice}") from None
 

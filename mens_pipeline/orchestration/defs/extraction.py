@@ -102,6 +102,9 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
     return dg.AssetCheckResult(passed=is_accepted(report), metadata=_metadata(report))
 
 
+_NO_PROGRAMS: Final = "No .vox files to learn from. Does MENS_SOURCE_ROOT, or --source-root, name the workspace?"
+
+
 def is_accepted(report: WorkspaceReport) -> bool:
     """Return whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
@@ -117,6 +120,7 @@ def _metadata(report: WorkspaceReport) -> dict[str, Any]:
     return {
         **({"broken_files": table(rejected)} if rejected else {}),
         "golden_accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
+        **({} if report.num_golden else {"advice": _NO_PROGRAMS}),
         **({} if report.parse_rate is None else {"measured": dg.MetadataValue.float(round(report.parse_rate, 4))}),
         **required_by("min_source_parse_rate"),
     }

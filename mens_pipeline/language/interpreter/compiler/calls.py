@@ -104,10 +104,10 @@ def compile_function(
 
 def lambda_(node: ast.Lambda, scope: Scope) -> Code:
     """Compile a lambda, which copies all visible locals when it is created (C6)."""
-    return _closure("lambda", node.params, scope, lambda inner: charged(node.body, inner))
+    return _closure("lambda", node.params, scope, lambda inner: charge_body(node.body, inner))
 
 
-def charged(node: ast.Expr, scope: Scope) -> Code:
+def charge_body(node: ast.Expr, scope: Scope) -> Code:
     """Compile an expression that is the body of a function, and charges its steps itself."""
     (code, cost), machine = scope.stretch(node), scope.module.machine
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, charged, compile_function
+from mens_pipeline.language.interpreter.compiler.calls import FunctionValue, charge_body, compile_function
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
 from mens_pipeline.language.interpreter.library.views import CellValue, Component, Element
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
@@ -94,5 +94,5 @@ def mount_members(members: Sequence[ast.ReactiveMember], module: ModuleScope) ->
 def thunk(name: str, body: ast.Expr, module: ModuleScope) -> Callable[[], Value]:
     """Compile an expression as a function, so that `?` and `return` work in it."""
     scope = Scope.outermost(module)
-    function = FunctionValue(name, (), lambda: compile_function((), scope, partial(charged, body)), [])
+    function = FunctionValue(name, (), lambda: compile_function((), scope, partial(charge_body, body)), [])
     return partial(function.invoke, module.machine, [])
