@@ -47,12 +47,9 @@ _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact
 
 def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "") -> Iterator[str]:
     """Yield lines about pairs, training, scores, verdict, champion and reuse, and the next command."""
-    train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
-    yield from _source_lines(figures)
-    if train_set:
-        yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
-    if adapter:
+    yield from _data_lines(figures)
+    if adapter := figures.get("qlora_adapter"):
         yield from _training_lines(adapter)
     for name, value in results.items():
         suite, _, figure = name.partition(": ")
@@ -75,13 +72,17 @@ def summarize(figures: Figures, *, is_good: bool, command: str, options: str = "
     yield f"next        {_next(figures, command, options, is_good=is_good)}"
 
 
-def _source_lines(figures: Figures) -> Iterator[str]:
+def _data_lines(figures: Figures) -> Iterator[str]:
     read = figures.get("extracted_corpus") or figures.get("workspace_snapshot", {})
     made = (figures.get(name, {}) for name in ("validated_pairs", "heldout_split", "mixed_train_set"))
     for number, account in enumerate(values["yours"] for values in (read, *made) if "yours" in values):
         yield f"{'' if number else 'yours':<11} {account}"
     if "report" in read:
         yield f"reasons     {read['report']}"
+    if train_set := figures.get("mixed_train_set"):
+        yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
+    if "benchmark_gate" not in figures and (size := figures.get("heldout_split", {}).get("suite_size")):
+        yield f"eval suite  {size}"
 
 
 def find_command() -> str:
@@ -145,6 +146,8 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
         return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
     if "promoted_adapter" in figures:
         return f"make ui shows the graph; {command} promote --history shows every champion"
+    if figures.get("heldout_split", {}).get("is_suite_enough") is False:
+        return f"enlarge the eval suite first: the gate would refuse the adapter of {command} run{options}"
     return f"{command} run{options} goes on to the adapter"
 
 

@@ -5,7 +5,7 @@ made with it.
 """
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -20,8 +20,9 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.infill import infill_decoding, infill_tasks
 from mens_pipeline.evaluation.suite import divide_into_rounds
-from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
+from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.inference.probe import AT_ONCE, Rates, SpeedProbe
@@ -84,7 +85,7 @@ class SuiteSize(Strict):
 
 
 class SuiteCounts(NamedTuple):
-    """Counts of the whole eval suite; held-out prompts are those of the first round and of all rounds.
+    """Counts of the whole eval suite; held-out prompts are those of the first round and of all rounds, `tasks` in full.
 
     `with_tests` is the share of the tasks with hidden tests; the base gets all of them. `has_champion`: a champion
     completes the same prompts.
@@ -95,6 +96,7 @@ class SuiteCounts(NamedTuple):
     with_tests: float
     config: EvaluationConfig
     has_champion: bool = False
+    tasks: tuple[Task, ...] = ()
 
     def take_share(self, share: float) -> SuiteSize:
         """Return a part of the suite: 0-1 grows prompts of the gates, 1-2 adds other figures, 2-3 the reserve."""
@@ -105,7 +107,7 @@ class SuiteCounts(NamedTuple):
             heldout_tasks=max(1, round(first * main + (every - first) * reserve)),
             benchmark_tasks=max(min(1, self.benchmark), round(self.benchmark * main)),
             base_tasks=max(1, round(base * main)),
-            few_shot_tasks=round((first if few is None else few) * side),
+            few_shot_tasks=round(min(first + self.benchmark, first if few is None else few) * side),
             family_tasks=round(config.family_tasks * side),
             infill_holes=round(config.infill_holes * side),
             infill_lines=max(1, round(config.infill_lines * side)),
@@ -389,7 +391,8 @@ class Planner:
         self.log_line("measuring a few steps of training and some completions")
         rates = SpeedProbe(self._store.root / _PROBE, self.device, self.launch).measure(run)
         if self.minutes is None:
-            return RunPlan(stages=_list_stages(resolved, rates, counts, None))
+            stages = _list_stages(resolved, rates, counts, None)
+            return RunPlan(stages=stages, note=_note_size(counts.suite, None, self.settings))
         preset, dial = None, self._turn(rates, counts, resolved)
         is_own = {"preset", "recipe"}.isdisjoint(self.choice) and resolved.preset == _SHORT_PRESET
         if is_own and dial.max_steps > _MUCH * counts.rows.num_steps:
@@ -397,9 +400,7 @@ class Planner:
             dial = self._turn(rates, self._prepare(longer)[1], longer)
         turned = self._resolve(preset, dial)
         stages = _list_stages(turned, rates, self._prepare(turned)[1], dial)
-        least, asked = read_thresholds(self.settings).min_heldout_tasks, dial.suite.heldout_tasks
-        few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
-        return RunPlan(preset=preset, dial=dial, stages=stages, note=few if asked < least else "")
+        return RunPlan(preset=preset, dial=dial, stages=stages, note=_note_size(counts.suite, dial, self.settings))
 
     def _resolve(self, preset: str | None = None, dial: Dial | None = None) -> ResolvedRecipe:
         choice: dict[str, Any] = {**self.choice, **({} if preset is None else {"preset": preset})}
@@ -451,6 +452,17 @@ def _list_stages(resolved: ResolvedRecipe, rates: Rates, counts: Counts, dial: D
     return tuple(PlannedStage(name=name, does=does, seconds=seconds) for name, (does, seconds) in lines.items())
 
 
+def _note_size(suite: SuiteCounts, dial: Dial | None, settings: Settings) -> str:
+    def check_size(tasks: Sequence[Task]) -> tuple[bool, str]:
+        return read_thresholds(settings).check_size(len(tasks), len({task.file for task in tasks}))
+
+    is_enough, size = check_size(suite.tasks)
+    if is_enough and dial is not None and dial.suite.heldout_tasks < len(suite.tasks):
+        is_enough, size = check_size(divide_into_rounds(suite.tasks, dial.suite.heldout_tasks, 2)[0])
+        size = f"{size.partition(';')[0]}; take more minutes"
+    return "" if is_enough else f"the gate will refuse (policy {settings.eval_policy}): {size}"
+
+
 def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Settings) -> SuiteCounts:
     split = next((ref for ref in mixed.parents if ref.kind == Kind.HELDOUT_SPLIT), None)
     found = store.get(split.kind, split.key) if split is not None else None
@@ -459,13 +471,16 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     config = load_model(EVALUATION, EvaluationConfig)
     fits = completion_fits(base, config.decoding)
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()
-    heldout = [task for task in heldout_tasks(read_pairs(found.file(HELDOUT))) if fits(task.reference)]
+    pairs = list(read_pairs(found.file(HELDOUT)))
+    heldout = tuple(task for task in heldout_tasks(pairs) if fits(task.reference))
+    holes = infill_tasks(pairs, config.infill_holes, completion_fits(base, infill_decoding(config)))
     bench = [task for task in of_benchmark if fits(task.reference)]
     thresholds = read_thresholds(settings)
     rounds = divide_into_rounds(heldout, thresholds.first_heldout_tasks, thresholds.max_rounds)
     first = sum(map(len, rounds[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
-    return SuiteCounts((first, len(heldout)), len(bench), tested, config, _has_champion(store))
+    config = config.model_copy(update={"infill_holes": len(holes)})
+    return SuiteCounts((first, len(heldout)), len(bench), tested, config, _has_champion(store), heldout)
 
 
 def _has_champion(store: ArtifactStore) -> bool:

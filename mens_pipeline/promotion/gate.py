@@ -202,12 +202,8 @@ def _fallback_parse_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured
 def _suite_size(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     num_tasks, num_files = (scores.num_tasks, scores.parse_rate.num_units) if scores is not None else (0, 0)
-    least = (thresholds.min_heldout_tasks, thresholds.min_heldout_files)
-    is_enough = num_tasks >= least[0] and num_files >= least[1]
-    message = f"{num_tasks} held-out prompts from {num_files} files, required {least[0]} from {least[1]}"
-    if not is_enough:
-        message += "; raise split.min_heldout_tasks or split.max_heldout_share in config/pipeline.yaml, or add programs"
-    return Measured(is_enough, num_tasks, least[0], message, grows=True)
+    is_enough, message = thresholds.check_size(num_tasks, num_files)
+    return Measured(is_enough, num_tasks, thresholds.min_heldout_tasks, message, grows=True)
 
 
 def _coverage(inputs: GateInputs, thresholds: Thresholds) -> Measured:

@@ -107,6 +107,15 @@ class Thresholds(Strict):
         measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
         return measured, min(measured, floor)
 
+    def check_size(self, num_tasks: int, num_files: int) -> tuple[bool, str]:
+        """Return whether an eval suite has enough held-out prompts and files, and both figures, with advice if not."""
+        is_enough = num_tasks >= self.min_heldout_tasks and num_files >= self.min_heldout_files
+        found = f"{num_tasks} held-out prompts from {num_files} files"
+        required = f"{found}, required {self.min_heldout_tasks} from {self.min_heldout_files}"
+        raised = "raise split.min_heldout_tasks or split.max_heldout_share in config/pipeline.yaml"
+        advice = f"; {raised}, choose a policy that requires less (VOX_EVAL_POLICY), or add programs"
+        return is_enough, required + ("" if is_enough else advice)
+
     def allowed_chance(self, progress: "Progress") -> float:
         """Compute the chance of a false promotion that one round of one try may spend.
 

@@ -90,7 +90,8 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
         text = (config / name).read_text(encoding="utf-8")
         (config / name).write_text(re.sub(rf"^{key.partition(':')[0]}: .*", key, text, count=1, flags=re.MULTILINE))
     monkeypatch.setenv("MENS_CONFIG_ROOT", str(config))
-    stdout = _run(home, "--source-root", tmp_path / "shop").stdout
+    done = _run(home, "--source-root", tmp_path / "shop")
+    stdout, refusal = done.stdout, "the gate will refuse (policy ci): "
     found = re.search(r"^yours +(.+)\n +(.+)\n +(.+)\n +(.+)\nreasons +(.+)", stdout, re.MULTILINE)
     assert found is not None, stdout
     counts = [int(number) for number in re.findall(r"(\d+) (?:pairs|train|evaluate|[a-z]+_[a-z]+)", found[3])]
@@ -104,6 +105,10 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
     assert found[4].startswith(f"mixed: {counts[1]} pairs, 60 synthetic, ")
     assert Path(found[5]).is_file()
     assert f"set_by: max_share_error in {config}" in stdout
+    assert re.search(
+        rf"^eval suite  {re.escape(refusal)}\d held-out prompts from \d files, required", stdout, re.MULTILINE
+    )
+    assert f"heldout_split: {refusal}" in done.stderr
 
 
 @pytest.mark.nightly

@@ -56,6 +56,18 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     )
 
 
+def test_a_suite_that_the_gate_refuses_is_said_before_training() -> None:
+    split = {"suite_size": "the gate will refuse (policy ci): 4 held-out prompts", "is_suite_enough": False}
+    lines = _lines(mixed_train_set=_TRAIN_SET, heldout_split=split).splitlines()
+
+    assert lines[1] == f"eval suite  {split['suite_size']}"
+    assert lines[2].startswith(
+        "next        enlarge the eval suite first: the gate would refuse the adapter of .venv/bin"
+    )
+    assert "eval suite  " not in _lines(heldout_split=split, benchmark_gate=_GATE), "the gate says it"
+    assert _lines(heldout_split={**split, "is_suite_enough": True}).endswith("goes on to the adapter")
+
+
 def test_the_own_files_come_first() -> None:
     seen, read = {"yours": "2 programs"}, {"yours": "2 vox files", "report": "report.json"}
     pairs, mixed = {"yours": "2 records"}, {**_TRAIN_SET, "yours": "mixed: 3 pairs"}

@@ -53,7 +53,8 @@ def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> N
 
     assert [*does] == ["training", "evaluation", "gate"]
     assert does["training"].startswith("15 steps, ")
-    assert does["evaluation"].startswith("6 held-out and 0 benchmark prompts")
+    assert does["evaluation"] == "6 held-out and 0 benchmark prompts, 81 holes", "not the 500 asked for"
+    assert "will refuse (policy ci): 6 held-out prompts from 6 files, required 50 from 10; raise split." in found.note
     assert all(stage.seconds > 0 for stage in found.stages)
     assert found.dial is None
     assert sorted(path.name for path in store.root.iterdir() if path.is_dir()) == [
@@ -70,7 +71,7 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     assert len(list((store.root / Kind.RUN_PLAN).glob("*/plan.json"))) == 1
     assert first.dial is not None
     assert first.dial.suite.heldout_tasks == 6
-    assert "6 held-out prompts are too few to promote: the policy asks for 50" in first.note
+    assert first.note.endswith("or add programs"), "more minutes give no more prompts"
     assert sum(stage.seconds for stage in first.stages) < 600, "four passes over sixty rows are all there is"
 
 

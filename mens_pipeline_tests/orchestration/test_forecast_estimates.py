@@ -1,5 +1,6 @@
 """What a run will take, and what its minutes come to."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ from mens_pipeline.orchestration.forecast import (
     Dial,
     Rows,
     SuiteCounts,
+    _note_size,
     estimate_presets,
     evaluation_seconds,
     turn_dial,
 )
-from mens_pipeline.settings import PRESETS
+from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.plan import MOST_PASSES
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.evaluation.scored import task
+from mens_pipeline_tests.every import every
 
 _RATES = Rates(train_token=1 / 500, train_start=15, generate_start=15, read_token=1 / 900, write_token=0.006)
 _ROWS = Rows(400, 360_000)
@@ -71,6 +75,26 @@ def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
 
     assert dial.max_steps < _turn(20).max_steps
     assert _seconds(dial, slow) == pytest.approx(1200, rel=0.02)
+
+
+@every(
+    "case",
+    [
+        (60, 12, 60, r"^$"),
+        (60, 12, 20, r"will refuse \(policy ci\): 20 held-out prompts from 4 files, required 50 from 10; take more"),
+        (60, 3, 60, r"60 held-out prompts from 3 files, required 50 from 10; .*, or add programs$"),
+        (60, 3, None, r"60 held-out prompts from 3 files"),
+        (40, 20, 10, r"40 held-out prompts from 20 files.* add programs$"),
+    ],
+)
+def test_a_plan_says_that_the_gate_will_refuse_its_size(case: tuple[int, int, int | None, str]) -> None:
+    num_tasks, num_files, asked, said = case
+    tasks = [task(n, file=f"{n % num_files}.vox") for n in range(num_tasks)]
+    suite = SuiteCounts((num_tasks, num_tasks), 0, 0.0, EvaluationConfig(), tasks=tuple(tasks))
+    size = suite.take_share(1.0).model_copy(update={"heldout_tasks": asked})
+    dial = None if asked is None else Dial(max_minutes=1, max_steps=1, num_train_epochs=1, suite=size)
+
+    assert re.search(said, _note_size(suite, dial, load_settings()))
 
 
 def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:

@@ -29,19 +29,20 @@ from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, TELEMETRY
 from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
-from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, read_pairs
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import REPORT as SYNTHETIC_REPORT
 from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, SyntheticDetails
 from mens_pipeline.evaluation.benchmark import protected_pairs
+from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.asset import blocking_check, declare_asset, version_with_config
 from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.metadata import YOURS, count_reasons, required_by, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings, read_thresholds
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
@@ -149,14 +150,16 @@ def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResourc
 
 
 @declare_asset("corpus", "json", version=version_with_config(SPLITTING, PIPELINE_CONFIG), rows=TrainingPair)
-def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+def heldout_split(
+    context: dg.AssetExecutionContext, validated_pairs: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
     """Split pairs by source file: held-out files evaluate the model, the rest trains without near copies of them.
 
     Files are ordered by a hash of their path and the first ones are held out, so the eval suite is stable from night
-    to night. If it would be too small, more files are held out.
+    to night. If it would be too small, more files are held out. Warns if the gate will refuse its size.
     """
-    config = load_pipeline_config(PIPELINE_CONFIG)
-    protected = protected_pairs(load_settings().benchmark_dir)
+    config, settings = load_pipeline_config(PIPELINE_CONFIG), load_settings()
+    protected = protected_pairs(settings.benchmark_dir)
     params = SplitParams(
         pairs=store.artifact(validated_pairs),
         repeats=config.validate_,
@@ -166,6 +169,11 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
     )
     split, reused = SPLITTING.build(store.open(), params)
     counts = SplitReport.of(split)
+    tasks = heldout_tasks(read_pairs(split.file(HELDOUT)))
+    is_enough, size = read_thresholds(settings).check_size(len(tasks), len({task.file for task in tasks}))
+    size = f"the gate {'accepts' if is_enough else 'will refuse'} (policy {settings.eval_policy}): {size}"
+    if not is_enough:
+        context.log.warning(size)
     metadata: dict[str, Any] = {
         YOURS: _account_for_pairs(split, counts, PairsDetails.of(params.pairs).num_pairs[PAIRS]),
         "dagster/row_count": sum(counts.train.values()),
@@ -176,6 +184,8 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
         "num_heldout": counts.heldout,
         "evaluating_files": counts.num_evaluating_groups,
         "eval_suite": counts.shortfall or "as large as asked for",
+        "suite_size": size,
+        "is_suite_enough": is_enough,
         **{f"train/{name}": count for name, count in counts.train.items()},
         **{f"aside/{reason}": count for reason, count in counts.aside.items()},
         **{f"tested_functions/{status}": count for status, count in counts.tested_functions.items()},
