@@ -77,10 +77,14 @@ class Quarantined(BaseModel):
 
 @dataclass(kw_only=True)
 class ValidationReport(Account[RejectReason]):
-    """Counts of rows; kept ones may have a warning. `recheck`: whether their code is parsed again."""
+    """Counts of rows; kept ones may have a warning. `recheck`: whether their code is parsed again.
+
+    `places` name the file of each warning, and its cause: `a.vox unknown-name`.
+    """
 
     recheck: bool
     warned: Counter[WarnReason] = field(default_factory=Counter)
+    places: list[tuple[WarnReason, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
@@ -90,7 +94,14 @@ class ValidationReport(Account[RejectReason]):
             "kept": self.kept,
             "rejected": counts_of(RejectReason, self.dropped),
             "warned": counts_of(WarnReason, self.warned),
+            "places": self.places,
         }
+
+    def warn(self, reason: WarnReason, row: ExtractedRecord | TrainingPair, cause: str) -> None:
+        """Count a warning about a kept row."""
+        self.warned[reason] += 1
+        if row.source is not None:
+            self.places.append((reason, f"{row.source.path} {cause}"))
 
 
 def validate_rows(
@@ -113,14 +124,17 @@ def validate_rows(
             why = _find_reason(row, analysis) or repetition.find_reason(row, f"line {number}")
             if why is not None:
                 row = Quarantined(line=number, reason=why[0], detail=why[1], record=from_json(line))
-            elif code is not None and analysis is not None and analysis.module is not None:
-                report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
+            elif (code is not None and analysis is not None and analysis.module is not None) and (
+                problem := semantic_problem(row, code[0], analysis.module)
+            ) is not None:
+                report.warn(WarnReason.SEMANTIC_ERROR, row, problem.split(": ")[1])
         if isinstance(row, Quarantined):
             report.dropped[row.reason] += 1
             quarantine(row)
         else:
             report.kept += 1
-            report.warned[WarnReason.UNKNOWN_CATEGORY] += row.category not in CATEGORIES
+            if row.category not in CATEGORIES:
+                report.warn(WarnReason.UNKNOWN_CATEGORY, row, row.category)
             yield row
 
 

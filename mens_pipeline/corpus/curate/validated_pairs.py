@@ -50,12 +50,13 @@ _LONGEST: Final = 1_000  # characters; longer names or lists of fields are left 
 
 
 class RowCounts(BaseModel):
-    """Counts of the rows of a file: seen, kept, rejected by reason, and kept with a warning."""
+    """Counts of the rows of a file: seen, kept, rejected by reason, and kept with a warning, with its place."""
 
     seen: int
     kept: int
     rejected: dict[str, int]
     warned: dict[str, int]
+    places: list[tuple[str, str]] = []
 
 
 class BehaviourCounts(BaseModel):

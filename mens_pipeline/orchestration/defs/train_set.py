@@ -136,7 +136,8 @@ def _account_for_records(pairs: Artifact, counts: RowCounts) -> str:
         rows = [json.loads(line) for line in islice(lines, counts.seen - counts.kept)]
     read = ((row["reason"], row["record"]) for row in rows)  # no record of a row that is too large
     dropped = ((reason, record["source"]["path"] if record else "") for reason, record in read)
-    return ", ".join((f"{counts.seen} records: {counts.kept} valid", *count_reasons(dropped)))
+    kept = ", ".join((f"{counts.seen} records: {counts.kept} valid", *count_reasons(dropped)))
+    return "; kept with ".join(filter(None, (kept, ", ".join(count_reasons(counts.places)))))
 
 
 @blocking_check(validated_pairs)

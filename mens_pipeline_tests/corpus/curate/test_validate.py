@@ -102,7 +102,7 @@ def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
     kept, _, report = _validate({**_PAIR, "category": "functoin"}, {**_PAIR, "prompt": "q", "category": "fn"})
 
     assert [row.category for row in kept] == ["functoin", "function"]
-    assert report.warned == {WarnReason.UNKNOWN_CATEGORY: 1, WarnReason.SEMANTIC_ERROR: 0}
+    assert report.warned == {WarnReason.UNKNOWN_CATEGORY: 1}
 
 
 @pytest.mark.seed_row(5)
@@ -114,7 +114,8 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
     assert [row.reason for row in quarantined] == [RejectReason.DUPLICATE, RejectReason.SCHEMA]
     rejected = dict.fromkeys(map(str, RejectReason), 0) | {"schema": 1, "duplicate": 1}
     warned = dict.fromkeys(map(str, WarnReason), 0)
-    assert report.as_json() == {"recheck": False, "seen": 3, "kept": 1, "rejected": rejected, "warned": warned}
+    counts = {"seen": 3, "kept": 1, "rejected": rejected, "warned": warned, "places": []}
+    assert report.as_json() == {"recheck": False, **counts}
 
 
 @every_row(
@@ -137,6 +138,7 @@ def test_a_record_is_judged_with_all_it_needs() -> None:
     _, refused, report = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
 
     assert report.warned[WarnReason.SEMANTIC_ERROR] == report.kept == len(refused) == len(found)
+    assert set(report.places) == {(WarnReason.SEMANTIC_ERROR, "a.vox type-mismatch")}
 
 
 def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> None:

@@ -103,10 +103,12 @@ def test_an_account_names_no_file_of_a_row_without_a_record(store: ArtifactStore
         return {}
 
     pairs, _ = store.build(Kind.VALIDATED_PAIRS, {}, write)
+    counts = RowCounts(seen=3, kept=1, rejected={}, warned={})
+    warned = counts.model_copy(update={"places": [("semantic_error", "b.vox unknown-name")]})
+    account = "3 records: 1 valid, 1 too_large, 1 schema (a.vox)"
 
-    assert _account_for_records(pairs, RowCounts(seen=3, kept=1, rejected={}, warned={})) == (
-        "3 records: 1 valid, 1 too_large, 1 schema (a.vox)"
-    )
+    assert _account_for_records(pairs, counts) == account
+    assert _account_for_records(pairs, warned) == f"{account}; kept with 1 semantic_error (b.vox unknown-name)"
 
 
 def _build_mix(**changes: Any) -> dict[str, Any]:
