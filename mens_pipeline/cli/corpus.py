@@ -118,7 +118,7 @@ def _extraction_lines(
             yield f"{'':<10} {count:>6}  {reason}"
     yield summary
     if redacted:
-        yield "found in records, and masked or dropped as config/pipeline.yaml says (redaction):"
+        yield "found in files, and masked or dropped as config/pipeline.yaml says (redaction):"
         yield from (f"{'':<10} {count:>6}  {kind}" for kind, count in most_frequent(redacted).items())
 
 

@@ -46,8 +46,8 @@ class FileOutcome:
 
     `blob` is the SHA-256 of its content, hexadecimal, None when it was not read. The file itself is a unit that is kept
     or dropped. `stands_alone` is false for a page that includes other files, which decide its result too. `redacted`
-    counts the findings in its records. `licence` is an SPDX expression or `unknown`, and `remote` the URL of its
-    checkout; None when it was not read.
+    counts the findings in its records, each once. `licence` is an SPDX expression or `unknown`, and `remote` the URL of
+    its checkout; None when it was not read.
     """
 
     path: str
@@ -251,7 +251,12 @@ class _Reader:
         # comment only after its key, so such pages are redacted record by record.
         is_looked_into = not stands_alone or any(record.metadata for record in records)
         if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.text).counts):
-            records, lost, redacted = redact_records(records, self.redaction)
+            read, (records, lost, redacted) = records, redact_records(records, self.redaction)
+            if stands_alone and redacted:
+                # All records show the header, and that of a declaration repeats a part of that of its file.
+                whole = {"text": file.text, **dict.fromkeys(("prompt", "context", "name"))}
+                own = redact_row(read[0].model_copy(update=whole), self.redaction).counts
+                redacted = Counter({kind: min(count, own.get(kind, count)) for kind, count in redacted.items()})
             drops += lost
             if lost and not is_page:
                 return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))

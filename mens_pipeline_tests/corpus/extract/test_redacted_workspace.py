@@ -15,7 +15,8 @@ from mens_pipeline.corpus.schema.reasons import MixDrop
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.store import ArtifactStore, key_of
+from mens_pipeline_tests.every import every
 
 _KEY = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT" * 2
 _MAIL = "maria.gonzalez@firm.de"
@@ -31,6 +32,27 @@ def test_a_header_that_names_an_author_is_read_as_a_comment(tmp_path: Path) -> N
 
     assert "Jane" not in (corpus.path / RECORDS).read_text()
     assert set(CorpusDetails.of(corpus).redactions) == {"author"}
+
+
+@every(
+    "case",
+    [
+        (".vox", _PROGRAM, {"access_token": 1, "author": 1}),
+        (".vox", _PROGRAM + _PROGRAM.replace("f()", "g()"), {"access_token": 2, "author": 2}),
+        (".md", _PAGE, {"access_token": 1, "author": 1, "email": 2}),
+        (".md", _PAGE.replace("---\n\n#", "author: Jane Doe\n---\n\n#"), {"access_token": 1, "author": 2, "email": 2}),
+    ],
+)
+def test_a_secret_counts_once_however_many_records_show_it(
+    tmp_path: Path, case: tuple[str, str, dict[str, int]]
+) -> None:
+    suffix, text, counts = case
+    folder = tmp_path / key_of({"case": case})[:8]
+    folder.mkdir()
+    (folder / f"keys{suffix}").write_text(text)
+    corpus, _ = build_extracted_corpus(folder, ArtifactStore(tmp_path / "store"))
+
+    assert CorpusDetails.of(corpus).redactions == counts
 
 
 @pytest.fixture
