@@ -80,7 +80,8 @@ def _data_lines(figures: Figures) -> Iterator[str]:
     if "report" in read:
         yield f"reasons     {read['report']}"
     if train_set := figures.get("mixed_train_set"):
-        yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
+        rows = f"{train_set['num_distinct']} different pairs, {train_set['num_infill']} infill rows cut from them"
+        yield f"train set   {rows}{_note_reuse(train_set)}"
     if "benchmark_gate" not in figures and (size := figures.get("heldout_split", {}).get("suite_size")):
         yield f"eval suite  {size}"
 

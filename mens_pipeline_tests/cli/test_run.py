@@ -95,7 +95,7 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
     stdout, refusal = done.stdout, "the gate will refuse (policy ci): "
     found = re.search(r"^yours +(.+)\n +(.+)\n +(.+)\n +(.+)\nreasons +(.+)", stdout, re.MULTILINE)
     assert found is not None, stdout
-    counts = [int(number) for number in re.findall(r"(\d+) (?:pairs|train|evaluate|[a-z]+_[a-z]+)", found[3])]
+    counts = [int(number) for number in re.findall(r"(\d+) (?:pairs|train|held out|[a-z]+_[a-z]+)", found[3])]
 
     assert found[1] == (
         "10 vox files: 8 read, 1 rejected (broken.vox:2 expected-expression), 1 ignored (build/made.vox:1); "
@@ -104,6 +104,7 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
     unknown = "kept with 1 semantic_error (names.vox unknown-name)"
     assert found[2] == f"8 records: 7 valid, 1 near_duplicate (total_copy.vox); {unknown}"
     assert counts[0] == 7 == sum(counts[1:]), found[3]
+    assert re.search(r" train, \d held out \(\w+\.vox", found[3])
     assert found[4].startswith(f"mixed: {counts[1]} pairs, 60 synthetic, ")
     assert Path(found[5]).is_file()
     assert f"set_by: max_share_error in {config}" in stdout

@@ -11,7 +11,7 @@ import typer
 from mens_pipeline.cli.run import _minutes, find_command, summarize
 from mens_pipeline_tests.every import every
 
-_TRAIN_SET = {"num_distinct": 2704, "reused": False}
+_TRAIN_SET = {"num_distinct": 2704, "num_infill": 487, "reused": False}
 _ADAPTER = {
     "recipe_name": "default",
     "adapter_sha256": "0123456789ab",
@@ -51,9 +51,10 @@ def _lines(*, is_good: bool = True, **figures: Any) -> str:
 
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
-    assert _lines(mixed_train_set=_TRAIN_SET) == (
-        "train set   2704 different pairs\nnext        .venv/bin/mens run --preset tiny goes on to the adapter"
-    )
+    assert _lines(mixed_train_set=_TRAIN_SET).splitlines() == [
+        "train set   2704 different pairs, 487 infill rows cut from them",
+        "next        .venv/bin/mens run --preset tiny goes on to the adapter",
+    ]
 
 
 def test_a_suite_that_the_gate_refuses_is_said_before_training() -> None:

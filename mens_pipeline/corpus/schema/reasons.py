@@ -116,7 +116,7 @@ class SplitReason(StrEnum):
     SOURCE_CAP = "source_cap"
     TEMPLATE_CAP = "template_cap"
     DERIVED = "derived_from_heldout"  # evolved from a held-out file
-    TOO_SMALL = "too_small"  # from a held-out file, and so small that others equal it by chance
+    TOO_SMALL = "heldout_too_small"  # from a held-out file, and so small that others equal it by chance
     PROMPT = "same_prompt"
     WORDS = "shared_ngrams"
     STRUCTURE = "same_structure"
@@ -158,7 +158,7 @@ class MixDrop(StrEnum):
     """Why a row of a source is not mixed."""
 
     UNREADABLE = "unreadable"  # it does not fit the source's format
-    LANE = "lane"  # its lane does not train
+    LANE = "lane_not_trained"
     SAMPLED_OUT = "sampled_out"
     DUPLICATE = "duplicate"  # the same pair came before, perhaps from another source
     SENSITIVE = "sensitive"  # as in `DropReason`

@@ -198,8 +198,9 @@ def _account_for_pairs(split: Artifact, counts: SplitReport, total: int) -> str:
     with split.file(ASIDE).open(encoding="utf-8") as lines:
         aside = [(row["reason"], row["pair"]["source"]) for row in map(json.loads, lines)]
     dropped = [(reason, source["path"]) for reason, source in aside if source and source["kind"] not in _OTHERS]
-    kept = f"{total} pairs: {counts.train[PAIRS]} train, {counts.heldout} evaluate"
-    return ", ".join((f"{kept} (held-out files: {counts.num_heldout_groups})", *count_reasons(dropped)))
+    pairs = read_pairs(split.file(HELDOUT))
+    heldout = count_reasons(("held out", pair.source.path if pair.source else "") for pair in pairs)
+    return ", ".join((f"{total} pairs: {counts.train[PAIRS]} train", *heldout, *count_reasons(dropped)))
 
 
 @blocking_check(heldout_split)
@@ -259,6 +260,7 @@ def mixed_train_set(
         YOURS: f"mixed: {', '.join(_account_for_source(source) for source in report.sources if source.input_lines)}",
         "dagster/row_count": report.total_emitted,
         "num_distinct": report.num_pairs,
+        "num_infill": report.total_distinct - report.num_pairs,
         "reused": reused,
         "train": dg.MetadataValue.path(train),
         "parquet": dg.MetadataValue.path(train.with_suffix(".parquet")),

@@ -279,7 +279,7 @@ def test_a_source_of_weight_zero_hides_nothing() -> None:
     (SourceRows([], sha256="00"), r"b: no row of 0 is used\."),
     (
         SourceRows(_pairs("a", 2) + _pairs("d", 3, Lane.DOCS_QA), unreadable=1, sha256="00"),
-        r"b: no row of 6 is used \(1 unreadable, 2 duplicate, 3 lane\)",
+        r"b: no row of 6 is used \(1 unreadable, 2 duplicate, 3 lane_not_trained\)",
     ),
 )
 def test_a_source_that_is_needed_is_refused_when_it_gives_nothing(rows: SourceRows, problem: str) -> None:

@@ -1,5 +1,6 @@
 """The checks of the corpus stages: each of them can fail."""
 
+import json
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import ASIDE, HELDOUT, SplitReport
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, RowCounts
+from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.orchestration.defs.train_set import (
+    _account_for_pairs,
     _account_for_records,
     as_many_as_asked,
     enough_pairs,
@@ -24,7 +27,7 @@ from mens_pipeline.orchestration.defs.train_set import (
     shares_as_asked,
 )
 from mens_pipeline.settings import PIPELINE_CONFIG
-from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.jsonl import write_jsonl, write_lines
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import mix_report, split_report
@@ -82,7 +85,7 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, case: tuple[int, bool]) -> None:
     root = tmp_path / str(case[0])
     pairs = artifact_in(root, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
-    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": case[0]})
+    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"heldout_too_small": case[0]})
     split, store = store_with(root, Kind.HELDOUT_SPLIT, counts)
 
     assert judge(pairs_accounted_for, replace(split, parents=(pairs.ref(),)), store).passed is case[1]
@@ -109,6 +112,23 @@ def test_an_account_names_no_file_of_a_row_without_a_record(store: ArtifactStore
 
     assert _account_for_records(pairs, counts) == account
     assert _account_for_records(pairs, warned) == f"{account}; kept with 1 semantic_error (b.vox unknown-name)"
+
+
+def test_an_account_names_the_held_out_files(tmp_path: Path) -> None:
+    held = [_pair(f"p{n}", _ANSWER, f"{name}.vox") for n, name in enumerate("abbcd")]
+    aside = [{"reason": reason, "pair": {"source": _pair("p", _ANSWER, "e.vox").source}} for reason in SplitReason]
+
+    def write(folder: Path) -> None:
+        write_jsonl(folder / HELDOUT, held)
+        write_lines(folder / ASIDE, (json.dumps(row, default=lambda one: one.model_dump(mode="json")) for row in aside))
+
+    report = split_report(train={"pairs.jsonl": 4}, heldout=5)
+    account = _account_for_pairs(
+        artifact_in(tmp_path, Kind.HELDOUT_SPLIT, report, write), SplitReport.model_validate(report), 20
+    )
+
+    assert account.startswith("20 pairs: 4 train, 5 held out (a.vox, b.vox, c.vox and 1 more), ")
+    assert "1 heldout_too_small (e.vox)" in account
 
 
 def _build_mix(**changes: Any) -> dict[str, Any]:
