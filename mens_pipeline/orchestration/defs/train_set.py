@@ -27,6 +27,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import PAIRS, QUARANTINE, PairsDetails, RowCounts, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, TELEMETRY
+from mens_pipeline.corpus.infill.rows import ROWS
 from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
 from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, read_pairs
@@ -330,14 +331,17 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
     report = MixReport.of(store.artifact(mixed_train_set))
     errors = share_errors(report.sources, most)
     small = [source.path for source in report.sources if source.path not in errors]
+    passed = max(errors.values(), default=0.0) <= allowed
+    advice = "Set the weights of config/mix.yaml to what its sources can give, or raise max_share_error."
     return dg.AssetCheckResult(
-        passed=max(errors.values(), default=0.0) <= allowed,
+        passed=passed,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "measured": round(max(errors.values(), default=0.0), 4),
             **required_by("max_share_error"),
             "required": f"{allowed:g} at most",
             "too_small_for_their_share": ", ".join(small) or "none",
+            **({} if passed else {"advice": advice}),
             **{f"error/{path}": round(error, 4) for path, error in errors.items()},
         },
     )
@@ -346,13 +350,13 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
 def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[str, float]:
     """Return how far each source is from its share, without those that fall short at `max_repeats` repeats.
 
-    Since rows are whole, one row less than `max_repeats` times all counts as the maximum.
+    Since rows are whole, one row less than `max_repeats` times all counts as the maximum. Infill rows are not repeated.
     """
     others = [
         source
         for source in sources
         if source.share_of_output >= source.requested_share
-        or source.emitted_lines + 1 <= source.distinct_lines * max_repeats
+        or source.emitted_lines + 1 <= source.distinct_lines * (1 if source.path == ROWS else max_repeats)
     ]
     small = [source for source in sources if source not in others]
     asked, given = 1 - sum(s.requested_share for s in small), 1 - sum(s.share_of_output for s in small)

@@ -13,6 +13,7 @@ from mens_pipeline.corpus.curate.heldout_split import ASIDE, HELDOUT, SplitRepor
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, RowCounts
+from mens_pipeline.corpus.infill.rows import ROWS
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.orchestration.defs.train_set import (
@@ -153,6 +154,7 @@ def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, case: tupl
     errors = [value.value for name, value in result.metadata.items() if name.startswith("error/")]
 
     assert (result.passed, result.severity) == (passed, dg.AssetCheckSeverity.WARN)
+    assert ("advice" in result.metadata) is not passed
     assert errors == [round(1 - achieved, 4)]
 
 
@@ -182,3 +184,19 @@ def test_a_table_too_small_for_its_share_is_no_warning(
 
     assert result.passed is passed
     assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)
+
+
+def test_a_small_folder_whose_holes_are_all_used_is_no_warning(tmp_path: Path) -> None:
+    """Its infill rows are all there are, and they are not repeated as pairs are."""
+    source = _build_mix()["sources"][0]
+    rows = [("pairs.jsonl", 22, 11, 0.35), ("synthetic.jsonl", 1796, 1796, 0.35), (ROWS, 487, 487, 0.3)]
+    sources = [
+        {**source, "path": path, "emitted_lines": used, "distinct_lines": given, "requested_share": share}
+        | {"share_of_output": used / 2305}
+        for path, used, given, share in rows
+    ]
+    made = store_with(tmp_path, Kind.MIXED_TRAIN_SET, {**_build_mix(), "sources": sources})
+    result = judge(shares_as_asked, *made)
+
+    assert result.passed
+    assert result.metadata["too_small_for_their_share"].value == f"pairs.jsonl, {ROWS}"
