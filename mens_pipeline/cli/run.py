@@ -387,10 +387,9 @@ def _preset_lines(estimates: "list[PresetEstimate]") -> Iterator[str]:
     rows = [[*head, "base", "layers recomputed"]]
     for one in estimates:
         row = [f"{one.rows.num_steps:,}", f"{one.rows.step:,.0f}", f"{one.recipe.learning_rate:g}"]
-        times = [f"{seconds / 60:.0f} min" for seconds in (one.training, one.evaluation)]
+        row += [f"{seconds / 60:.0f} min" for seconds in (one.training, one.evaluation)]
         chosen = [one.recipe.quantization or "-", one.recipe.recomputed_layers]
-        sizes = [*times, f"{one.memory_mb / _GIGABYTE:.1f} GB", *chosen] if one.gpu is not None else ["-"] * 5
-        rows.append([one.preset, one.gpu or "-", *row, *sizes])
+        rows.append([one.preset, one.gpu, *row, f"{one.memory_mb / _GIGABYTE:.1f} GB", *chosen])
     yield from align_columns(rows)
 
 
@@ -407,8 +406,8 @@ def plan(
 ) -> None:
     """Estimate the time of a run on this machine, and of each preset on its GPU.
 
-    Measures a few training steps and completions, which takes up to a minute. The train set must be in the store and
-    the base on this machine. Figures for GPUs are computed from data sheets. Nothing is kept.
+    Measures a few training steps and completions, which takes a minute, or several under load. The train set must be in
+    the store and the base on this machine. Figures for GPUs are computed from data sheets. Nothing is kept.
 
     Exit code 0: planned. 1: train set or base is missing, the minutes are too few, or the probe failed. 2: the command
     was misused.
@@ -440,7 +439,7 @@ def plan(
                 "tokens_per_step": one.rows.step,
                 "learning_rate": one.recipe.learning_rate,
                 **one.recipe.model_dump(include={*BY_MEMORY}),
-                "seconds": one.training + one.evaluation if one.gpu else None,
+                "seconds": one.training + one.evaluation,
             }
             for one in estimates
         },
@@ -448,6 +447,8 @@ def plan(
 
     def lines() -> Iterator[str]:
         yield from _plan_lines(found)
+        if not estimates:
+            return
         yield ""
         how = f"estimated from data sheets, {'with' if is_fast else 'without'} kernels of linear attention"
         yield f"presets with {_BASE_OF_GPUS}, each on the GPU that `auto` picks it for: {how}"

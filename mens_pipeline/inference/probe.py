@@ -59,12 +59,16 @@ class SpeedProbe:
     folder: Path
     device: Device
     launch: Callable[[Path], int]
+    log_line: Callable[[str], None]
 
     def measure(self, run: PreparedRun) -> Rates:
         """Train a few steps of a prepared run, and let its base complete some prompts; `RefusedError` if one fails."""
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
-            return Rates(**self._training(run), **self._completions(run))
+            self.log_line(f"measuring {_STEPS} steps of training; a minute for both measurements, more under load")
+            training = self._training(run)
+            self.log_line(f"measuring {AT_ONCE} completions")
+            return Rates(**training, **self._completions(run))
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 

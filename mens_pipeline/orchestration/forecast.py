@@ -230,30 +230,29 @@ GPUS: Final = (
 
 
 class PresetEstimate(NamedTuple):
-    """Estimate of a preset: steps; on its GPU also seconds of training and evaluation, and memory in MB.
-
-    `gpu` is None if `auto` never picks the preset for a GPU.
-    """
+    """Estimate of a preset on its GPU: steps, seconds of training and evaluation, and memory in MB."""
 
     preset: str
     recipe: Recipe
     rows: Rows
-    gpu: str | None = None
-    training: float = 0.0
-    evaluation: float = 0.0
-    memory_mb: float = 0.0
+    gpu: str
+    training: float
+    evaluation: float
+    memory_mb: float
 
 
 def estimate_presets(
     presets: Mapping[str, Preset], base: Base, tokens: float, suite: SuiteCounts, *, has_kernels: bool
 ) -> Iterator[PresetEstimate]:
-    """Estimate each preset on the smallest GPU that `auto` picks it for; `tokens` are those of an epoch.
+    """Estimate each preset on the smallest GPU that `auto` picks it for, if any; `tokens` are those of an epoch.
 
     `has_kernels`: layers of linear attention are computed by flash-linear-attention.
     """
     sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
     layer = layer_bytes({**_LAYER, **sizes}, has_kernels=has_kernels)
     for name, preset in presets.items():
+        if preset.min_vram_gb is None:
+            continue
         recipe = Recipe.model_validate(preset.values)
         at_once = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length
         row_tokens = recipe.rows_at_once * min(recipe.max_length, _ROW_LENGTH)
@@ -261,9 +260,6 @@ def estimate_presets(
         steps = max(1, round(tokens * recipe.num_train_epochs / step))
         steps = min(steps, recipe.max_steps or steps)
         rows = Rows(steps, steps * step)
-        if preset.min_vram_gb is None:
-            yield PresetEstimate(name, recipe, rows)
-            continue
         gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
         rates = gpu.estimate_rates(base, has_kernels=has_kernels)
         device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
@@ -388,8 +384,7 @@ class Planner:
         }
 
     def _measure(self, resolved: ResolvedRecipe, run: PreparedRun, counts: Counts) -> RunPlan:
-        self.log_line("measuring a few steps of training and some completions")
-        rates = SpeedProbe(self._store.root / _PROBE, self.device, self.launch).measure(run)
+        rates = SpeedProbe(self._store.root / _PROBE, self.device, self.launch, self.log_line).measure(run)
         if self.minutes is None:
             stages = _list_stages(resolved, rates, counts, None)
             return RunPlan(stages=stages, note=_note_size(counts.suite, None, self.settings))

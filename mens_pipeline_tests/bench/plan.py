@@ -73,7 +73,7 @@ def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple
         run = prepare_run(
             recipe, options.train, Path(folder) / "run", device, cache=load_settings().cache_root, min_rows=1
         )
-        rates = SpeedProbe(Path(folder) / "probe", device, run_job).measure(run)
+        rates = SpeedProbe(Path(folder) / "probe", device, run_job, print).measure(run)
         tokens = sum(kind["tokens_shown"] for kind in run.preflight["kinds"].values())
         training = Rows(run.preflight["num_steps"], tokens).seconds(rates, None)
         took = _seconds(run.job, run.job.path)

@@ -13,8 +13,10 @@ from mens_pipeline_tests.training.runs import prepare_fast
 
 def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
     run, folder = prepare_fast(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
-    rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
+    said: list[str] = []
+    rates = SpeedProbe(folder, resolve_device(DeviceChoice.CPU), do_here, said.append).measure(run)
 
+    assert [line.split(";")[0] for line in said] == ["measuring 4 steps of training", "measuring 16 completions"]
     assert 0 < rates.train_token < 1
     assert rates.completion(100, 50) > 0
     assert rates.completion(2, 3) == pytest.approx(2 * rates.read_token + 3 * rates.write_token)
@@ -25,6 +27,8 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
 def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "probe"
     with pytest.raises(RefusedError, match="the probe process ended with 1"):
-        SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepare_fast(tiny_base, tmp_path))
+        SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1, print).measure(
+            prepare_fast(tiny_base, tmp_path)
+        )
 
     assert not folder.exists()

@@ -130,13 +130,12 @@ def test_every_preset_for_a_gpu_is_estimated() -> None:
     seconds = {name: one.training + one.evaluation for name, one in found.items()}
     memory = {gpu.name: 1024 * gpu.memory_gb for gpu in GPUS}
 
-    assert [*found] == [*load_named(PRESETS)]
-    assert (found["smol"].rows, found["smol"].gpu) == (Rows(400, 409_600), None)
-    assert {found[name].rows for name in ("safe", "h200", "distributed")} == {Rows(311, 311 * 8192)}
+    assert [*found] == [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb is not None]
+    assert {found[name].rows for name in ("safe", "h200")} == {Rows(311, 311 * 8192)}
     assert 0 < seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
     for one in found.values():
-        assert (one.gpu is None) == (seconds[one.preset] == 0)
-        assert one.gpu is None or one.memory_mb < memory[one.gpu]
+        assert seconds[one.preset] > 0
+        assert one.memory_mb < memory[one.gpu]
     for name in ("qwen_4080_16g", "h200"):
         assert 1.4 < slow[name].training / found[name].training < 2
         assert found[name].memory_mb < slow[name].memory_mb < memory[slow[name].gpu or ""]
