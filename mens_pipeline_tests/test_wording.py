@@ -21,6 +21,7 @@ _KNOWN: Final = {"WRONG_ANSWER": "what judges of programs call an output that di
 _OLD_PROSE: Final = re.compile(r"\b(?:exams?|rivals?|anew|whoever|as it was|lets go)\b", re.IGNORECASE)
 _MOST_WORDS: Final = 40
 """Of a bullet of a page."""
+_LONGEST_LINE: Final = 122
 _MOST_ENTRIES: Final = 45
 """Of the glossary, its heading included: what one page alone uses is explained there."""
 
@@ -62,6 +63,13 @@ def test_bullets_are_short(page: Path) -> None:
     long = [bullet.split("\n")[0] for bullet in bullets if len(bullet.split()) - 1 > _MOST_WORDS]
 
     assert not long
+
+
+@every("page", [page for page in _PAGES if page.name not in {"experiments.md", "reliability.md", "results.md"}])
+def test_prose_is_wrapped(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+    assert [line for line in prose.splitlines() if len(line) > _LONGEST_LINE and line[:1] not in {"|", "!"}] == []
 
 
 def test_a_word_of_the_glossary_has_no_second_name() -> None:

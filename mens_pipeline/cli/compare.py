@@ -24,7 +24,7 @@ _WIDEST: Final = 24  # maximum characters of a name above its column
 def compare(
     *,
     names: list[str] = argument(
-        "Recipes that were run, ids of runs, files of trial completions, or folders with one.", metavar="A B..."
+        "Recipes that were run, ids of runs, files of trial completions, or folders with one.", metavar="NAME"
     ),
     output: Path = option(Path("compare.html"), "File for the page.", "-o", "--output", metavar="FILE"),
     as_json: bool = switch("Print the table as one JSON document.", "--json"),

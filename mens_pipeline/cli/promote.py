@@ -66,7 +66,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
 
     store = open_store(settings)
     refuse_links(run_dir)
-    advice = f"Run `mens eval-local --run-dir {run_dir}` first; what `mens corpus eval` writes is about data."
+    advice = f"Run `mens eval-local --run-dir {run_dir}` first; `mens corpus eval` checks data, not a model."
     evaluation = recall_artifact(run_dir, Kind.EVAL_RESULTS, RESULTS, store, advice)
     baseline = find_baseline(store, adapter_digest(run_dir))
     params = GateParams(

@@ -169,7 +169,7 @@ def _summary(result: "ScratchResult", run_dir: Path) -> str:
 @declare_options
 def merge_weights(
     *,
-    sources: list[Path] = argument("Scratch runs, checkpoints or models.", metavar="DIR..."),
+    sources: list[Path] = argument("Scratch runs, checkpoints or models.", metavar="DIR"),
     output_dir: Path = option(REQUIRED, "Folder of the new model.", metavar="DIR"),
     last: int = option(3, "Number of newest checkpoints of each run, including its final model.", ge=1),
     as_json: bool = switch("Print merge_manifest.json.", "--json"),

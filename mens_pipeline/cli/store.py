@@ -106,7 +106,7 @@ def forget(
 def pages(
     *,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command to run; the server ends with it.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="Command to run; the server ends with it.")
     ] = None,
     port: int = option(8001, "Port on this machine.", metavar="PORT", ge=0, le=65535),
 ) -> None:

@@ -133,7 +133,7 @@ class RequestPreparer:
         elif request.best_of > 1 and request.num_completions > 1:
             error = f"one answer is chosen, and n asks for {request.num_completions}; leave one of them out"
         elif request.best_of > 1 and request.continues_text and request.suffix is None:
-            error = "answers that go on from a text of yours are not compared; leave it out"
+            error = "answers that continue your text are not compared; leave it out"
         elif request.best_of > 1 and request.temperature == 0:
             error = "at a temperature of 0 all answers are the same; leave it out, or ask for one above 0"
         if error is not None:
@@ -146,7 +146,7 @@ class RequestPreparer:
         if request.num_completions > self._limits.max_concurrent:
             raise _invalid("n", f"{request.num_completions} answers are more than the {self._at_once}")
         if request.continues_text and request.syntax not in {None, Syntax.FREE}:
-            raise _invalid("decoding", "the parser steers no answer that goes on from a text of yours. Leave it out")
+            raise _invalid("decoding", "the parser cannot steer an answer that continues your text. Leave it out")
         if request.suffix is None and len(request.stop) > MOST_STOPS:
             raise _invalid("stop", f"{len(request.stop)} texts are more than the {MOST_STOPS} that are looked for")
 
@@ -162,7 +162,7 @@ class RequestPreparer:
         if request.max_tokens is not None and request.max_tokens > room:
             yield f"{request.limit_field} {request.max_tokens} is more than there is room for; it is {room}{limit}"
         if request.continues_text and request.suffix is None and self._defaults.syntax is not Syntax.FREE:
-            yield "the parser steers no answer that goes on from a text of yours"
+            yield "the parser does not steer an answer that continues your text"
         if request.ignored:
             yield f"ignored: {', '.join(request.ignored)}"
 

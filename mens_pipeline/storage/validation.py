@@ -104,14 +104,18 @@ def list_errors(error: ValidationError, model: type[BaseModel] | None = None) ->
     schema = {} if model is None else model.model_json_schema()
     known = {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())}
     return [
-        _sentence(".".join(map(str, item["loc"])), item["msg"]) + _hint(item["type"], item["loc"], known)
+        _sentence(
+            ".".join(map(str, item["loc"])),
+            _describe_unknown(item["loc"], known) if item["type"] == "extra_forbidden" else item["msg"],
+        )
         for item in error.errors()
     ]
 
 
-def _hint(kind: str, place: tuple[int | str, ...], known: Iterable[str]) -> str:
-    near = near_miss(str(place[-1]), known) if kind == "extra_forbidden" else None
-    return f". {near}" if near else ""
+def _describe_unknown(place: tuple[int | str, ...], known: Iterable[str]) -> str:
+    near = near_miss(str(place[-1]), known)
+    # In brackets, since a full stop follows the last mistake.
+    return f"unknown ({near[0].lower()}{near[1:]})" if near else "unknown"
 
 
 def _sentence(place: str, message: str) -> str:

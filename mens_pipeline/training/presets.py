@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Final, Self, TypeVar
 from pydantic import Field, RootModel, StringConstraints, ValidationError, model_validator
 
 from mens_pipeline.errors import ConfigurationError, did_you_mean
-from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.validation import Strict, list_errors
 from mens_pipeline.storage.yaml_file import load_model, load_yaml
 from mens_pipeline.training.recipe import Recipe
 
@@ -79,15 +78,14 @@ def load_named(path: Path) -> dict[str, Preset]:
 
 
 def recipe_errors(values: Mapping[str, Any]) -> list[str]:
-    """List the errors of some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
+    """List the errors of some fields of a recipe: ``lora_rr: unknown (did you mean `lora_r`?)``."""
     try:
         Recipe.model_validate(values)
     except ValidationError as error:
-        found = error.errors()
+        found, sentences = error.errors(), list_errors(error, Recipe)
     else:
         return []
     wrong = {str(item["loc"][0]) for item in found if item["loc"]}
-    sentences = [_sentence(item) for item in found]
     if wrong:  # pydantic checks combinations of fields only if each field is valid
         others = recipe_errors({field: value for field, value in values.items() if field not in wrong})
         sentences += [other for other in others if not any(field in other for field in wrong)]
@@ -147,15 +145,6 @@ def pick_preset(presets: Mapping[str, Preset], vram_gb: float | None) -> str:
 def _to_preset(values: Mapping[str, Any]) -> Preset:
     recipe = {str(key): value for key, value in values.items() if key not in {_ABOUT, _MIN_VRAM}}
     return Preset(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
-
-
-def _sentence(item: Any) -> str:
-    place = ".".join(map(str, item["loc"]))
-    if item["type"] == "extra_forbidden":
-        near = get_close_matches(place, Recipe.model_fields, n=1)
-        return f"{place}: unknown" + (f", did you mean {near[0]}?" if near else "")
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
 
 
 DEFAULT: Final = "default"

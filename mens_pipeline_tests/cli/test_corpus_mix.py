@@ -150,7 +150,7 @@ def test_mix_refuses_a_source_that_is_missing(folder: Path) -> None:
     [
         ("sources: [", "not YAML"),
         ("sources: 3\n", "sources: Input should be"),
-        ("sources: [{path: a, weigth: 2}]\n", "sources.0.weigth: Extra inputs"),
+        ("sources: [{path: a, weigth: 2}]\n", "sources.0.weigth: unknown"),
         ("sources: [{path: .}]\n", "Name a readable file of JSON lines"),
     ],
 )

@@ -36,6 +36,7 @@ def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]
 
     assert result.exit_code == 0
     assert "Exit code 0" in result.stdout
+    assert not re.search(r"\.\.\.\W+\.\.\.", result.stdout), "an argument that repeats has dots of its own"
     assert f"## `mens {' '.join(command)}`\n" in _REFERENCE
 
 

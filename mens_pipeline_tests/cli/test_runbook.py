@@ -270,7 +270,7 @@ def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, run
 
     assert (gate.returncode, evaluation.returncode) == (1, 1)
     assert "Run `mens eval-local --run-dir mens/runs/latest` first" in gate.stderr
-    assert "what `mens corpus eval` writes is about data" in gate.stderr
+    assert "`mens corpus eval` checks data, not a model" in gate.stderr
     assert "Name the folder of a complete run of `mens train`" in evaluation.stderr
 
 

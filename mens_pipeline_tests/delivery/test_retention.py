@@ -175,8 +175,8 @@ def test_the_shipped_policy_is_what_was_agreed() -> None:
     ("change", "problem"),
     [
         ({"newest": 0}, "newest: Input should be greater than or equal to 1"),
-        ({"days": {**_DAYS, "qlora_adaptr": 9}}, "days.qlora_adaptr: Extra inputs are not permitted"),
-        ({"keep": 1}, "keep: Extra inputs are not permitted"),
+        ({"days": {**_DAYS, "qlora_adaptr": 9}}, "days.qlora_adaptr: unknown"),
+        ({"keep": 1}, "keep: unknown"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:

@@ -39,7 +39,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         ({"timezone": "Mars/Base"}, "nightly.timezone: 'Mars/Base' is not a time zone. Write one such as UTC or"),
         ({"timezone": "../UTC"}, "nightly.timezone: '../UTC' is not a time zone"),
         ({"timezone": ""}, "nightly.timezone: '' is not a time zone"),
-        ({"hour": "4"}, "nightly.hour: Extra inputs are not permitted"),
+        ({"hour": "4"}, "nightly.hour: unknown"),
     ],
 )
 def test_a_wrong_time_is_named(configure: Callable[..., None], times: dict[str, str], problem: str) -> None:

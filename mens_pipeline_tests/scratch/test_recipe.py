@@ -40,7 +40,7 @@ def test_parameters_are_counted_part_by_part() -> None:
     [
         ({"max_length": 600}, "max_length is 600, and the model has 512 positions"),
         ({"max_tokens_per_batch": 100}, "max_tokens_per_batch is 100, less than one row of max_length 512"),
-        ({"config": "huge", "sed": 1}, r"config: Input should be 'default' or 'small'.*sed: Extra inputs"),
+        ({"config": "huge", "sed": 1}, r"config: Input should be 'default' or 'small'.*sed: unknown"),
     ],
 )
 def test_a_recipe_that_does_not_hold_together_is_refused(values: dict[str, Any], message: str) -> None:

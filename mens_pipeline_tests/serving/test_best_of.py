@@ -130,7 +130,7 @@ _CURSOR = {"prompt": _PREFIX, "suffix": _SUFFIX}
         (_CURSOR | {"best_of": 9}, "9 answers are more than"),
         (_CURSOR | {"best_of": 2, "n": 2}, "one answer is chosen, and n asks for 2"),
         (_CURSOR | {"best_of": 2, "temperature": 0}, "at a temperature of 0 all answers are the same"),
-        ({"prompt": _PREFIX, "best_of": 2}, "answers that go on from a text of yours are not compared"),
+        ({"prompt": _PREFIX, "best_of": 2}, "answers that continue your text are not compared"),
         (_CURSOR | {"best_of": 0}, "Input should be greater than or equal to 1"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: 
 
 def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
     messages = [*_ASK, {"role": "assistant", "content": "fn twice(n: int"}]
-    with pytest.raises(openai.BadRequestError, match="the parser steers no answer that goes on from a text of yours"):
+    with pytest.raises(openai.BadRequestError, match="the parser cannot steer an answer that continues your text"):
         server.openai().chat.completions.create(
             model="mens", messages=messages, extra_body={"decoding": Syntax.CONSTRAINED}
         )

@@ -203,7 +203,7 @@ def test_each_level_wins_over_those_below() -> None:
             (
                 r"^recipe: .*lora_r: Input should be greater than or equal to 1 \(flag\).*"
                 r"curriculum_max_difficulty.1: Input should be a valid integer.* \(environment\); "
-                r"lora_rr: unknown, did you mean lora_r\? \(environment\)\. Correct these values\.$"
+                r"lora_rr: unknown \(did you mean `lora_r`\?\) \(environment\)\. Correct these values\.$"
             ),
         ),
     ],
@@ -220,7 +220,7 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
     both = recipe_errors({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
     assert [error.split(" ")[0] for error in both] == ["lora_r:", "max_tokens_per_batch"]
     assert len(recipe_errors({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
-    assert recipe_errors({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
+    assert recipe_errors({"learning_rates": 1}) == ["learning_rates: unknown (did you mean `learning_rate`?)"]
     (empty,) = recipe_errors({"target_modules": ""})
     assert empty.startswith("target_modules is empty; ")
     assert '"all-linear"' in empty
@@ -252,7 +252,10 @@ def test_auto_takes_the_largest_that_fits(vram_gb: float | None, expected: str) 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("a: {lora_rr: 1}\nb: {lora_r: 0}\n", r"a.lora_rr: unknown, did you mean lora_r\?; b.lora_r: Input should be"),
+        (
+            "a: {lora_rr: 1}\nb: {lora_r: 0}\n",
+            r"a.lora_rr: unknown \(did you mean `lora_r`\?\); b.lora_r: Input should be",
+        ),
         ("a: {quantization: fp4}\n", "a.quantization: "),
         ("a: {min_vram_gb: many}\n", "a.min_vram_gb: 'many' is not a number of gigabytes"),
         ("a: [", "not YAML"),
@@ -295,8 +298,8 @@ def test_those_of_the_repository_hold_together() -> None:
     ("text", "message"),
     [
         ("wide: {about: Wide.}\n", "no recipe is called default"),
-        ("default: {about: x, overrides: {lora_rr: 8}}\n", "lora_rr: unknown, did you mean lora_r?"),
-        ("default: {about: x, presets: tiny}\n", "default.presets: Extra inputs are not permitted"),
+        ("default: {about: x, overrides: {lora_rr: 8}}\n", "lora_rr: unknown (did you mean `lora_r`?)"),
+        ("default: {about: x, presets: tiny}\n", "default.presets: unknown"),
         ("default: {about: x}\nTwo Words: {about: x}\n", "String should match pattern"),
         ("default: {preset: tiny}\n", "default.about: Field required"),
     ],

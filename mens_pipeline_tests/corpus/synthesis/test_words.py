@@ -112,7 +112,7 @@ def test_words_are_what_the_file_says(tmp_path: Path) -> None:
     ("[180, 320]", "[180]", r"entities\.0\.fields\.pages.*at least 2 items"),
     ("[180, 320]", "[2026-03-02, 2026-04-18]", r"entities\.0\.fields\.pages.*Input should be a valid"),
     ("pages:", "Pages:", r"entities\.0\.fields\.Pages"),
-    ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: Extra inputs"),
+    ("plural: books", "plurals: books", r"entities\.0\.plural: Field required; entities\.0\.plurals: unknown"),
     (
         "entities:\n",
         "entities:\n  - {name: Book, domain: library, plural: b, fields: {a: [x,y], b: [x,y], c: [1,2],d: bool}}\n",

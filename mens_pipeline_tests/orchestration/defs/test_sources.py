@@ -152,7 +152,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
         ({}, {"more_minutes": [-1.0]}, "Write minutes above 0"),
         ({}, {"more_minutes": [math.nan]}, "Write minutes above 0"),
         ({}, {"native_train": False}, "Leave native_train out"),
-        ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
+        ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean `learning_rate`?"),
     ],
 )
 def test_an_error_in_the_launchpad_shows_before_anything_is_made(

@@ -113,7 +113,7 @@ def test_a_record_is_folded_where_it_fits() -> None:
 
 _REFUSED = {
     "no-header": ("=== family: function/door", "=== function/door", r"some\.vox\.jinja:8: .*family: Field required"),
-    "unknown-key": ("function/door", "function/door, mod: ui", r":8: .*mod: Extra inputs .*Write `=== family"),
+    "unknown-key": ("function/door", "function/door, mod: ui", r":8: .*mod: unknown.*Write `=== family"),
     "no-mode": ("function/door", "function/door, mode: web", r":8: .*mode: Input should be"),
     "no-construct": ("function/door", "fonction/door", r":8: fonction/door: there is no construct 'fonction'\. Write"),
     "no-program": ("--- program\n", "", r":8: function/door: its lines .* are \['--- request about library'\]"),
