@@ -90,6 +90,15 @@ class Surroundings:
         closing = complete(self.prefix + text, self.mode)
         return closing is not None and set("}]) \n").issuperset(closing)
 
+    def cut(self, piece: str) -> str | None:
+        """Return a piece, or as many of its first lines as fit; None if none do."""
+        ends = [len(piece), *(place for place in range(len(piece) - 1, 0, -1) if piece[place] == "\n")]
+        return next((piece[:end] for end in ends if self.accept(piece[:end])), None)
+
+    def runs_on(self, piece: str) -> bool:
+        """Check whether a piece is too long: it closes a block that the suffix closes, after lines that fit."""
+        return _find_depth(piece)[0] < 0 and _find_depth(self.cut(piece) or "}")[0] == 0
+
     def completes(self, piece: str) -> bool:
         """Check whether the declaration is complete with a piece."""
         return analyze(self.prefix + piece + self.suffix, self.mode).ok

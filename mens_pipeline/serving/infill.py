@@ -149,7 +149,7 @@ class InfillResponse(ClientResponse):
             **result.details,
             "stop_type": "eos" if result.reason == "stop" else "limit",
             "truncated": False,
-            "tokens_predicted": result.num_computed,
+            "tokens_predicted": result.num_tokens,
             "tokens_evaluated": self._num_prompt,
             "timings": timings,
         }

@@ -56,6 +56,10 @@ class Loaded:
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
+    def count(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return len(self.tokenizer.encode(text, add_special_tokens=False))
+
     def new_engine(self, num_slots: int) -> Engine[ServedSlot]:
         """Return an engine for `num_slots` completions at once, or fewer."""
         return Engine[ServedSlot](self.model, self.stop, num_slots, piece=_PIECE)
@@ -186,7 +190,7 @@ class GenerationQueue:
                 self._fail(error)
             for slot in [slot for slot in self._running if slot.end is not None]:
                 self._running.remove(slot)
-                self._finish(slot)
+                self._finish(slot, loaded)
 
     def _admit(self, pieces: Engine[ServedSlot], others: Engine[ServedSlot], loaded: Loaded) -> bool:
         with self._wake:
@@ -212,7 +216,7 @@ class GenerationQueue:
                     self._waiting.append(completion)
         return True
 
-    def _finish(self, slot: ServedSlot) -> None:
+    def _finish(self, slot: ServedSlot, loaded: Loaded) -> None:
         if slot.end not in {"stop", "length", "late"}:
             return
         result, request = slot.to_result(), slot.completion.request
@@ -220,7 +224,7 @@ class GenerationQueue:
             slot.completion.listen(self._lateness())
             return
         if slot.is_held:
-            result = _withhold(result, request, request.around if slot.is_checked else None)
+            result = _withhold(result, request, request.around if slot.is_checked else None, loaded.count)
             if slot.is_given_up and not result.text and result.withheld is None:
                 result = replace(result, withheld=Withheld.DOES_NOT_PARSE)
             slot.completion.listen(Piece(result.text, result.tokens))
@@ -247,14 +251,20 @@ def _not_ready(why: str) -> RequestRefusedError:
     return RequestRefusedError(503, f"The server {why}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
-def _withhold(result: GenerationResult, request: PreparedRequest, around: Surroundings | None) -> GenerationResult:
-    """Cut a piece at a cursor to whole lines that fit there, or withhold it; without `around` it is not checked."""
+def _withhold(
+    result: GenerationResult, request: PreparedRequest, around: Surroundings | None, count: Callable[[str], int]
+) -> GenerationResult:
+    """Cut a piece at a cursor to whole lines that fit there, or withhold it; without `around` it is not checked.
+
+    What is left of a piece has ended: its reason is `stop`.
+    """
     text, withheld = result.text if result.text.strip() else "", None
     if around is not None and text:
-        text = around.indent(text)
-        ends = [len(text), *(place for place in range(len(text) - 1, 0, -1) if text[place] == "\n")]
-        fitting = next((text[:end] for end in ends if around.accept(text[:end])), None)
-        text = text if fitting is None else fitting
+        whole = around.indent(text)
+        fitting = around.cut(whole)
+        text = whole if fitting is None else fitting
+        if text != whole:
+            result = replace(result, reason="stop", num_tokens=count(text))
         if fitting is None:
             withheld = Withheld.DOES_NOT_PARSE
         elif not request.shows_errors and around.find_error(text) is not None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mens_pipeline.serving.queue import Loaded
 
 _ENDS: Final = frozenset("}\n")
+_PATIENCE: Final = 8
+"""Tokens between two checks that find that a piece runs on, before it ends: `} else {` takes fewer to fit again."""
 _ENTRY: Final = re.compile(r"^\}\s*\Z", re.MULTILINE)
 _NAME: Final = re.compile(r"`(\w+)`")
 
@@ -36,7 +38,7 @@ class ServedSlot(Slot):
     """A completion of a request that sends its text as it becomes certain.
 
     `pieces` are its certain text, `unsent` its tokens since the last one; times are on the monotonic clock. `cut` is
-    why the server ended it.
+    why the server ended it. `runs_on`: at the last check, it went on after the end of its block.
     """
 
     completion: PendingCompletion
@@ -47,6 +49,7 @@ class ServedSlot(Slot):
     unsent: list[ScoredToken] = field(default_factory=list)
     first_token: float = 0.0
     cut: Literal["repetition", "timeout"] | None = None
+    runs_on: bool = False
 
     @property
     def is_cancelled(self) -> bool:
@@ -98,6 +101,8 @@ class ServedSlot(Slot):
             self._send(text)
         if self.end is None and self.is_steered and not _ENDS.isdisjoint(text):
             self._end_runaway()
+        if self.end is None and self.is_checked and len(self.tokens) % _PATIENCE == 0:
+            self._end_overrun()
 
     def _send(self, text: str) -> None:
         if text or self.unsent:
@@ -110,6 +115,12 @@ class ServedSlot(Slot):
         if _declares_twice(self.text):
             self.end, self.cut = "length", "repetition"
         elif _ENTRY.search(self.text) and _NAME.search(self.prompt_text) and _is_complete(self.prompt_text, self.text):
+            self.end = "stop"
+
+    def _end_overrun(self) -> None:
+        around, ran_on = self.completion.request.around, self.runs_on
+        self.runs_on = around is not None and around.runs_on(around.indent(self.text))
+        if ran_on and self.runs_on:
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:

@@ -263,3 +263,18 @@ def test_other_declarations_are_opened_too(prefix: str, piece: str, suffix: str)
     assert around.accept(piece)
     assert not around.accept(f"{piece} }} }}")
     assert around.prefix.endswith(prefix)
+
+
+@every_row(
+    ("return a\n", "return a\n", False),
+    ("return a\n}  2021", "return a", True),
+    ("return a\n}\n}\n//", "return a", True),
+    ("if a > b {\n    return a\n}", "if a > b {\n    return a\n}", False),
+    ("if a > b {\n    return a\n} else {", "if a > b {\n    return a\n} else {", False),
+    ("}  2021", None, False),
+    ("return (\n", None, False),
+)
+def test_a_piece_is_cut_to_lines_that_fit(piece: str, fitting: str | None, runs_on: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    around = read_surroundings("fn f(a: int, b: int) to int {\n    ", "\n}\n")
+
+    assert (around.cut(piece), around.runs_on(piece)) == (fitting, runs_on)

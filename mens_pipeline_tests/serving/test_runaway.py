@@ -150,6 +150,30 @@ def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatc
     assert "".join("po"[not of_piece] for of_piece in steps).startswith("pppppppopppppppopppppppo")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown", "most"),
+    [
+        ("return a + b\n}  " + "20" * 200, "return a + b", 32),
+        ("return a + b\n}\n// " + "and so on " * 40, "return a + b", 32),
+        ("if a > b {\n        return a\n    } else {\n        return b\n    }\0", None, 900),
+        ('return a + b\nlet a = "' + "and so on " * 40, "return a + b", 400),
+    ],
+)
+def test_a_piece_ends_soon_after_its_block(text: str, shown: str | None, most: int) -> None:
+    """What is sent of it has ended, and no other token counts as sent. `None`: all of it is sent."""
+    prefix, suffix = "fn add(a: int, b: int) to int {\n    ", "\n}\n"
+    asked = GenerationRequest("mens", (), text=prefix, suffix=suffix)
+    piece = _ask(400, asked=asked, around=read_surroundings(prefix, suffix))
+    with writing(lambda: _load(_Typist(text)), ServerLimits(1, 1_000, 60.0, 900)) as (queue, _):
+        queue.submit([piece.completion])
+        end = piece.end()
+
+    assert isinstance(end, GenerationResult)
+    whole = text.rstrip("\0") if shown is None else shown
+    assert (end.text, end.reason, end.num_tokens) == (whole, "stop", len(whole) + (shown is None))
+    assert end.num_computed <= most
+
+
 def test_a_declaration_that_comes_again_ends_it() -> None:
     end = _result(chain.from_iterable(repeat(_ADD)))
 
