@@ -43,8 +43,10 @@ def test_the_page_says_which_model_answers(server: Running) -> None:
         plain = client.get("/").text
     page = TestClient(app).get("/").text
 
-    assert re.search(rf'<p id="model">{server.served.name}, of \d{{4}}-\d\d-\d\d\.</p>', plain)
+    assert re.search(rf'<p id="model">{server.served.name}, of \d{{4}}-\d\d-\d\d, without an evaluation\.</p>', plain)
     assert "on tiny&lt;1&gt;, of 20" in page
+    assert '<span id="prompts-label">Examples: </span>' in page
+    assert "without an evaluation" not in page
     assert "11/13 (84.6 %) of its programs parse.</p>" in page
 
 
@@ -116,6 +118,7 @@ def test_a_person_is_asked_for_the_token(server: Running) -> None:
 def test_a_person_asks_in_a_browser(page: Page) -> None:
     assert page.run("document.getElementById('prompt').value") == ""
     assert page.run("document.querySelectorAll('#prompts button').length") == 5
+    assert page.run("document.getElementById('prompts').textContent").startswith("Examples: ")
     page.run(
         "new MutationObserver(() => (window.seen ??= []).push(document.getElementById('verdict').textContent))"
         ".observe(document.getElementById('verdict'), {childList: true})"
