@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import Options, argument, option, switch, take_options
-from mens_pipeline.cli.terminal import REFUSED, choose_device, interruptible, log_line, print_line, run_and_show
+from mens_pipeline.cli.terminal import (
+    REFUSED,
+    choose_device,
+    interruptible,
+    log_line,
+    print_line,
+    run_and_show,
+    show_completions,
+)
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Syntax, as_served
 from mens_pipeline.jobs.device import Device, DeviceChoice
+from mens_pipeline.jobs.progress import log_wait
 from mens_pipeline.language import Mode, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import FileTokenizer
@@ -117,7 +126,8 @@ def _complete_here(
     conditions = Conditions(Decoding(max_new_tokens=most_tokens, syntax=Syntax.FALLBACK), device, device.lock_in(cache))
 
     def launch(job: "GenerationJob") -> int:
-        return run_and_show(job.path, lambda _event: None, num_ranks=job.devices)
+        with log_wait("loading and completing", log_line):
+            return run_and_show(job.path, show_completions(), num_ranks=job.devices)
 
     with TemporaryDirectory(prefix="mens-") as folder, interruptible("run the same command again"):
         asked = {

@@ -13,6 +13,7 @@ from typing import Any, Final
 _LOG: Final = logging.getLogger(__name__)
 _BLOCK: Final = 65_536
 """Bytes read at once to find the last line."""
+_QUIET_SECONDS: Final = 20.0
 
 
 NOWHERE: Final = Path(os.devnull)
@@ -82,6 +83,19 @@ def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+@contextmanager
+def log_wait(what: str, log_line: Callable[[str], None]) -> Iterator[None]:
+    """Log every 20 seconds how long the block has taken so far, so that nobody takes a wait for a failure."""
+    begin = time.monotonic()
+
+    def log_seconds() -> None:
+        if (seconds := time.monotonic() - begin) >= _QUIET_SECONDS:
+            log_line(f"{what}: {seconds:.0f} s so far")
+
+    with poll_in_thread(log_seconds, _QUIET_SECONDS):
+        yield
 
 
 def _end_of_whole_lines(path: Path) -> int:

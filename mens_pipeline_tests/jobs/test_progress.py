@@ -2,7 +2,8 @@
 
 import pytest
 
-from mens_pipeline.jobs.progress import poll_in_thread
+from mens_pipeline.jobs import progress
+from mens_pipeline.jobs.progress import log_wait, poll_in_thread
 
 
 def test_a_look_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,3 +20,16 @@ def test_a_look_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> N
             pass
 
     assert "the database starts again" in caplog.text
+
+
+def test_a_long_wait_is_logged_and_a_short_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = list[str]()
+    with log_wait("loading", lines.append):
+        pass
+    assert lines == []
+
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.01)
+    with log_wait("loading", lines.append):
+        while len(lines) < 2:
+            pass
+    assert set(lines) == {"loading: 0 s so far"}

@@ -1,6 +1,7 @@
 """What may be served, and what is refused before anything is loaded."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.jobs import progress
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.models.chat import CHATML, TEMPLATE
 from mens_pipeline.promotion.history import champion_key
@@ -113,6 +115,16 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
     (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")
     with pytest.raises(RefusedError, match=r"changed since it was promoted\. Restore it"):
         champion_model(store, CPU)
+
+
+def test_a_server_says_that_it_still_loads(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.005)
+    with running(merged, ServerLimits(1, 20_000, 60.0, 8)) as server:
+        *waits, ready = server.lines
+
+    assert waits
+    assert all(re.fullmatch(r"loading: \d+ s so far", line) for line in waits)
+    assert ready.startswith("ready: ")
 
 
 def test_a_merged_model_is_served(copy: Path) -> None:
