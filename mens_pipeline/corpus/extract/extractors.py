@@ -79,7 +79,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
         refusal = find_reason(header, must_opt_in=False)
         weight = read_weight(header)
     except UnicodeDecodeError as error:
-        return drop(DropReason.NOT_TEXT, f"byte {error.start} is not {error.encoding.upper()}")
+        return drop(DropReason.NOT_UTF8, f"byte {error.start} is not UTF-8; save the file as UTF-8")
     except FrontmatterError as error:
         return drop(DropReason.BAD_FRONTMATTER, str(error))
     if refusal is None and has_skip_marker(source):
@@ -214,7 +214,7 @@ def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_
     try:
         text = file.text
     except UnicodeDecodeError as error:
-        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not {error.encoding.upper()}")
+        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_UTF8, f"byte {error.start} is not UTF-8; save it as UTF-8")
     num_lines = text.count("\n") + 1
     if num_lines > MAX_PAGE_LINES:
         return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_PAGE_LINES}")

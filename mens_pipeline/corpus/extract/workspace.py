@@ -32,7 +32,7 @@ from mens_pipeline.corpus.extract.sources import (
     shown_name,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
-from mens_pipeline.corpus.schema.file_text import is_other_format
+from mens_pipeline.corpus.schema.file_text import is_other_format, is_wide
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact, redact_row
@@ -208,7 +208,7 @@ class _Reader:
         except (OSError, RuntimeError) as error:  # a folder may become a link, or a circle of them, this moment
             return Drop(unit, name, 1, DropReason.UNREADABLE, getattr(error, "strerror", None) or type(error).__name__)
         if is_other_format(data):
-            return Drop(Unit.OTHER_FORMAT, name, 1, DropReason.NOT_TEXT, "not text in UTF-8")
+            return Drop(Unit.OTHER_FORMAT, name, 1, DropReason.NOT_TEXT, "not text")
         licence = self.licences.find_licence(path, data)
         refusal = _find_refusal(self.policy, name, data, licence) or self.sources.find_mark(path, data)
         if refusal is not None:
@@ -269,7 +269,9 @@ class _Reader:
 def _find_refusal(policy: SourcePolicy, name: str, data: bytes, licence: str) -> tuple[DropReason, str] | None:
     if policy.forgets(name, hashlib.sha256(data).hexdigest()):
         return DropReason.FORGOTTEN, f"config/{FORGOTTEN} lists it"
-    return (DropReason.LICENCE, f"licence {licence}") if policy.denies(licence) else None
+    if policy.denies(licence):
+        return DropReason.LICENCE, f"licence {licence}"
+    return (DropReason.NOT_UTF8, "UTF-16 or UTF-32; save the file as UTF-8") if is_wide(data) else None
 
 
 def redact_records(

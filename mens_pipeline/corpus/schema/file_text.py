@@ -33,9 +33,21 @@ def decode_text(data: bytes, errors: str = "strict") -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
+def is_wide(data: bytes) -> bool:
+    """Return whether a file is text in UTF-16 or UTF-32, as editors of Windows may save it."""
+    if not data.startswith(tuple(mark for mark, _ in _WIDE)):
+        return False
+    try:
+        return "\0" not in decode_text(data)
+    except UnicodeDecodeError:
+        return False
+
+
 def is_other_format(data: bytes) -> bool:
     """Return whether a file is not text, in spite of its name: a voxel model, sound, a compressed file."""
     head = data[:NUM_HEAD_BYTES]
+    if is_wide(data):
+        return False
     return data.startswith(_FORMATS) or b"\0" in data or (_CONTROL.search(head) is not None and not _is_utf8(data))
 
 

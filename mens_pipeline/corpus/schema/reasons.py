@@ -25,6 +25,7 @@ class DropReason(StrEnum):
     TOO_LARGE = "too_large"
     TOO_SLOW = "too_slow"  # to read it took a minute of processor time
     NOT_TEXT = "not_text"
+    NOT_UTF8 = "not_utf8"  # text in another encoding: save it as UTF-8
     UNREADABLE = "unreadable"
     REJECTED = "rejected"  # the front end does not accept it
     NO_DECLARATION = "no_declaration"

@@ -142,7 +142,7 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
     (b"\xef\xbb\xbf---\r\ntraining_eligible: true\r\n\r\n", DropReason.BAD_FRONTMATTER),
     (b"---\n\nA line, and no header.\n", DropReason.NOT_OPTED_IN),
     (b"---\ntraining_eligible: true\ntraining_weight: 0\n---\n", DropReason.BAD_FRONTMATTER),
-    (b"\xff", DropReason.NOT_TEXT),
+    (b"\xff", DropReason.NOT_UTF8),
 )
 def test_each_reason_to_drop_a_page(page: bytes, reason: DropReason, tmp_path: Path) -> None:
     drop = extract_docs(SourceFile("docs/page.md", page), tmp_path)

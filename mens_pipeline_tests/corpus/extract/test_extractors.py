@@ -143,7 +143,7 @@ def test_a_reactive_file_is_read_in_its_mode() -> None:
 
 @pytest.mark.seed_row(2)
 @every_row(
-    (b"\xff", DropReason.NOT_TEXT, 1),
+    (b"\xff", DropReason.NOT_UTF8, 1),
     (b"// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
     (b"// ---\n// training_weight: no\n// ---\nfn f() { }\n", DropReason.BAD_FRONTMATTER, 1),
     (b"// ---\n// training_eligible: false\n// ---\nfn f() { }\n", DropReason.OPTED_OUT, 1),

@@ -94,6 +94,13 @@ def test_what_a_page_includes_keeps_its_opt_out(tmp_path: Path, head: str) -> No
 def test_files_of_other_formats_are_counted_apart(tmp_path: Path) -> None:
     (tmp_path / "a.vox").write_text(_PROGRAM)
     (tmp_path / "tree.vox").write_bytes(b"VOX \x96\0\0\0MAIN")
-    units = {outcome.path: [drop.unit for drop in outcome.drops] for outcome in extract_workspace(tmp_path)}
+    for encoding in _ENCODINGS[2:]:
+        (tmp_path / f"{encoding}.vox").write_bytes(_encode(_PROGRAM, encoding, "\r\n"))
+    drops = {outcome.path: [*outcome.drops] for outcome in extract_workspace(tmp_path)}
+    (tree,) = drops.pop("tree.vox")
 
-    assert units == {"a.vox": [], "tree.vox": [Unit.OTHER_FORMAT]}
+    assert drops.pop("a.vox") == []
+    assert (tree.unit, tree.reason) == (Unit.OTHER_FORMAT, "not_text")
+    for (drop,) in drops.values():
+        assert (drop.unit, drop.reason) == (Unit.VOX_FILE, "not_utf8")
+        assert drop.detail.endswith("save the file as UTF-8")

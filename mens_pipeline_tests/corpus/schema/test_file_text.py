@@ -27,9 +27,18 @@ _OTHER = [
     b"fn f() { }\0",
     bytes(range(1, 256)),
     b"\x1f\x8b\x08\xff",
-    "\ufefffn f() { }".encode("utf-16-le"),
+    "\ufefffn f() { }\0".encode("utf-16-le"),
+    b"\xff\xfe\x00\xd8\x00",
 ]
-_WITH_MISTAKES = [b"", b"fn (", "// ä".encode("latin-1"), b"// \x0c\x1b[0m \xc3\xa4", b"\x07 bell"]
+_WITH_MISTAKES = [
+    "\ufefffn f() { }".encode("utf-16-le"),
+    "fn f() { }".encode("utf-32"),
+    b"",
+    b"fn (",
+    "// ä".encode("latin-1"),
+    b"// \x0c\x1b[0m \xc3\xa4",
+    b"\x07 bell",
+]
 
 
 @every("data", [*_OTHER, *_WITH_MISTAKES])
