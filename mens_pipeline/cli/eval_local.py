@@ -28,7 +28,7 @@ from mens_pipeline.inference.generation import EvaluationConfig, Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, load_settings, open_store, read_thresholds
+from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, read_thresholds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact
@@ -272,6 +272,7 @@ def _put_into(run_dir: Path, evaluation: Artifact) -> None:
 
 
 def _config(options: EvalOptions) -> EvaluationConfig:
+    from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
     given = dict(read_values(options).values())
@@ -320,6 +321,7 @@ def replay(
         return
     from mens_pipeline.inference.prepare import Conditions
     from mens_pipeline.promotion.replay import replay_history, replay_in
+    from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
     adapter = open_adapter(run_dir, settings, "Name a run with --run-dir, or only count holes with --dry-run.")

@@ -72,11 +72,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.seed_row(61)
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tiny_base")
-def test_a_train_set_becomes_an_adapter_once(machine: Path, request: pytest.FixtureRequest) -> None:
+def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     root = machine / "store"
     with open_instance(machine / "home") as instance:
         results = [_materialise(root, instance) for _ in range(2)]
-        request.getfixturevalue("jobs_here")
         results.append(_materialise(root, instance, force_train=True))
         runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
