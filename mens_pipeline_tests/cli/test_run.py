@@ -101,7 +101,7 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
         "10 vox files: 8 read, 1 rejected (broken.vox:2 expected-expression), 1 ignored (build/made.vox:1); "
         "1 page: 0 read, 1 not_opted_in (page.md:1); 1 access_token redacted (keys.vox)"
     )
-    unknown = "kept with 1 semantic_error (names.vox unknown-name)"
+    unknown = "kept with 2 semantic_error (names.vox unknown-name, total.vox missing-return)"
     assert found[2] == f"8 records: 7 valid, 1 near_duplicate (total_copy.vox); {unknown}"
     assert counts[0] == 7 == sum(counts[1:]), found[3]
     assert re.search(r" train, \d held out \(\w+\.vox", found[3])
