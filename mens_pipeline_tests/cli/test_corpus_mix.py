@@ -58,7 +58,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
         f"held out {len(_HELD)} pairs; set aside:",
         "     1  duplicate",
         f"pairs.jsonl              {num_train} distinct, share 1.000 of 1.000 requested",
-        "     1  lane",
+        "     1  lane_not_trained",
         "told.jsonl                0 distinct, share 0.000 of 0.000 requested  missing_file_optional",
         f"{num_train} rows in {output}, {num_train} of them distinct",
     ]
@@ -106,7 +106,7 @@ def test_mix_prints_its_report_for_machines(folder: Path) -> None:
     assert report["output_path"] == str(folder / "out" / "train.jsonl")
     assert report["config"]["include_lanes"] == ["vox_codegen"]
     assert report["split"]["heldout"] == len(_HELD)
-    assert report["sources"][0]["dropped"]["lane"] == 1
+    assert report["sources"][0]["dropped"]["lane_not_trained"] == 1
 
 
 def test_mix_gives_the_same_bytes_twice(folder: Path) -> None:

@@ -77,10 +77,7 @@ class Quarantined(BaseModel):
 
 @dataclass(kw_only=True)
 class ValidationReport(Account[RejectReason]):
-    """Counts of rows; kept ones may have a warning. `recheck`: whether their code is parsed again.
-
-    `places` name the file of each warning, and its cause: `a.vox unknown-name`.
-    """
+    """Counts of rows; kept ones may have a warning, in `places`. `recheck`: whether their code is parsed again."""
 
     recheck: bool
     warned: Counter[WarnReason] = field(default_factory=Counter)

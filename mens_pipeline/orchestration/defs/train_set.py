@@ -332,7 +332,6 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
     errors = share_errors(report.sources, most)
     small = [source.path for source in report.sources if source.path not in errors]
     passed = max(errors.values(), default=0.0) <= allowed
-    advice = "Set the weights of config/mix.yaml to what its sources can give, or raise max_share_error."
     return dg.AssetCheckResult(
         passed=passed,
         severity=dg.AssetCheckSeverity.WARN,
@@ -341,7 +340,7 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
             **required_by("max_share_error"),
             "required": f"{allowed:g} at most",
             "too_small_for_their_share": ", ".join(small) or "none",
-            **({} if passed else {"advice": advice}),
+            **({} if passed else {"advice": "Change weights in config/mix.yaml, or raise max_share_error."}),
             **{f"error/{path}": round(error, 4) for path, error in errors.items()},
         },
     )
