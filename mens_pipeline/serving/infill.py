@@ -10,7 +10,7 @@ from importlib.metadata import version
 from platform import machine
 from typing import Any, ClassVar, Final
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.serving.completions import ClientResponse
 from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, PreparedRequest
@@ -101,6 +101,12 @@ class InfillRequest(_AtCursor):
     prompt: str = ""
     n_predict: int | None = Field(default=None, description="0: only announce the prompt.")
     response_fields: Listing[str] | None = Field(default=None, description="Fields to respond with; `a/b` is b of a.")
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> "InfillRequest":
+        if self.n_predict != 0 and self.model_fields_set.isdisjoint(("input_prefix", "input_suffix", "prompt")):
+            raise ValueError("input_prefix, input_suffix, prompt: all missing; send the code around the cursor")
+        return self
 
     @property
     def generation(self) -> GenerationRequest:

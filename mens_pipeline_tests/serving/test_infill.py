@@ -152,6 +152,7 @@ def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> No
     ("path", "body", "found"),
     [
         ("/infill", {"input_prefix": 3}, "input_prefix: Input should be a valid string."),
+        ("/infill", {"prefix": "fn a"}, "input_prefix, input_suffix, prompt: all missing; send the code around"),
         ("/infill", {"n_predict": "many"}, "n_predict: Input should be a valid integer"),
         ("/v1/fim/completions", {"suffix": "x"}, "prompt: Field required."),
         ("/v1/fim/completions", {"prompt": "x", "model": "other"}, "The model `other` is not served here."),
