@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import Options, argument, option, switch, take_options
-from mens_pipeline.cli.terminal import (
-    REFUSED,
-    choose_device,
-    interruptible,
-    log_line,
-    print_line,
-    run_and_show,
-    show_completions,
-)
+from mens_pipeline.cli.terminal import REFUSED, choose_device, interruptible, log_line, print_line, run_and_show
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -127,7 +119,7 @@ def _complete_here(
 
     def launch(job: "GenerationJob") -> int:
         with log_wait("loading and completing", log_line):
-            return run_and_show(job.path, show_completions(), num_ranks=job.devices)
+            return run_and_show(job.path, lambda _event: None, num_ranks=job.devices)
 
     with TemporaryDirectory(prefix="mens-") as folder, interruptible("run the same command again"):
         asked = {

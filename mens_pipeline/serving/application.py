@@ -206,12 +206,8 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
     checks = CheckQueue(limits)
     said = served.candidate
     day = datetime.fromtimestamp(served.created_unix, UTC).date()
-    about = [
-        served.name,
-        f"on {served.base}" * bool(served.base),
-        f"of {day}",
-        served.figures or "without an evaluation",
-    ]
+    figures = served.figures or "without an evaluation"
+    about = [served.name, f"on {served.base}" * bool(served.base), f"of {day}", figures]
     notice = f'<p id="model">{escape(", ".join(filter(None, about)))}.</p>\n'
     notice += "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
     html = _HTML.replace(_HEADING, _HEADING + notice)

@@ -13,15 +13,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.inference.engine import Engine
-from mens_pipeline.language.surroundings import Surroundings
-from mens_pipeline.serving.generation import (
-    Failed,
-    GenerationResult,
-    PendingCompletion,
-    Piece,
-    PreparedRequest,
-    Withheld,
-)
+from mens_pipeline.serving.generation import Failed, GenerationResult, PendingCompletion, Piece, Withheld
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.slot import ServedSlot, new_slot
 
@@ -55,10 +47,6 @@ class Loaded:
         """Decode tokens to text, without control tokens."""
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
-
-    def count(self, text: str) -> int:
-        """Count the tokens of a text."""
-        return len(self.tokenizer.encode(text, add_special_tokens=False))
 
     def new_engine(self, num_slots: int) -> Engine[ServedSlot]:
         """Return an engine for `num_slots` completions at once, or fewer."""
@@ -219,12 +207,12 @@ class GenerationQueue:
     def _finish(self, slot: ServedSlot, loaded: Loaded) -> None:
         if slot.end not in {"stop", "length", "late"}:
             return
-        result, request = slot.to_result(), slot.completion.request
+        result = slot.to_result()
         if result is None:
             slot.completion.listen(self._lateness())
             return
         if slot.is_held:
-            result = _withhold(result, request, request.around if slot.is_checked else None, loaded.count)
+            result = _withhold(result, slot, loaded)
             if slot.is_given_up and not result.text and result.withheld is None:
                 result = replace(result, withheld=Withheld.DOES_NOT_PARSE)
             slot.completion.listen(Piece(result.text, result.tokens))
@@ -251,20 +239,18 @@ def _not_ready(why: str) -> RequestRefusedError:
     return RequestRefusedError(503, f"The server {why}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
-def _withhold(
-    result: GenerationResult, request: PreparedRequest, around: Surroundings | None, count: Callable[[str], int]
-) -> GenerationResult:
-    """Cut a piece at a cursor to whole lines that fit there, or withhold it; without `around` it is not checked.
-
-    What is left of a piece has ended: its reason is `stop`.
-    """
+def _withhold(result: GenerationResult, slot: ServedSlot, loaded: Loaded) -> GenerationResult:
+    """Cut a piece at a cursor to whole lines that fit there, which ends it (`stop`), or withhold it."""
+    request, around = slot.completion.request, slot.completion.request.around if slot.is_checked else None
     text, withheld = result.text if result.text.strip() else "", None
     if around is not None and text:
         whole = around.indent(text)
         fitting = around.cut(whole)
         text = whole if fitting is None else fitting
         if text != whole:
-            result = replace(result, reason="stop", num_tokens=count(text))
+            result = replace(
+                result, reason="stop", num_tokens=len(loaded.tokenizer.encode(text, add_special_tokens=False))
+            )
         if fitting is None:
             withheld = Withheld.DOES_NOT_PARSE
         elif not request.shows_errors and around.find_error(text) is not None:

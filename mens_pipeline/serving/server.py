@@ -121,12 +121,12 @@ class ModelServer:
     ) -> None:
         """Bind the address, or raise `ConfigurationError`; accepted pieces become rows of `accepted`, if given."""
         self._served = served
-        self._max_concurrent = limits.max_concurrent
         self._defaults = defaults
         self._log_line = log_line
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
-        self._queue = GenerationQueue(self._load, limits, self._report_state)
+        loading = log_wait("loading", log_line)(load)
+        self._queue = GenerationQueue(lambda: loading(served, limits.max_concurrent), limits, self._report_state)
         tokenizer = FileTokenizer(served.evaluated.base_path)
         app = application(served, tokenizer, self._queue, limits, access, defaults, log_line, accepted)
         config = uvicorn.Config(
@@ -155,10 +155,6 @@ class ModelServer:
     def stop(self) -> None:
         """End it as a signal would, from another thread."""
         self._server.should_exit = True
-
-    def _load(self) -> Loaded:
-        with log_wait("loading", self._log_line):
-            return load(self._served, self._max_concurrent)
 
     def _report_state(self, state: State) -> None:
         if state is State.READY:

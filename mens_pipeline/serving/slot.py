@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from mens_pipeline.serving.queue import Loaded
 
 _ENDS: Final = frozenset("}\n")
-_PATIENCE: Final = 8
-"""Tokens between two checks that find that a piece runs on, before it ends: `} else {` takes fewer to fit again."""
+_PATIENCE: Final = 8  # tokens between two checks whether a piece runs on; `} else {` fits again after fewer
 _ENTRY: Final = re.compile(r"^\}\s*\Z", re.MULTILINE)
 _NAME: Final = re.compile(r"`(\w+)`")
 

@@ -103,17 +103,13 @@ def list_errors(error: ValidationError, model: type[BaseModel] | None = None) ->
     """Format each mistake as `errors_in` does."""
     schema = {} if model is None else model.model_json_schema()
     known = {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())}
-    return [
-        _sentence(
-            ".".join(map(str, item["loc"])),
-            _describe_unknown(item["loc"], known) if item["type"] == "extra_forbidden" else item["msg"],
-        )
-        for item in error.errors()
-    ]
+    return [_sentence(".".join(map(str, item["loc"])), _describe(item, known)) for item in error.errors()]
 
 
-def _describe_unknown(place: tuple[int | str, ...], known: Iterable[str]) -> str:
-    near = near_miss(str(place[-1]), known)
+def _describe(item: Any, known: Iterable[str]) -> str:
+    if item["type"] != "extra_forbidden":
+        return str(item["msg"])
+    near = near_miss(str(item["loc"][-1]), known)
     # In brackets, since a full stop follows the last mistake.
     return f"unknown ({near[0].lower()}{near[1:]})" if near else "unknown"
 

@@ -34,21 +34,15 @@ def decode_text(data: bytes, errors: str = "strict") -> str:
 
 
 def is_wide(data: bytes) -> bool:
-    """Return whether a file is text in UTF-16 or UTF-32, as editors of Windows may save it."""
-    if not data.startswith(tuple(mark for mark, _ in _WIDE)):
-        return False
-    try:
-        return "\0" not in decode_text(data)
-    except UnicodeDecodeError:
-        return False
+    """Return whether a file begins as text in UTF-16 or UTF-32 does, which editors of Windows may save."""
+    return data.startswith(tuple(mark for mark, _ in _WIDE))
 
 
 def is_other_format(data: bytes) -> bool:
     """Return whether a file is not text, in spite of its name: a voxel model, sound, a compressed file."""
     head = data[:NUM_HEAD_BYTES]
-    if is_wide(data):
-        return False
-    return data.startswith(_FORMATS) or b"\0" in data or (_CONTROL.search(head) is not None and not _is_utf8(data))
+    is_binary = b"\0" in data or (_CONTROL.search(head) is not None and not _is_utf8(data))
+    return data.startswith(_FORMATS) or (is_binary and not is_wide(data))
 
 
 def is_generated(name: str, head: str) -> bool:
