@@ -14,7 +14,6 @@ from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line, print_json
 from mens_pipeline.corpus.extract.sources import vox_files
 from mens_pipeline.corpus.schema.account import share_text
-from mens_pipeline.corpus.schema.file_text import is_other_format
 from mens_pipeline.language import (
     Analysis,
     Diagnostic,
@@ -163,18 +162,9 @@ def check(
     paths = [path for root in files for path in ([root] if root == _STDIN else vox_files(root))]
     if not paths:
         raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
-    checked = _leave_out_others((_check_file(path, mode, with_semantics=not syntax_only) for path in paths), {*files})
+    checked = (_check_file(path, mode, with_semantics=not syntax_only) for path in paths)
     all_right = _print_json(checked) if as_json else _print_text(checked)
     raise typer.Exit(0 if all_right else REFUSED)
-
-
-def _leave_out_others(checked: Iterable[_CheckedFile], named: set[Path]) -> Iterator[_CheckedFile]:
-    """Leave out files of folders that are not text; a file that was named is checked, whatever it is."""
-    for file in checked:
-        if Path(file.path) in named or _STDIN in named or not is_other_format(file.data):
-            yield file
-        else:
-            log_line(f"{file.path}: not text, such as a voxel model; left out")
 
 
 def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:

@@ -61,18 +61,6 @@ def test_folder_is_searched_for_programs(workspace: Path) -> None:
     assert "accepted 2/3 (66.7 %)" in result.stderr
 
 
-def test_a_voxel_model_in_a_folder_is_not_a_program(workspace: Path) -> None:
-    """Text in another encoding is one, with a mistake; a file that is named is checked, whatever it is."""
-    (workspace / "model.vox").write_bytes(b"VOX \x96\0\0\0MAIN")
-    (workspace / "wide.vox").write_bytes(_GOOD.encode("utf-16"))
-    result = _check(workspace)
-
-    assert "accepted 2/4 (50.0 %)" in result.stderr
-    assert f"{workspace / 'model.vox'}: not text, such as a voxel model; left out\n" in result.stderr
-    assert "Save the file as UTF-8." in result.stdout
-    assert "accepted 0/1" in _check(workspace / "model.vox").stderr
-
-
 def test_json_is_one_document_without_colours(workspace: Path) -> None:
     result = _check("--json", workspace)
     document = json.loads(result.stdout)
