@@ -245,7 +245,7 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
 
 @pytest.fixture
 def two(store: ArtifactStore) -> ArtifactStore:
-    """A store of two adapters, of which one is too old."""
+    """A store of two adapters; one is too old."""
     for weights in ("first", "second"):
         _adapter(store, weights)
     return store

@@ -240,7 +240,7 @@ def test_a_draw_among_refused_tokens_is_that_of_the_others() -> None:
 
 
 def _write(constraint: Constraint, tokenizer: Any, text: str) -> str:
-    """What is written of a text by a model that would write it."""
+    """Return the part of a text that the constraint lets a model write."""
     import torch
 
     scores, ids = torch.zeros(len(tokenizer)), []

@@ -95,7 +95,7 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    """Whoever waits for one that ends gets it then."""
+    """A waiting process gets the lock when its holder dies."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
         assert _read_lines(holder) == "held"

@@ -160,7 +160,7 @@ def test_pieces_at_a_cursor_get_most_of_the_steps(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_piece_ends_soon_after_its_block(text: str, shown: str | None, most: int) -> None:
-    """What is sent of it has ended, and no other token counts as sent. `None`: all of it is sent."""
+    """The response ends with `shown` (None: the whole text), and counts its tokens alone."""
     prefix, suffix = "fn add(a: int, b: int) to int {\n    ", "\n}\n"
     asked = GenerationRequest("mens", (), text=prefix, suffix=suffix)
     piece = _ask(400, asked=asked, around=read_surroundings(prefix, suffix))

@@ -16,7 +16,7 @@ from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import CATEGORIES, ExtractedRecord, TrainingPair, pair_digest, parsed_code
 from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language import Analysis, analyze
+from mens_pipeline.language import Analysis, Diagnostic, analyze
 from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import hidden_module
 from mens_pipeline.language.semantics import first_error
@@ -121,10 +121,10 @@ def validate_rows(
             why = _find_reason(row, analysis) or repetition.find_reason(row, f"line {number}")
             if why is not None:
                 row = Quarantined(line=number, reason=why[0], detail=why[1], record=from_json(line))
-            elif (code is not None and analysis is not None and analysis.module is not None) and (
-                problem := semantic_problem(row, code[0], analysis.module)
-            ) is not None:
-                report.warn(WarnReason.SEMANTIC_ERROR, row, problem.split(": ")[1])
+            elif code is not None and analysis is not None and analysis.module is not None:
+                found = find_semantic_error(row, code[0], analysis.module)
+                if found is not None:
+                    report.warn(WarnReason.SEMANTIC_ERROR, row, found.code)
         if isinstance(row, Quarantined):
             report.dropped[row.reason] += 1
             quarantine(row)
@@ -166,8 +166,7 @@ def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None)
     if analysis is None:
         return None
     if analysis.module is None:
-        first = analysis.errors[0]
-        return RejectReason.COMPILER_REJECTED, f"line {first.start.line}: {first.code}: {first.message}"
+        return RejectReason.COMPILER_REJECTED, format_error(analysis.errors[0])
     if not analysis.module.declarations:
         return RejectReason.COMPILER_REJECTED, "nothing is declared"
     try:
@@ -178,10 +177,14 @@ def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None)
     return None
 
 
-def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> str | None:
+def format_error(found: Diagnostic) -> str:
+    """Format an error as `line 3: unknown-name: ...`."""
+    return f"line {found.start.line}: {found.code}: {found.message}"
+
+
+def find_semantic_error(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> Diagnostic | None:
     """Return the first error in names and types of a row's code, or None; its request and tests may declare some."""
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):
         assumed = mentioned_names(row.prompt) | words_of_code(row.tests or "")
-    found = first_error(module, code, frozenset(assumed))
-    return f"line {found.start.line}: {found.code}: {found.message}" if found is not None else None
+    return first_error(module, code, frozenset(assumed))

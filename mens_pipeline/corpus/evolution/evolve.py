@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks, group_of, is_held_out
 from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.curate.validate import semantic_problem
+from mens_pipeline.corpus.curate.validate import find_semantic_error, format_error
 from mens_pipeline.corpus.evolution.operators import (
     Evolution,
     EvolutionPrompts,
@@ -450,9 +450,9 @@ class _Work:
         if not isinstance(tested, bool):
             return tested
         row = make_row(attempt, module, self._session.generator, seed=self._plan.seed, is_tested=tested)
-        problem = semantic_problem(row, attempt.program, module)
-        if problem is not None:
-            return EvolutionDrop.SEMANTIC_ERROR, problem
+        error = find_semantic_error(row, attempt.program, module)
+        if error is not None:
+            return EvolutionDrop.SEMANTIC_ERROR, format_error(error)
         return self._session.neighbours.find_reason(row, module) or row
 
     def _drop(self, attempt: Attempt, refusal: Refusal) -> None:

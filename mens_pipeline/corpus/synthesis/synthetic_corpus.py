@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.pipeline_config import SynthesizePolicy
-from mens_pipeline.corpus.curate.validate import semantic_problem
+from mens_pipeline.corpus.curate.validate import find_semantic_error
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
@@ -127,7 +127,7 @@ class _Maker:
             template=sample.template,
             source=Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC),
         )
-        if semantic_problem(pair, pair.response, module) is not None:
+        if find_semantic_error(pair, pair.response, module) is not None:
             self.dropped(SynthesisDrop.SEMANTIC_ERROR, sample.template)
             return None
         return pair

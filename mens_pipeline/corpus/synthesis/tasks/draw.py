@@ -14,7 +14,7 @@ from typing import Final
 from mens_pipeline.corpus.behaviour.arguments import Drawing
 from mens_pipeline.corpus.behaviour.examples import Observation
 from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_function
-from mens_pipeline.corpus.curate.validate import semantic_problem
+from mens_pipeline.corpus.curate.validate import find_semantic_error
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.templates import (
@@ -211,7 +211,7 @@ def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
         source=Source.of_text(f"synthetic/{draft.template}.vox", draft.program, SourceKind.SYNTHETIC),
         tests=behaviour.tests,
     )
-    return pair if semantic_problem(pair, pair.response, module) is None else draft.template
+    return pair if find_semantic_error(pair, pair.response, module) is None else draft.template
 
 
 def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
