@@ -51,7 +51,7 @@ def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     split = artifact_in(root, Kind.HELDOUT_SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
     hand_over(instance, latest_in(ArtifactStore(root), Kind.MIXED_TRAIN_SET).ref(split.ref()))
-    overrides = {**FAST, "num_train_epochs": 4, "save_steps": 1000}
+    overrides = {**FAST, "num_train_epochs": 2, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = build_resources(root, trainer=Trainer(report_seconds=0.0))
     checks: list[Any] = [only_the_adapter_changed, every_kind_shown, loss_fell]
@@ -71,7 +71,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.seed_row(61)
 @pytest.mark.slow
-@pytest.mark.usefixtures("_tiny_base")
+@pytest.mark.usefixtures("_tiny_base", "jobs_here")
 def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     root = machine / "store"
     with open_instance(machine / "home") as instance:
