@@ -3,22 +3,53 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing import active_children
+from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import BinaryIO
 
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import LOG
-from mens_pipeline.jobs.run import main
+from mens_pipeline.jobs.run import leave, main
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 
 _PROCESSES = Path("/proc")
+
+
+class ForkedChild(ForkProcess):
+    """Takes the place of `Popen` in `run_job`: a fork of this process, which has loaded the deep learning stack.
+
+    It computes in one thread, on which bits depend: threads of OpenMP do not survive a fork.
+    """
+
+    def __init__(self, command: list[str], *, env: Mapping[str, str], stdout: BinaryIO, **_how: object) -> None:
+        super().__init__()
+        self._arguments, self._environment, self._output = command[4:], env, stdout.fileno()
+        self.poll, self.wait = (lambda: self.exitcode), self.join
+        self.start()
+
+    def run(self) -> None:
+        """Do the job in the child, which keeps no lock of its parent."""
+        import torch
+
+        os.dup2(self._output, 2)
+        os.closerange(3, 4096)
+        sys.stdout = sys.stderr = os.fdopen(2, "w")
+        os.environ.clear()
+        os.environ.update(self._environment)
+        torch.set_num_threads(1)
+        leave(main(self._arguments))
+
+    returncode = ForkProcess.exitcode
 
 
 def waiting_job(lock: Path, lock_seconds: float) -> Path:
@@ -49,7 +80,9 @@ def waiting_job(lock: Path, lock_seconds: float) -> Path:
 def job_children() -> list[int]:
     """Ids of the live processes of jobs below this one; dead ones are no concern."""
     listings = Path("/proc/self/task").glob("*/children")
-    return _with_jobs(number for listing in listings for number in listing.read_text().split())
+    forks = (child.ident for child in active_children() if isinstance(child, ForkedChild))
+    jobs = _with_jobs(number for listing in listings for number in listing.read_text().split())
+    return [*filter(None, forks), *jobs]
 
 
 def job_processes(folder: Path) -> list[int]:

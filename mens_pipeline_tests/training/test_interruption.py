@@ -18,7 +18,7 @@ from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, work_folder
 from mens_pipeline.training.qlora_adapter import WEIGHTS, build_qlora_adapter
-from mens_pipeline_tests.jobs.processes import do_here, job_children, run_signalled, steps_told
+from mens_pipeline_tests.jobs.processes import do_alone, job_children, run_signalled, steps_told
 from mens_pipeline_tests.training.runs import CONTRARY, contrary_pairs, prepare_fast, weights_of
 
 _FIELDS: Final[dict[str, Any]] = {
@@ -29,24 +29,21 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 """The first of four measured losses is the lowest, so its checkpoint has to survive."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely", "forked")]
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("whole"), **_FIELDS)
-    assert do_here(run.job.path) == ExitCode.DONE
+    assert do_alone(run.job.path) == ExitCode.DONE
     return weights_of(run)
 
 
-@pytest.mark.parametrize("num_kills", [1, pytest.param(3, marks=pytest.mark.nightly)])
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    tiny_base: Path, tmp_path: Path, uninterrupted: bytes, num_kills: int
-) -> None:
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
     """SIGKILL in the middle of a step or a checkpoint, again and again, with dropout: the same adapter, bit for bit."""
     run = prepare_fast(tiny_base, tmp_path, **_FIELDS)
-    for _ in range(num_kills):
+    for _ in range(2):
         assert run_signalled(run, signal_at=steps_told(run) + 2) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
 
@@ -89,12 +86,14 @@ def test_a_folder_at_work_is_never_pruned(tiny_base: Path, tmp_path: Path, unint
     assert len(pruned) > 2
 
 
-def test_a_process_holds_its_folder(tiny_base: Path, tmp_path: Path) -> None:
-    """By itself, as long as it lives: those who started it may be gone."""
+def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
+    """It holds its folder by itself, as long as it lives: those who started it may be gone."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
+    children: list[int] = []
 
     def poll() -> None:
-        if steps_told(run):
+        if steps_told(run) >= 2:
+            children.extend(job_children())
             with pytest.raises(BlockingIOError), lock_abandoned(run.job.run_dir):
                 pass
             raise KeyboardInterrupt
@@ -103,21 +102,6 @@ def test_a_process_holds_its_folder(tiny_base: Path, tmp_path: Path) -> None:
         run_job(run.job.path, poll, grace_seconds=60)
     with lock_abandoned(run.job.run_dir):
         pass
-
-
-@pytest.mark.nightly
-def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
-    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)
-    children: list[int] = []
-
-    def poll() -> None:
-        if steps_told(run) >= 2:
-            children.extend(job_children())
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_job(run.job.path, poll, grace_seconds=60)
-    time.sleep(0.2)
 
     assert children
     assert not any(Path(f"/proc/{child}").exists() for child in children)
