@@ -233,18 +233,20 @@ def test_a_run_that_failed_at_the_gate_fails_there_again(tmp_path: Path, monkeyp
     assert champion_key(store) is None
 
 
-@pytest.fixture
-def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ArtifactStore, Path]:
+@pytest.fixture(scope="module")
+def rolled_back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ArtifactStore, Path]]:
     """A store whose second champion was taken out of use by hand, and the home of its instance."""
-    home, root = tmp_path / "home", tmp_path / "store"
-    with open_instance(home) as instance:
-        for weights in ("first", "second"):
-            assert _has_promoted(_run(_build_store(root, 40, weights).root, instance))
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    monkeypatch.setenv("MENS_STORE_ROOT", str(root))
-    done = invoke("promote", "--rollback", "--reason", "wrong dialect")
-    assert done.exit_code == 0, done.output
-    return ArtifactStore(root), home
+    home, root = (folder := tmp_path_factory.mktemp("rolled_back")) / "home", folder / "store"
+    with pytest.MonkeyPatch.context() as patch:
+        take_lenient_gates(patch)
+        patch.setenv("DAGSTER_HOME", str(home))
+        patch.setenv("MENS_STORE_ROOT", str(root))
+        with open_instance(home) as instance:
+            for weights in ("first", "second"):
+                assert _has_promoted(_run(_build_store(root, 40, weights).root, instance))
+        done = invoke("promote", "--rollback", "--reason", "wrong dialect")
+        assert done.exit_code == 0, done.output
+        yield ArtifactStore(root), home
 
 
 def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> None:
