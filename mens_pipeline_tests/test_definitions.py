@@ -38,6 +38,9 @@ asset.version_with_config = lambda _stage, *paths: "\\t".join(path.name for path
 from mens_pipeline.definitions import defs
 specs = defs().resolve_all_asset_specs()
 print(*sys.modules)
+graph = defs().resolve_asset_graph()
+print(*(key.to_user_string() for key in graph.get_all_asset_keys()))
+print(*(job.name for job in defs().resolve_all_job_defs() if not job.name.startswith("__")))
 for spec in specs:
     print(spec.key.to_user_string(), spec.code_version, sep="\\t")
 """
@@ -45,24 +48,15 @@ for spec in specs:
 
 @pytest.fixture(scope="module")
 def loaded() -> list[str]:
-    """What a process of its own says that loads the code location: its modules, and what is in each asset's version."""
-    done = subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, text=True, check=True)
+    """Lines of a process that loads the code location without side branches: modules, assets, jobs, code versions."""
+    environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}
+    done = subprocess.run([sys.executable, "-c", _LOAD], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
-_LIST: Final = """
-from mens_pipeline.definitions import defs
-graph = defs().resolve_asset_graph()
-print(*sorted(key.to_user_string() for key in graph.get_all_asset_keys()))
-print(*sorted(job.name for job in defs().resolve_all_job_defs() if not job.name.startswith("__")))
-"""
-
-
 @pytest.mark.slow
-def test_side_branches_are_there_where_they_are_named() -> None:
-    environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}
-    done = subprocess.run([sys.executable, "-c", _LIST], env=environment, capture_output=True, text=True, check=True)
-    assets, jobs = (set(line.split()) for line in done.stdout.splitlines())
+def test_side_branches_are_there_where_they_are_named(loaded: list[str]) -> None:
+    assets, jobs = (set(line.split()) for line in loaded[1:3])
 
     assert assets == {*_PARENTS} - {"scratch_model"}
     assert jobs == {*_JOBS} - {"scratch"}
@@ -212,7 +206,7 @@ def test_it_loads_without_heavy_libraries(loaded: list[str]) -> None:
 
 
 def test_every_asset_names_what_decides_it(loaded: list[str]) -> None:
-    versions = {line.split("\t")[0]: set(line.split("\t")[1:]) for line in loaded[1:]}
+    versions = {line.split("\t")[0]: set(line.split("\t")[1:]) for line in loaded[3:]}
 
     assert {name: files for name, files in versions.items() if any("." in file for file in files)} == _DECIDED_BY
 
