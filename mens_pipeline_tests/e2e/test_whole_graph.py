@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Path:
     folder = tmp_path_factory.mktemp("machine")
     shutil.copytree(seed_run / "store", folder / "store")
     write_tiny_base(folder / "base", positions=1024)
-    write_config(folder, policy={"first_heldout_tasks": 20, "max_rounds": 1})
+    write_config(folder, policy={"first_heldout_tasks": 10})
     return folder
 
 

@@ -17,7 +17,7 @@ _EVAL_SUITE: Final = {
     "max_new_tokens": 100,
     "base_tasks": 4,
     "few_shot_tasks": 2,
-    "family_tasks": 2,
+    "family_tasks": 1,
     "infill_holes": 8,
     "infill_lines": 4,
     "infill_tokens": 12,
