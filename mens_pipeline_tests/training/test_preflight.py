@@ -130,7 +130,7 @@ def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
 def test_a_layer_keeps_what_is_estimated(name: str) -> None:
     """Within a tenth of what autograd saves of a token, on one layer of real width with an adapter, under autocast."""
     shape = _SHAPES[name]
-    measured = _saved_bytes(shape, num_tokens=256)
+    measured = _saved_bytes(shape, num_tokens=128)
 
     assert layer_bytes(shape, has_kernels=False) == pytest.approx(measured, rel=0.1)
 
@@ -140,9 +140,11 @@ def _saved_bytes(shape: dict[str, Any], num_tokens: int) -> float:
     import torch
     from peft import get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
     config = AutoConfig.for_model(**shape, vocab_size=256, num_hidden_layers=1, use_cache=False)
-    plain = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    with no_init_weights():  # values do not matter
+        plain = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model = get_peft_model(plain, lora_config(Recipe(lora_r=4, lora_alpha=8), plain)).train()
     keep_adapter_in_float32(model)
     keep_input_precision(model)
