@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from mens_pipeline_tests.training.tiny_base import write_random_base
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ ARCHITECTURES: Final[dict[str, dict[str, Any]]] = {
 Heads share keys 2 to 1, 8 to 1 and 1 to 1, and are as wide as their share of the width, or wider. Three layers of
 linear attention come before one of full attention; value heads of the former are twice its key heads.
 """
+_BY_DAY: Final = {"llama-biased", "qwen2", "qwen3_5_text", "gemma3_text"}
+EACH: Final = [name if name in _BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in ARCHITECTURES]
+"""All of them, those at night that compute nothing of their own: biases, shared keys, linear attention, windows."""
 
 
 def write_architecture(folder: Path, name: str, tokenizer: "Tokenizer | None" = None, **more: Any) -> Path:

@@ -11,7 +11,7 @@ from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.training.qlora import begin_evaluation, load_base
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
+from mens_pipeline_tests.architectures import EACH, write_architecture
 
 _PROMPT = list(b"Write a function `double` in Vox.")
 
@@ -65,12 +65,12 @@ def _greedy(model: Any) -> list[int]:
 
     ids = torch.tensor([_PROMPT])
     mask = torch.ones_like(ids)
-    output = model.generate(ids, attention_mask=mask, max_new_tokens=40, do_sample=False, eos_token_id=-1)
+    output = model.generate(ids, attention_mask=mask, max_new_tokens=24, do_sample=False, eos_token_id=-1)
     tokens: list[int] = output[0, ids.shape[1] :].tolist()
     return tokens
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", EACH)
 def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> None:
     import torch
 
@@ -82,7 +82,7 @@ def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> No
     assert _greedy(restored) == _greedy(four_bit)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", EACH)
 def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Path) -> None:
     """The same numbers to rounding, and greedily the same tokens; also of what anybody loads from the merged folder."""
     import torch
