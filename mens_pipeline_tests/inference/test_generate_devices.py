@@ -53,7 +53,7 @@ def _launch(job: GenerationJob) -> int:
     return do_here(job.path) if job.devices == 1 else run_job(job.path, num_ranks=job.devices)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Path) -> None:
     written: list[dict[str, bytes]] = []
     drawn, greedy = list[list[Completion]](), list[list[Completion]]()

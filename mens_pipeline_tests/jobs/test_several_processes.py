@@ -71,7 +71,7 @@ def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
     return run
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
@@ -90,7 +90,7 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
     assert run.job.contract_digest == alone.job.contract_digest
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     tiny_base: Path, tmp_path: Path, alone: PreparedRun
 ) -> None:
