@@ -41,7 +41,7 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
     assert tagged == {*(*on_card, "scratch_model", "merged_model")}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.seed_row(79)
 def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
     module = "mens_pipeline_tests.orchestration.routing"
