@@ -56,9 +56,10 @@ _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
 
 
 @pytest.fixture(scope="module")
-def head() -> Iterator[RayHead]:
-    """Two nodes for all tests of this module, each with a GPU that is played."""
-    yield from ray_head(num_others=1, num_gpus=1)
+def head(request: pytest.FixtureRequest) -> Iterator[RayHead]:
+    """Two nodes for all tests of this module, each with a GPU that is played; by day one is enough."""
+    is_night = any(item.get_closest_marker("nightly") for item in request.session.items)
+    yield from ray_head(num_others=int(is_night), num_gpus=1)
 
 
 @pytest.fixture
@@ -91,6 +92,14 @@ def _num_steps(run_dir: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_on_ray")
+def test_a_worker_trains_the_adapter_of_one_process(tiny_base: Path, tmp_path: Path, alone: bytes) -> None:
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=1, **_RECIPE)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
+    assert weights_of(run) == alone
+
+
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
     """All go on from the newest checkpoint, and the adapter is the one it would have been."""
