@@ -29,10 +29,9 @@ def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Slot]:
 def _completions(
     model: Any, prompts: Sequence[str] = _PROMPTS, stop: frozenset[int] = frozenset(), **options: Any
 ) -> dict[tuple[str, int], tuple[list[int], bool]]:
-    decoding = Decoding(**options)
-    rows = _rows(decoding, prompts)
-    complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
-    return {(row.name, row.sample): (row.tokens, row.stopped) for row in rows}
+    decoding, done = Decoding(**options), list[Slot]()
+    complete_slots(model, _rows(decoding, prompts), stop, decoding.batch_tokens, done.append)
+    return {(row.name, row.sample): (row.tokens, row.stopped) for row in done}
 
 
 def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
@@ -76,21 +75,6 @@ def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
         each = [scores[len(row.prompt) - 1 + place, token] for place, token in enumerate(row.tokens)]
         assert row.log_probability == pytest.approx(float(sum(each)), abs=1e-3)
     assert _rows(Decoding())[0].log_probability is None
-
-
-def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
-    free = _completions(model, max_new_tokens=20)
-    stop = frozenset({free[_PROMPTS[0], 0][0][5]})
-    done: list[str] = []
-    rows = _rows(Decoding(max_new_tokens=20))
-    complete_slots(model, rows, stop, 12_288, lambda row: done.append(row.name))
-
-    assert sorted(done) == sorted(_PROMPTS)
-    for row in rows:
-        whole = free[row.name, 0][0]
-        end = next((place for place, token in enumerate(whole) if token in stop), None)
-        assert row.stopped == (end is not None)
-        assert row.tokens == (whole if end is None else whole[: end + 1])
 
 
 def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:

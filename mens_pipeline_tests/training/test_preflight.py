@@ -102,7 +102,6 @@ _WIDTHS = {"head_dim": 256, "linear_key_head_dim": 128, "linear_value_head_dim":
 _QWEN35 = _shape("qwen3_5_text", 2560, 9216, 16, 4, **_LINEAR, **_WIDTHS)
 _SHAPES = {
     "SmolLM2-135M": _shape("llama", 576, 1536, 9, 3),
-    "Llama-3.2-1B": _shape("llama", 2048, 8192, 32, 8),
     "Qwen3-4B": _shape("qwen3", 2560, 9728, 32, 8, head_dim=128),
     "Qwen3.5-4B, linear": {**_QWEN35, "layer_types": ["linear_attention"]},
     "Qwen3.5-4B, full": {**_QWEN35, "layer_types": ["full_attention"]},
