@@ -143,6 +143,7 @@ def _place(config: dict[str, str]) -> None:
     Path(config["job"]).with_name(f"worker-{rank}").write_text(f"{node} {ray.get_gpu_ids()}")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray sets what it deprecates
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_workers_have_a_gpu_each_on_whatever_node(
