@@ -7,7 +7,7 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT, split_pairs
 from mens_pipeline.corpus.curate.mix import SourceRows, load_mix_config, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, add_infill_rows, write_mix
-from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config, load_source_policy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.sources import find_newest_commit
@@ -18,8 +18,8 @@ from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.local import refuse_failure, run_job
-from mens_pipeline.jobs.protocol import write_job
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import refuse_failure, write_job
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.settings import DOMAINS, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, load_settings
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
@@ -31,10 +31,10 @@ workspace, folder, cache = Path(sys.argv[1]), Path(sys.argv[2]), load_settings()
 wanted = dict(zip(("model_name_or_path", "max_steps"), sys.argv[3:], strict=False))
 
 # 1. Programs and pages become records. A record is a piece of a file that the front end accepts: the whole file, or
-# one declaration with what it needs. Every other file is dropped with a reason, a denied licence (`policy.licences`)
-# among them.
+# one declaration with what it needs. Every other file is dropped with a reason, such as a denied licence.
 policy = load_pipeline_config(PIPELINE_CONFIG)
-outcomes = list(extract_workspace(workspace, find_newest_commit(workspace), policy=policy.licences))
+allowed = load_source_policy(PIPELINE_CONFIG)
+outcomes = list(extract_workspace(workspace, find_newest_commit(workspace), policy=allowed))
 records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
 dropped = [drop for outcome in outcomes for drop in outcome.drops]
 print(f"1. {len(outcomes)} files, {len(records)} records, dropped {len(dropped)}")
@@ -64,7 +64,7 @@ recipe = resolve_recipe(
     presets, domains, preset="auto", domain=None, environment={}, flags=wanted, vram_gb=device.preset_gb
 )
 run = prepare_run(recipe, folder / TRAIN, folder / "run", device, cache=cache, min_rows=1)
-code = 0 if run.is_done else run_job(run.job_path)
+code = 0 if run.is_done else run_job(run.job.path)
 result = finish_run(run, None, code).result
 print(f"4. {result.num_steps} steps in {result.seconds:.0f} s, loss {result.train_loss:.3f}")
 
