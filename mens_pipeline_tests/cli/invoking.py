@@ -3,15 +3,20 @@
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
 from mens_pipeline.errors import MensError
+
+# Otherwise each call builds all commands again, which takes longer than most of them.
+pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 
 
 def invoke(*arguments: object) -> Result:
