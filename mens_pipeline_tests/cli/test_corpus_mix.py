@@ -13,6 +13,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.cli.invoking import invoke, run_main
 from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.evaluation.benches import task, write_bench
 
 _POLICY = load_pipeline_config(PIPELINE_CONFIG).split
 _PATHS = [f"{number}.vox" for number in range(60)]
@@ -33,12 +34,13 @@ output: out/train.jsonl
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Sixty pairs of as many files, one of prose, and a mix of them."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sixty pairs of as many files, one of prose, a mix of them, and a small benchmark."""
     pairs = [pair_at(path, f"Write f{n}.", _PROGRAM.format(n)) for n, path in enumerate(_PATHS)]
     prose = pair_at("q.md", "What is it?", "Prose.").model_copy(update={"lane": Lane.DOCS_QA})
     write_jsonl(tmp_path / "pairs.jsonl", [*pairs, pairs[0], prose.model_copy(update={"response_mode": "prose_only"})])
     (tmp_path / "mix.yaml").write_text(_MIX)
+    monkeypatch.setenv("VOX_BENCHMARK_DIR", str(write_bench(tmp_path / "bench", task())))
     return tmp_path
 
 
