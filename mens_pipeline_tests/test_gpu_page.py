@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.bench.page import TESTS, keep, outcome_table, write_part
+from mens_pipeline_tests.bench.page import MACHINE, TESTS, keep, outcome_table, write_part
 
 
 def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
@@ -61,6 +61,7 @@ def test_a_module_that_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
+    write_part(page, MACHINE, "what is known of it")
     (tmp_path / "test_it.py").write_text(
         "import pathlib, pytest\n\n@pytest.mark.gpu\ndef test_figure(record_property):\n"
         "    record_property('peak_mb', 12)\n\n@pytest.mark.gpu\ndef test_killed_here():\n"
