@@ -101,25 +101,25 @@ def test_a_run_is_evaluated_refused_overridden_and_rolled_back(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, run: Path, store: ArtifactStore) -> None:
-    other, train = run.parent / "other.jsonl", trained.parent / "train.jsonl"
-    write_jsonl(other, pairs(16)[12:])
-    seen = refusal(invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", train))
-    scored = invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", other, "--seed-base", "7")
-    invoke("gate", "--run-dir", run)
-    refused = refusal(invoke("promote", "--run-dir", run))
-    own = invoke("eval-local", "--run-dir", run, *_SHORT)
-    forgotten = refusal(invoke("promote", "--run-dir", run))
-    left = {path.name for path in run.iterdir()}
-    invoke("gate", "--run-dir", run)
+def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, scored: Path, store: ArtifactStore) -> None:
+    other, train = scored.parent / "other.jsonl", trained.parent / "train.jsonl"
+    write_jsonl(other, pairs(16)[14:])
+    seen = refusal(invoke("eval-local", "--run-dir", scored, *_SHORT, "--heldout", train))
+    judged = invoke("eval-local", "--run-dir", scored, *_SHORT, "--heldout", other, "--seed-base", "7")
+    invoke("gate", "--run-dir", scored)
+    refused = refusal(invoke("promote", "--run-dir", scored))
+    own = invoke("eval-local", "--run-dir", scored, *_SHORT)
+    forgotten = refusal(invoke("promote", "--run-dir", scored))
+    left = {path.name for path in scored.iterdir()}
+    invoke("gate", "--run-dir", scored)
 
-    assert scored.exit_code == own.exit_code == 0, scored.stderr
+    assert judged.exit_code == own.exit_code == 0, judged.stderr
     assert "8 prompts and 8 answers of 8 held-out pairs are in 8 rows" in seen
     assert "The held-out set is not the one it was evaluated on; evaluate again" in refused
     assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten
-    assert "held-out set" not in refusal(invoke("promote", "--run-dir", run))
+    assert "held-out set" not in refusal(invoke("promote", "--run-dir", scored))
     assert champion_key(store) is None
 
 
