@@ -38,14 +38,6 @@ def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budg
     assert figure.wrong == ()
 
 
-@pytest.mark.slow
-def test_a_call_that_fails_leaves_the_store_whole(tmp_path: Path) -> None:
-    """Some points of those that are all tried at night."""
-    (figure,) = calls(Budget(20, 30), tmp_path)
-
-    assert figure.wrong == ()
-
-
 def test_an_exception_that_is_no_refusal_is_found() -> None:
     def judge(content: bytes) -> None:
         content.decode()
