@@ -15,6 +15,7 @@ import pytest
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import run_main
+from mens_pipeline_tests.evaluation.benches import task, write_bench
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "run"]
 
@@ -87,10 +88,13 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
     config = shutil.copytree(PROJECT_ROOT / "config", tmp_path / "config")
-    for name, key in (("gates.yaml", "min_corpus_coverage: 0.0"), ("pipeline.yaml", "  limit: 60")):
+    limits = ("  limit: 60", "  num_family_tasks: 2")
+    for name, key in (("gates.yaml", "min_corpus_coverage: 0.0"), *(("pipeline.yaml", limit) for limit in limits)):
         text = (config / name).read_text(encoding="utf-8")
         (config / name).write_text(re.sub(rf"^{key.partition(':')[0]}: .*", key, text, count=1, flags=re.MULTILINE))
     monkeypatch.setenv("MENS_CONFIG_ROOT", str(config))
+    monkeypatch.setenv("VOX_BENCHMARK_DIR", str(write_bench(tmp_path / "bench", task())))
+    monkeypatch.setenv("MENS_NUM_WORKERS", "1")
     done = _run(home, "--source-root", tmp_path / "shop")
     stdout, refusal = done.stdout, "the gate will refuse (policy ci): "
     found = re.search(r"^yours +(.+)\n +(.+)\n +(.+)\n +(.+)\nreasons +(.+)", stdout, re.MULTILINE)
