@@ -4,9 +4,11 @@ import base64
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Final
 
@@ -26,8 +28,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("server"), os.environ) as found:
+def server(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copytree(seed_run / "store", folder / "store")
+    with serving(folder, os.environ) as found:
         yield found
 
 
@@ -64,6 +68,7 @@ def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
     _wait_for_texts(page, *assets)
 
     assert len(picture) > 20_000
+    assert page.run("matchMedia('(prefers-color-scheme: dark)').matches") is False
 
 
 def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page: Page) -> None:
