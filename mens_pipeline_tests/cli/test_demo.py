@@ -1,6 +1,7 @@
 """`mens demo`: the adapter that comes with the code fits the code, and completes without a network."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,12 +27,19 @@ from mens_pipeline.models.base import Base, FileTokenizer, digest_of_folder
 from mens_pipeline.models.base_wheels import WHEEL_BASES
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.cli.invoking import run_main
 from mens_pipeline_tests.evaluation.scored import BROKEN, completion, task
 
 
-def _base() -> Base:
-    name = Adapter.open(DEMO).manifest.base_model.name
+def _base(folder: Path = DEMO) -> Base:
+    name = Adapter.open(folder).manifest.base_model.name
     return find_base_model(name, None, load_settings().cache_root / "base_models")
+
+
+def _build_contract(folder: Path = DEMO) -> DemoContract:
+    base = _base(folder)
+    return build_contract(base.sha256, FileTokenizer(base.path), Adapter.open(folder).manifest.infill_order)
 
 
 def _contract() -> DemoContract:
@@ -78,9 +86,28 @@ def test_five_prompts_and_five_lines_are_asked() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
+def test_each_prompt_and_each_line_is_completed(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(trained, tmp_path / "tiny")
+    (folder / CONTRACT).write_text(_build_contract(folder).model_dump_json())
+    write_jsonl(folder / TASKS, [*read_pairs(DEMO / TASKS)][::5])
+    monkeypatch.setattr("mens_pipeline.cli.demo.DEMO", folder)
+    monkeypatch.setattr("mens_pipeline.cli.demo._TOKENS", 16)
+    done = run_main("demo", folder=tmp_path, variables={"MENS_CACHE_ROOT": str(tmp_path)})
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("   -> ") == 2
+    assert "0 of 2 are right" in done.stdout
+    assert "mens serve --run-dir tiny " in done.stdout
+
+
+@pytest.mark.slow
+def test_the_adapter_was_made_for_its_base_and_this_prompt() -> None:
+    refuse_stale(DEMO, _build_contract())
+
+
+@pytest.mark.nightly
 def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
-    base = _base()
-    refuse_stale(DEMO, build_contract(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
     if not offline:
         pytest.skip("this machine gives no network namespaces")
     command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "demo"]
