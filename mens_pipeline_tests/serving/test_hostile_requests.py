@@ -1,4 +1,4 @@
-"""A thousand requests of hostile shape to the endpoints at a cursor, and two hundred streams that nobody reads."""
+"""Requests of hostile shape to the endpoints at a cursor, and two hundred streams that nobody reads."""
 
 import gc
 import json
@@ -20,7 +20,6 @@ from mens_pipeline_tests.serving.running import Running, running
 
 pytestmark = pytest.mark.slow
 
-_NUM_REQUESTS: Final = 1_000
 _NUM_STREAMS: Final = 200
 _AT_ONCE: Final = 8
 _MOST_TOKENS: Final = 12
@@ -143,15 +142,16 @@ def _statuses(server: Running, skip: int) -> Counter[str]:
     return Counter(line.split(" in ")[0].rsplit(" ", 1)[1] for line in server.lines[skip:] if " in " in line)
 
 
-def test_hostile_requests_are_answered(taught: Running) -> None:
+@pytest.mark.parametrize("num_requests", [250, pytest.param(1_000, marks=pytest.mark.nightly)])
+def test_hostile_requests_are_answered(taught: Running, num_requests: int) -> None:
     num_held, num_lines = _num_held(), len(taught.lines)
     random = Random(32)  # noqa: S311 - the same requests each time
     asked: list[tuple[str, str, bytes]] = []
-    while len(asked) < _NUM_REQUESTS:
+    while len(asked) < num_requests:
         for path in _FIELDS:
             shapes = _shapes(random, path)
             asked += [(path, name, make()) for name, make in shapes.items()]
-    asked = random.sample(asked, _NUM_REQUESTS)
+    asked = random.sample(asked, num_requests)
 
     def ask(one: tuple[str, str, bytes]) -> tuple[str, str, int, str]:
         path, name, body = one
@@ -165,8 +165,7 @@ def test_hostile_requests_are_answered(taught: Running) -> None:
     assert not wrong
     assert not [line for line in taught.lines[num_lines:] if "Traceback" in line]
     statuses = Counter(reply[2] for reply in replies)
-    assert statuses[200] > 100
-    assert statuses[400] > 100
+    assert min(statuses[200], statuses[400]) > num_requests / 10
     for path, name, status, text in replies:
         if status >= _REFUSED:
             error = json.loads(text)["error"]
