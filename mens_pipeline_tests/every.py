@@ -17,15 +17,15 @@ _MOST_CHARACTERS = 200
 
 
 def every(
-    name: str, cases: Iterable[Case], ids: Callable[[Case], object] = str
+    name: str, cases: Iterable[Case] | Callable[[], Iterable[Case]], ids: Callable[[Case], object] = str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that makes a test of one case into one test of all.
 
     As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
-    test of no case fails; `ids` name a case where it fails.
+    test of no case fails; `ids` name a case where it fails. Cases that take long to make are a function of them.
     """
-    rows = [(case,) for case in cases]
-    return lambda test: _join(test, [name], rows, lambda row: ids(row[0]))
+    make = cases if callable(cases) else list(cases).copy
+    return lambda test: _join(test, [name], lambda: [(case,) for case in make()], lambda row: ids(row[0]))
 
 
 def every_row(*rows: tuple[Any, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -33,17 +33,20 @@ def every_row(*rows: tuple[Any, ...]) -> Callable[[Callable[..., None]], Callabl
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         columns = list(inspect.signature(test).parameters)[: len(rows[0])]
-        return _join(test, columns, rows, lambda row: str(row)[:_MOST_CHARACTERS])
+        return _join(test, columns, lambda: rows, lambda row: str(row)[:_MOST_CHARACTERS])
 
     return decorate
 
 
 def _join(
-    test: Callable[..., None], columns: list[str], rows: Sequence[tuple[Any, ...]], ids: Callable[[Any], object]
+    test: Callable[..., None],
+    columns: list[str],
+    make: Callable[[], Sequence[tuple[Any, ...]]],
+    ids: Callable[[Any], object],
 ) -> Callable[..., None]:
     @functools.wraps(test)
     def test_all(**fixtures: Any) -> None:
-        disagreements = []
+        disagreements, rows = [], make()
         for row in rows:
             try:
                 test(**fixtures, **dict(zip(columns, row, strict=True)))

@@ -37,7 +37,7 @@ def test_no_cases_are_no_test() -> None:
         test()
 
 
-@every("number", [1, 2], ids=lambda number: f"number {number}")
+@every("number", lambda: [1, 2], ids=lambda number: f"number {number}")
 def test_fixtures_are_given_beside_the_case(number: int, tmp_path: Path) -> None:
     assert number in {1, 2}
     assert tmp_path.is_dir()

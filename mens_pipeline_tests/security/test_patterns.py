@@ -5,7 +5,7 @@ import importlib
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -35,11 +35,13 @@ _HEADS = (
 _TAILS = ("", "!", "\n~")
 
 
-def _patterns() -> Iterator[tuple[str, re.Pattern[str], frozenset[str]]]:
-    """Every compiled pattern at the top of a module: where it stands, and what is called on it.
+@cache
+def _patterns() -> dict[str, tuple[re.Pattern[str], frozenset[str]]]:
+    """Every compiled pattern at the top of a module: where it stands -> itself, and what is called on it.
 
     Those of the interpreter run in the sandbox, whose clock bounds them.
     """
+    found = {}
     for path in sorted(_ROOT.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
@@ -49,10 +51,8 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[str], frozenset[str]]]:
         for variable, value in vars(importlib.import_module(name)).items():
             if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
                 calls = {node.attr for node in used if isinstance(node.value, ast.Name) and node.value.id == variable}
-                yield f"{name}.{variable}", value, frozenset(calls & {"match", "fullmatch"} or {"finditer"})
-
-
-_PATTERNS = {name: (pattern, calls) for name, pattern, calls in _patterns()}
+                found[f"{name}.{variable}"] = value, frozenset(calls & {"match", "fullmatch"} or {"finditer"})
+    return found
 
 
 def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> float:
@@ -65,8 +65,10 @@ def _seconds(pattern: re.Pattern[str], calls: frozenset[str], text: str) -> floa
 
 
 def test_the_patterns_are_found() -> None:
-    assert len(_PATTERNS) > 35
-    assert {"mens_pipeline.corpus.telemetry.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(_PATTERNS)
+    assert len(_patterns()) > 35
+    assert {"mens_pipeline.corpus.telemetry.redaction._EMAIL", "mens_pipeline.language.lexer._PIECES"} <= set(
+        _patterns()
+    )
 
 
 @pytest.mark.threat("W8")
@@ -74,9 +76,9 @@ def test_the_patterns_are_found() -> None:
 @pytest.mark.parametrize(
     "heads", [_HEADS[:1], pytest.param(_HEADS[1:], marks=pytest.mark.nightly)], ids=["no head", "others"]
 )
-@every("name", _PATTERNS)
+@every("name", _patterns)
 def test_a_pattern_is_linear(name: str, heads: tuple[str, ...]) -> None:
-    pattern, calls = _PATTERNS[name]
+    pattern, calls = _patterns()[name]
     slow = []
     for head, atom, tail in product(heads, _ATOMS, _TAILS):
         text = head + atom * (_LENGTH // len(atom)) + tail
