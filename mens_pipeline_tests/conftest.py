@@ -131,8 +131,8 @@ def workers() -> Iterator[BehaviourWorkers]:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def _one_pool_of_workers(workers: BehaviourWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _one_pool_of_workers(workers: BehaviourWorkers) -> Iterator[None]:
     """Lend these processes to whatever would start such ones, which takes longer than what tests have them do."""
 
     def settings(pool: BehaviourWorkers) -> tuple[object, ...]:
@@ -141,7 +141,9 @@ def _one_pool_of_workers(workers: BehaviourWorkers, monkeypatch: pytest.MonkeyPa
     def enter(pool: BehaviourWorkers) -> BehaviourWorkers:
         return workers if settings(pool) == settings(workers) else pool
 
-    monkeypatch.setattr(BehaviourWorkers, "__enter__", enter)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BehaviourWorkers, "__enter__", enter)
+        yield
 
 
 @pytest.fixture(scope="session")
