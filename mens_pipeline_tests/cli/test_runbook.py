@@ -94,6 +94,7 @@ _PAGE = (
     "---\ntitle: {0}\ntraining_eligible: {1}\n---\n\n## {0}\n\nWrite {0}.\n\n"
     "```vox\nfn {0}(a: int) to int {{\n    return a\n}}\n```\n"
 )
+_BENCH = "mens/data/heldout_bench"
 _BENCH_TASKS = 3
 
 
@@ -118,8 +119,7 @@ def _write_workspace(folder: Path, programs: str) -> None:
         (folder / "docs" / "src" / name / "page.md").write_text(_PAGE.format(f"f_{name}", eligible))
     (folder / "mens" / "config").mkdir(parents=True)
     (folder / "mens" / "config" / "mix.yaml").write_text(_MIX)
-    bench = folder / "mens" / "data" / "heldout_bench"
-    shutil.copytree(data / "heldout_bench", bench)
+    bench = shutil.copytree(data / "heldout_bench", folder / _BENCH, ignore=shutil.ignore_patterns("humaneval_vox"))
     manifest = json.loads((bench / "manifest.json").read_text())
     (bench / "manifest.json").write_text(
         json.dumps({**manifest, "benchmarks": manifest["benchmarks"][:_BENCH_TASKS]}), encoding="utf-8"
@@ -136,7 +136,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         "MENS_STORE_ROOT": str(folder / "store"),
         "MENS_CACHE_ROOT": str(folder / "cache"),
-        "MENS_CONFIG_ROOT": str(write_config(folder, {"syntax": "free"}, {"first_heldout_tasks": 20, "max_rounds": 1})),
+        "MENS_CONFIG_ROOT": str(write_config(folder, {"syntax": "free"}, {"first_heldout_tasks": 6, "max_rounds": 1})),
         "MENS_NUM_WORKERS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "EVOL_GATE": "0",
@@ -158,7 +158,7 @@ def run_line(environment: dict[str, str], size: tuple[str, int]) -> Iterator[_Ru
         arguments, variables = _argv(line)
         given = {**environment, **variables}
         if size[0] == "core":
-            return run_main(*arguments, folder=folder, variables=given)
+            return run_main(*arguments, folder=folder, variables={**given, "VOX_BENCHMARK_DIR": _BENCH})
         command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
         return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=600)
 
