@@ -160,8 +160,8 @@ def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
 def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
-    ask = {"model": "mens", "messages": messages, "max_tokens": 1_500, "stream": True, "decoding": "free"}
-    with _serve("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
+    ask = {"model": "mens", "messages": messages, "max_tokens": 300, "stream": True, "decoding": "free"}
+    with _serve("--model", model, "--max-new-tokens", "300", MENS_SERVE_TOKEN=_SECRET) as served:
         url = served.url()
         headers = {"Authorization": f"Bearer {_SECRET}"}
         with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as completion:
