@@ -34,11 +34,11 @@ def _numbers(results: Iterator[str]) -> tuple[list[str], set[int]]:
     return [number for number, _ in found], {int(process) for _, process in found}
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_results_come_in_the_order_of_the_items(workers: int) -> None:
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_results_come_in_the_order_of_the_items(num_workers: int) -> None:
     for number in (50, 51):  # the last batch is full, or not
         items: list[_Item] = [(None, f"{n} in 0", 4) if n % 3 == 0 else (n, None, 4) for n in range(number)]
-        numbers, _ = _numbers(in_batches(items, _work, Pool(workers), _SMALL))
+        numbers, _ = _numbers(in_batches(items, _work, Pool(num_workers), _SMALL))
         assert numbers == [str(n) for n in range(number)]
 
 
@@ -75,10 +75,10 @@ def test_items_are_taken_as_they_are_needed() -> None:
     assert len(taken) <= 4
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_of_the_work_is_a_failure_of_the_whole(workers: int) -> None:
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_failure_of_the_work_is_a_failure_of_the_whole(num_workers: int) -> None:
     with pytest.raises(ValueError, match="cannot work on"):
-        list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(workers), _SMALL))
+        list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(num_workers), _SMALL))
 
 
 def _wait(jobs: list[int]) -> list[str]:
