@@ -418,7 +418,7 @@ NIGHTS: Final = (
     ),
     Night("the disk is full", "failed", partial(_fill, left=_FULL), is_full=True),
     Night("the disk has room", "unchanged"),
-    Night("`config/pipeline.yaml` is no YAML", "failed", _break_config),
+    Night("`config/pipeline.yaml` is not YAML", "failed", _break_config),
     Night(
         "configuration and programs as in the beginning; kill -9 while it trains",
         "killed",

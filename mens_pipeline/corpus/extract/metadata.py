@@ -128,7 +128,7 @@ def _load_line_by_line(text: str) -> dict[str, Any]:
         match = _ENTRY.match(line)
         if match is None:
             if line.strip():
-                raise FrontmatterError(f"the header is no YAML at {line.strip()[:40]!r}")
+                raise FrontmatterError(f"the header is not YAML at {line.strip()[:40]!r}")
             continue
         try:
             values[match["key"]] = parse_yaml(match["value"], allow_aliases=False)

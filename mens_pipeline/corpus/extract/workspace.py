@@ -220,7 +220,7 @@ class _Reader:
 
     def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
-            return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
+            return DropReason.NEGATIVE_ROOT, f"{path.name} is below a negative root"
         reason = self.sources.find_reason(path) or self.sources.find_mark(path, data)
         name, licence = os.path.relpath(path, self.sources.root), self.licences.find_licence(path, data)
         reason = reason or _find_refusal(self.policy, name, data, licence)

@@ -152,7 +152,7 @@ def find_faults(score: Score, asked: str) -> Iterator[str]:
     if score.empty:
         yield "The completion is empty."
     elif not score.parses:
-        error = score.error or "it is no Vox"
+        error = score.error or "it is not Vox"
         yield _format_place(error) if error[0].isdecimal() else f"It does not pass the front end: {error}."
     if score.refusal:
         yield "It says that it cannot, and writes no program."

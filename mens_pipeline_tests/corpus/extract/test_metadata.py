@@ -47,7 +47,7 @@ def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
     ("a: &x [1]\nb: [*x, *x]", "aliases"),
     ("- a\n- b", "not a mapping"),
     ("just words", "not a mapping"),
-    ("a: [1\n  b", "no YAML at 'b'"),
+    ("a: [1\n  b", "not YAML at 'b'"),
     ("b: [\na: " + "- " * 4000 + "x", "levels"),
     ("a: 1\n" * 4000, f"more than {MAX_FRONTMATTER}"),
 )
