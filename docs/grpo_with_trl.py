@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from datasets import Dataset
@@ -21,7 +20,7 @@ train_set, model, folder, steps = (*sys.argv[1:], "200")[:4]
 tasks = {name: task for name, (task, _) in training_tasks(read_pairs(Path(train_set))).items() if is_telling(task)}
 
 
-def vox(completions: list[Any], completion_ids: list[Any], task: list[str], **_: object) -> list[float]:
+def vox(completions: list, completion_ids: list, task: list, **_: object) -> list[float]:
     """Parse each completion, resolve its names and run its hidden tests: worth -0.1 to 1."""
     written = []
     for number, (name, turns, ids) in enumerate(zip(task, completions, completion_ids, strict=True)):

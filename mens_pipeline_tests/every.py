@@ -24,7 +24,7 @@ def every(
     As `pytest.mark.parametrize`, without the cost of an item for each case. Fixtures are made once, for all cases. A
     test of no case fails; `ids` name a case where it fails. Cases that take long to make are a function of them.
     """
-    make = cases if callable(cases) else list(cases).copy
+    make = list(cases).copy if isinstance(cases, Iterable) else cases
     return lambda test: _join(test, [name], lambda: [(case,) for case in make()], lambda row: ids(row[0]))
 
 
