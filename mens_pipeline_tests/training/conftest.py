@@ -16,6 +16,6 @@ def watched_closely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs are forks of this process."""
+def fork_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each job in a fork of this process."""
     monkeypatch.setattr(local, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": ForkedChild}))

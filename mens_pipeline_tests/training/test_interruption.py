@@ -29,7 +29,7 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 """The first of four measured losses is the lowest, so its checkpoint has to survive."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely", "forked")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely", "fork_jobs")]
 
 
 @pytest.fixture(scope="module")
