@@ -16,7 +16,7 @@ from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.inference.generation import Completion
 
 MOST_TOKENS = 128  # of a completion
-train_set, model, folder, steps = (*sys.argv[1:], "200")[:4]
+train_set, model, folder, steps = (*sys.argv[1:], "200")[:4] if sys.argv[3:] else sys.exit(__doc__)
 tasks = {name: task for name, (task, _) in training_tasks(read_pairs(Path(train_set))).items() if is_telling(task)}
 
 

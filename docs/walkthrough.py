@@ -27,7 +27,8 @@ from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run
 
-workspace, folder, cache = Path(sys.argv[1]), Path(sys.argv[2]), load_settings().cache_root
+workspace, folder = map(Path, sys.argv[1:3]) if sys.argv[2:] else sys.exit(__doc__)
+cache = load_settings().cache_root
 wanted = dict(zip(("model_name_or_path", "max_steps"), sys.argv[3:], strict=False))
 
 # 1. Programs and pages become records. A record is a piece of a file that the front end accepts: the whole file, or
