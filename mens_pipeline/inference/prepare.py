@@ -99,7 +99,7 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
     `RefusedError` if the base is gone or changed, or the adapter needs its whole weights and they do not fit here.
     """
     manifest, recipe = adapter.manifest, adapter.manifest.recipe
-    base, trained_in = manifest.base_model, manifest.result.compute_dtype
+    base, trained_in = manifest.base_model, manifest.result.dtype
     held, compute_dtype = held_on(device, base.num_parameters, trained_in)
     if recipe.quantization == "bf16" and held != "dense":
         found = f"{device.name} has no room for {base.name} in {compute_dtype}, on which the adapter was trained"

@@ -50,6 +50,7 @@ class Device:
 
     `memory_gb` is None for the CPU. `has_bfloat16`: it is supported and faster than float32. `number` counts devices of
     this kind; 1 for a CPU with any number of cores. `capability` is the compute capability of a GPU, 0.0 for others.
+    `has_int8`: a CPU has instructions that multiply in eight bits.
     """
 
     kind: Literal["cuda", "mps", "cpu"]
@@ -58,6 +59,7 @@ class Device:
     has_bfloat16: bool
     number: int = 1
     capability: tuple[int, int] = (0, 0)
+    has_int8: bool = False
 
     @property
     def preset_gb(self) -> float | None:
@@ -192,7 +194,9 @@ def _cpu() -> Device:
     can = torch.cpu.get_capabilities()
     has_bfloat16 = bool(can.get("avx512_bf16") or can.get("amx_bf16"))
     unused = ", not the GPU of Windows" if _OF_WINDOWS.exists() else ""
-    return Device("cpu", f"{platform.machine()}, {torch.get_num_threads()} threads{unused}", None, has_bfloat16)
+    has_int8 = bool(can.get("avx512_vnni") or can.get("avx_vnni"))
+    name = f"{platform.machine()}, {torch.get_num_threads()} threads{unused}"
+    return Device("cpu", name, None, has_bfloat16, has_int8=has_int8)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ class TrainingResult(Recorded):
     """The fields of the result of training that later steps read; other fields are kept."""
 
     device: Word
-    compute_dtype: Literal["float32", "bfloat16"]
+    compute_dtype: Literal["float32", "bfloat16", "int8"]
     num_train: Count
     num_rows: Count
     not_shown: RowsNotShown
@@ -98,6 +98,11 @@ class TrainingResult(Recorded):
     plan: dict[Word, Any]
     kinds: dict[Word, ShownKind]
     num_batches: Count
+
+    @property
+    def dtype(self) -> Literal["float32", "bfloat16"]:
+        """Dtype of the base before it was quantised."""
+        return "bfloat16" if self.compute_dtype == "bfloat16" else "float32"
 
 
 class Before(Recorded):

@@ -1,7 +1,7 @@
 """Replacements for parts of a QLoRA model that are slow on a CPU. Only a training process imports this.
 
-They compute the same in the same precision, but in another order of operations; `docs/experiments.md` has the gain of
-each.
+They compute the same in the same precision, but in another order of operations, except for products in eight bits.
+`docs/experiments.md` has the gain of each.
 """
 
 from collections import Counter
@@ -18,6 +18,7 @@ from transformers.models.mistral.modeling_mistral import MistralAttention, Mistr
 from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention, Qwen2RMSNorm
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RMSNorm
 
+from mens_pipeline.models.eight_bits import EightBits, Rounded, round_rows
 from mens_pipeline.training.preflight import SCORED_ON_CPU
 
 if TYPE_CHECKING:
@@ -32,6 +33,49 @@ _ATTENTIONS: Final = (LlamaAttention, MistralAttention, Qwen2Attention, Qwen3Att
 _NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
 
 
+_SMALLEST_SHARE: Final = 1e-5
+_MOST_LEFT_OUT: Final = 0.01
+"""Tokens with smaller shares are left out of a gradient, unless those of a position add up to more."""
+_MOST_COLUMNS: Final = 0.25
+
+
+class _WholeWeight:
+    """A frozen weight, (d_out, d_in), in the precision of the activations."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self._weight, self.dtype = weight, weight.dtype
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Multiply inputs, (positions, d_in)."""
+        return inputs @ self._weight.t()
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Multiply the gradient of outputs, (positions, d_out), for that of inputs."""
+        return gradient @ self._weight
+
+
+class _RoundedWeight:
+    """A frozen weight, (d_out, d_in), in eight bits, whose products round their other factor as well."""
+
+    _last: tuple[torch.Tensor, int, Rounded] | None = None
+    """Inputs that were rounded last, and their version: queries, keys and values have the same, as have gate and up."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self._rows, self._columns, self.dtype = EightBits(weight), EightBits(weight.t().contiguous()), weight.dtype
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Multiply inputs, (positions, d_in)."""
+        last = _RoundedWeight._last
+        # Views of the same values are other objects; `last` keeps the values from being freed and used again.
+        if last is None or not inputs.is_set_to(last[0]) or inputs._version != last[1]:  # noqa: SLF001 - as autograd does
+            last = _RoundedWeight._last = (inputs, inputs._version, round_rows(inputs))  # noqa: SLF001 - likewise
+        return self._rows.multiply(last[2])
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Multiply the gradient of outputs, (positions, d_out), for that of inputs."""
+        return self._columns.multiply(round_rows(gradient))
+
+
 class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     """`x W' + b + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
 
@@ -39,7 +83,7 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
     def forward(  # noqa: PLR0913, PLR0917 - the parts of a layer
         context: Any,
         inputs: torch.Tensor,
-        weight: torch.Tensor,
+        weight: _WholeWeight | _RoundedWeight,
         bias: torch.Tensor | None,
         _down: torch.Tensor,
         _up: torch.Tensor,
@@ -50,24 +94,26 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
         """Compute the layer: (..., d_in) to (..., d_out).
 
         A, (rank, d_in), and B, (d_out, rank), in float32, only receive gradients. `low_down` is A and `low_up` is
-        `scale` times B, in the precision of the frozen `weight`, (d_out, d_in), and `bias`, (d_out).
+        `scale` times B, in the precision of the activations and of `bias`, (d_out).
         """
         flat = inputs.reshape(-1, inputs.shape[-1])
         inner = flat @ low_down.t()
-        context.save_for_backward(flat, inner, weight, low_down, low_up)
-        context.scale, context.shape = scale, inputs.shape
-        product = torch.nn.functional.linear(flat, weight, bias).addmm_(inner, low_up.t())
-        return product.view(*inputs.shape[:-1], weight.shape[0])
+        context.save_for_backward(flat, inner, low_down, low_up)
+        context.scale, context.shape, context.weight = scale, inputs.shape, weight
+        product = weight.forward(flat).addmm_(inner, low_up.t())
+        if bias is not None:
+            product += bias
+        return product.view(*inputs.shape[:-1], product.shape[1])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        flat, inner, weight, low_down, low_up = context.saved_tensors
+        flat, inner, low_down, low_up = context.saved_tensors
         outer = gradient.reshape(-1, gradient.shape[-1])
         inner_gradient = outer @ low_up
         of_inputs = None
         if context.needs_input_grad[0]:
-            of_inputs = (outer @ weight).addmm_(inner_gradient, low_down).view(context.shape)
+            of_inputs = context.weight.backward(outer).addmm_(inner_gradient, low_down).view(context.shape)
         of_down = (inner_gradient.t() @ flat).float()
         of_up = (outer.t() @ inner).float().mul_(context.scale)
         return of_inputs, None, None, of_down, of_up, None, None, None
@@ -94,7 +140,7 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
             losses[part] = (distance - shares.gather(1, where).log())[:, 0]
             if gradients is not None:
                 shares.scatter_add_(1, tokens, torch.full_like(tokens, -1, dtype=shares.dtype))
-                gradients[part] = shares.to(head.weight.dtype) @ head.weight
+                gradients[part] = _multiply_head(shares, head.weight)
         if gradients is not None:
             context.save_for_backward(gradients)
         return losses
@@ -104,6 +150,19 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradients,) = context.saved_tensors
         return gradients * gradient[:, None].to(gradients.dtype), None, None
+
+
+def _multiply_head(shares: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Multiply gradients of logits, (positions, tokens), by the weight of a head, (tokens, width).
+
+    A trained model expects few tokens at a position: most columns are hardly more than 0, and are left out.
+    """
+    columns = torch.maximum(shares.amax(0), -shares.amin(0)).gt(_SMALLEST_SHARE).nonzero()[:, 0]
+    kept = shares[:, columns]
+    # A whole row adds up to 0.
+    if len(columns) > _MOST_COLUMNS * len(weight) or float(kept.sum(1).abs().amax()) > _MOST_LEFT_OUT:
+        return shares.to(weight.dtype) @ weight
+    return kept.to(weight.dtype) @ weight[columns]
 
 
 class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
@@ -163,13 +222,13 @@ def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tens
 
 
 class _FusedLayer:
-    """The forward pass of one adapted four-bit layer, with a dense copy of its weight."""
+    """The forward pass of one adapted four-bit layer, with a copy of its weight that products can read."""
 
-    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
+    def __init__(self, layer: Any, dtype: torch.dtype, hold: type[_WholeWeight | _RoundedWeight]) -> None:
         from bitsandbytes.functional import dequantize_4bit  # noqa: PLC0415 - a base in bfloat16 does without
 
         quantized, bias = layer.base_layer.weight, layer.base_layer.bias
-        self._weight = dequantize_4bit(quantized.data, quantized.quant_state).to(dtype)
+        self._weight = hold(dequantize_4bit(quantized.data, quantized.quant_state).to(dtype))
         self._bias = None if bias is None else bias.detach().to(dtype)
         self._down, self._up = layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight
         self._scale: float = layer.scaling[_ADAPTER]
@@ -196,27 +255,30 @@ class _FusedLayer:
         return self._low
 
 
-def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
+def replace_slow_parts(model: "PeftModel", dtype: torch.dtype, *, in_eight_bits: bool = False) -> str:
     """Replace slow parts in place; return a line that lists the parts that were replaced and those that were not."""
-    layers, against = fuse_adapters(model, dtype), use_causal_products(model)
+    hold = _RoundedWeight if in_eight_bits else _WholeWeight
+    layers, against = fuse_adapters(model, dtype, hold), use_causal_products(model)
     kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
     attention = "products" if against is None else f"transformers, for {against}"
-    fused = f"{layers[None]} of {layers.total()} adapted layers fused"
+    fused = f"{layers[None]} of {layers.total()} adapted layers fused{', in eight bits' if in_eight_bits else ''}"
     return f"{fused}{f', PEFT computes {kept}' if kept else ''}; attention by {attention}"
 
 
-def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]:
-    """Give every adapted four-bit layer a dense copy of its weight and one fused operation; count the layers.
+def fuse_adapters(
+    model: "PeftModel", dtype: torch.dtype, hold: type[_WholeWeight | _RoundedWeight] = _WholeWeight
+) -> Counter[str | None]:
+    """Give every adapted four-bit layer a copy of its weight and one fused operation; count the layers.
 
-    The copy holds the values that bitsandbytes restores at every call; it takes `d_in * d_out * itemsize` bytes. The
-    model changes in place. The counts are of fused layers, by None, and of those that the libraries still compute, by
-    reason.
+    The copy holds the values that bitsandbytes restores at every call, in `d_in * d_out * itemsize` bytes, or those
+    values in eight bits, rounded by rows and by columns, in `2 * d_in * d_out`. The model changes in place. The counts
+    are of fused layers, by None, and of those that the libraries still compute, by reason.
     """
     found: Counter[str | None] = Counter()
     for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:
         reason = _reason_to_keep(layer)
         if reason is None:
-            layer.forward = MethodType(_FusedLayer(layer, dtype).forward, layer)
+            layer.forward = MethodType(_FusedLayer(layer, dtype, hold).forward, layer)
         found[reason] += 1
     return found
 

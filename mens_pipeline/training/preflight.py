@@ -57,7 +57,7 @@ _SCALES: Final = (
 _SCORED_AT_ONCE: Final = 4096
 """Positions whose logits and gradients are in memory at once, in float32."""
 
-SCORED_ON_CPU: Final = 64
+SCORED_ON_CPU: Final = 256
 """The same on a CPU, where kernels start at once: with a vocabulary of 49,152 the logits take 13 MB."""
 
 _TILE: Final = 32_768
@@ -131,7 +131,7 @@ def estimate_memory(
     """Estimate the peak memory of a run from sizes alone.
 
     `tokens_at_once` are those of the largest micro-batch, with padding; `computed_on` is `cuda`, `mps` or `cpu`, and
-    `float32` or `bfloat16`; `layer` is the result of `layer_bytes`.
+    the result of `compute_dtype`; `layer` is that of `layer_bytes`.
     """
     device, dtype = computed_on
     is_packed = recipe.quantization != "bf16"
@@ -149,8 +149,8 @@ def estimate_memory(
     embeddings = base.vocab_size * base.hidden_size
     values = max(0, base.num_parameters - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
-    # On a CPU, `fuse_adapters` keeps a dense copy of every quantised layer.
-    copied = bytes_of_value if device == "cpu" else 0
+    # On a CPU, `fuse_adapters` keeps a copy of every quantised layer, or two in eight bits.
+    copied = (2 if dtype == "int8" else bytes_of_value) if device == "cpu" else 0
     held = _NF4_BITS / 8 + copied if is_packed else bytes_of_value
     mega = 2**20
     return MemoryEstimate(
@@ -187,9 +187,15 @@ def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, 
 
 
 def compute_dtype(recipe: Recipe, device: Device) -> str:
-    """Return what a recipe computes in on a device: `float32` or `bfloat16`."""
-    own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
-    return own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
+    """Return what a recipe computes in on a device: `float32`, `bfloat16` or `int8`."""
+    asked = recipe.bnb_4bit_compute_dtype
+    if asked == "int8" and device.kind != "cpu":
+        raise RefusedError(f"bnb_4bit_compute_dtype is int8, which a CPU alone computes in, not {device.name}.")
+    if asked != "auto":
+        return asked
+    if device.has_bfloat16 or recipe.quantization == "bf16":
+        return "bfloat16"
+    return "int8" if device.has_int8 else "float32"
 
 
 def fits_dense(device: Device, num_parameters: int, dtype: str) -> bool:

@@ -49,8 +49,9 @@ class Recipe(BaseModel):
     """Names of the layers that get an adapter; all linear ones but the head."""
     quantization: Literal["nf4", "bf16"] | None = None
     """Precision of the base: four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
-    bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Dtype of computations with nf4; auto: bfloat16 where the device has it natively."""
+    bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
+    """Dtype of computations with nf4; int8, on a CPU alone: float32, but the base is multiplied in eight bits; auto:
+    bfloat16 where the device has it natively, else int8 where a CPU has products for it."""
     bnb_4bit_use_double_quant: bool = True
     """Whether the scales are quantised as well."""
 
@@ -192,8 +193,9 @@ class Recipe(BaseModel):
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
             errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
-        if (self.quantization, self.bnb_4bit_compute_dtype) == ("bf16", "float32"):
-            errors.append("quantization is bf16, and bnb_4bit_compute_dtype float32; leave one of them out")
+        if self.quantization == "bf16" and self.bnb_4bit_compute_dtype in {"float32", "int8"}:
+            found = f"quantization is bf16, and bnb_4bit_compute_dtype {self.bnb_4bit_compute_dtype}"
+            errors.append(f"{found}; leave one of them out")
         if self.min_difficulty > self.max_difficulty:
             errors.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:
@@ -234,7 +236,7 @@ class CommonJob(Job):
 
     train_path: Path = Field(description="The train set, JSON lines.")
     device: str = Field(description="cuda, mps or cpu.")
-    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
+    compute_dtype: str = Field(description="What is computed in: float32, bfloat16 or int8.")
     system_prompt: str = Field(description="The system prompt.")
     contract_digest: str = Field(description="Hash of everything that decides the run.")
 
@@ -250,3 +252,8 @@ class TrainingJob(CommonJob):
     base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
     infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
     continues: Continued | None = Field(default=None, description="The run that this one continues, if any.")
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of activations, which products in eight bits round."""
+        return "float32" if self.compute_dtype == "int8" else self.compute_dtype

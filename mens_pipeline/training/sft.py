@@ -25,8 +25,8 @@ _FEW: Final = 2
 
 _VALIDATED_AT_ONCE: Final = 4
 
-_MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2}
-"""Precision -> allowed difference in nats from another order of operations."""
+_MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2, "int8": 5e-2}
+"""Precision -> allowed difference in nats from another order of operations, and from rounding."""
 _MOST_OF_CHANCE: Final = 1.1
 """Random weights start up to a tenth above the loss of a uniform guess, ln(vocabulary)."""
 

@@ -112,7 +112,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     team: Team = ALONE,
 ) -> PlannedTrainer:
     recipe = job.recipe
-    dtype = getattr(torch, job.compute_dtype)
+    dtype = getattr(torch, job.dtype)
     # accelerate requires a base in four bits on the GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
@@ -136,7 +136,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
     trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
-        trainer.computed_by = replace_slow_parts(trainer.model, dtype)
+        trainer.computed_by = replace_slow_parts(trainer.model, dtype, in_eight_bits=job.compute_dtype == "int8")
     else:
         keep_input_precision(trainer.model)
         trainer.computed_by += f", base in {recipe.quantization}, layers recomputed: {recipe.recomputed_layers}"

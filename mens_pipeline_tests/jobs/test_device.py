@@ -14,12 +14,13 @@ _HAS = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_availabl
 
 
 def test_the_processor_is_always_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no memory of its own, and bfloat16 exactly where it has instructions for it."""
+    """It has no memory of its own, and bfloat16 and products in eight bits where it has instructions for them."""
     device = resolve_device(DeviceChoice.CPU)
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
     assert (device.kind, device.memory_gb) == ("cpu", None)
     assert device.has_bfloat16 is ("avx512_bf16" in flags or "amx_bf16" in flags)
+    assert device.has_int8 is ("avx512_vnni" in flags or "avx_vnni" in flags)
     assert device.name.endswith(" threads")
     monkeypatch.setattr(devices, "_OF_WINDOWS", tmp_path)
     assert resolve_device(DeviceChoice.CPU).name.endswith(" threads, not the GPU of Windows")

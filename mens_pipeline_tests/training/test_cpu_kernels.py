@@ -9,6 +9,8 @@ import pytest
 import torch  # noqa: TID253 - loads in test processes that train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
+from mens_pipeline.models.eight_bits import Rounded, round_rows
+from mens_pipeline.training import cpu_kernels
 from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.cpu_kernels import (
     fuse_adapters,
@@ -37,8 +39,8 @@ def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: f
     """Of more positions than are scored at once, each with a weight of its own; and without gradients as well."""
     torch.manual_seed(1)
     head = torch.nn.Linear(16, 300, bias=bool(bias), dtype=dtype).requires_grad_(requires_grad=False)
-    hidden, wanted = torch.randn(150, 16, dtype=dtype, requires_grad=True), torch.randint(300, (150,))
-    weights = torch.linspace(0.1, 2, 150)
+    hidden, wanted = torch.randn(300, 16, dtype=dtype, requires_grad=True), torch.randint(300, (300,))
+    weights = torch.linspace(0.1, 2, 300)
     expected = cross_entropy(head(hidden).float(), wanted, reduction="none")
     (gradients,) = torch.autograd.grad((expected * weights).sum(), hidden)
     found = token_losses(hidden, head, wanted)
@@ -48,6 +50,21 @@ def test_losses_of_tokens_are_the_cross_entropy(dtype: torch.dtype, tolerance: f
     torch.testing.assert_close(hidden.grad, gradients, rtol=tolerance, atol=tolerance)
     with torch.no_grad():
         assert torch.equal(token_losses(hidden, head, wanted), found)
+
+
+@pytest.mark.parametrize(("certainty", "is_sparse"), [(20.0, True), (0.0, False)])
+def test_tokens_that_no_position_expects_are_left_out_of_a_gradient(certainty: float, is_sparse: bool) -> None:  # noqa: FBT001 - of the test
+    """Unless all are as unlikely: with 200,000 tokens, each of them has a share that is left out elsewhere."""
+    torch.manual_seed(1)
+    shares = torch.full((3, 200_000), 1 / 200_000)
+    shares[:, :40] += certainty
+    shares /= shares.sum(1, keepdim=True)
+    shares[torch.arange(3), torch.arange(3)] -= 1
+    weight = torch.randn(200_000, 8)
+    found, expected = cpu_kernels._multiply_head(shares, weight), shares @ weight  # noqa: SLF001 - reached by no loss
+
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    assert torch.equal(found, expected) != is_sparse
 
 
 class _Fused:
@@ -131,3 +148,23 @@ def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
 def test_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
     """None of one row alone; and rows that are the same in all but the last token are not taken apart."""
     assert num_shared(torch.tensor(rows)) == number
+
+
+def test_inputs_of_several_layers_are_rounded_once_until_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounded: list[torch.Size] = []
+
+    def round_and_count(rows: torch.Tensor) -> Rounded:
+        rounded.append(rows.shape)
+        return round_rows(rows)
+
+    monkeypatch.setattr(cpu_kernels, "round_rows", round_and_count)
+    one, other = (cpu_kernels._RoundedWeight(torch.randn(4, 6)) for _ in range(2))  # noqa: SLF001 - what a layer holds
+    inputs = torch.randn(1, 3, 6)
+    first = one.forward(inputs.reshape(-1, 6))
+    other.forward(inputs.reshape(-1, 6))
+    assert len(rounded) == 1
+
+    inputs.mul_(2)
+    torch.testing.assert_close(one.forward(inputs.reshape(-1, 6)), 2 * first)
+    one.forward(inputs.clone().reshape(-1, 6))
+    assert len(rounded) == 3

@@ -27,6 +27,7 @@ from mens_pipeline.training.preflight import (
     check_examples,
     check_logits,
     check_tokenizer,
+    compute_dtype,
     estimate_memory,
     has_linear_kernels,
     installed_memory_gb,
@@ -64,10 +65,12 @@ def test_memory_is_estimated_from_sizes() -> None:
     assert memory.base == pytest.approx((1_000_000 * (4.5 / 8 + 4) + 64_000 * 4) / _MEGA)
     assert memory.adapter == pytest.approx(3 * 7 * 3 * 64 * 8 * 16 / _MEGA)
     assert memory.activations == pytest.approx(512 * 3 * 64 * 34 * 2 / _MEGA)
-    assert memory.logits == pytest.approx(64 * 1000 * 8 / _MEGA)
+    assert memory.logits == pytest.approx(256 * 1000 * 8 / _MEGA)
     assert memory.total == pytest.approx(memory.base + memory.adapter + memory.activations + memory.logits)
     small = estimate_memory(base, Recipe(lora_r=8), 4096, ("cpu", "bfloat16"), 0)
     large = estimate_memory(base, Recipe(lora_r=16), 8192, ("cpu", "float32"), 0)
+    rounded = estimate_memory(base, Recipe(), 4096, ("cpu", "int8"), 0)
+    assert rounded.base == pytest.approx((1_000_000 * (4.5 / 8 + 2) + 64_000 * 4) / _MEGA)
     assert (large.adapter, large.activations) == (2 * small.adapter, 4 * small.activations)
     assert (large.logits, large.checkpoints) == (small.logits, 4 * large.adapter)
     assert large.base > small.base
@@ -255,6 +258,32 @@ def test_what_may_go_wrong_is_noted(
 
     assert len(found) == len(notes)
     assert all(re.search(expected, note) for expected, note in zip(notes, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "has_int8", "asked", "expected"),
+    [
+        (True, True, "auto", "bfloat16"),
+        (False, True, "auto", "int8"),
+        (False, False, "auto", "float32"),
+        (False, True, "float32", "float32"),
+        (True, False, "int8", "int8"),
+    ],
+)
+def test_a_processor_computes_in_what_it_is_fast_in(
+    has_bfloat16: bool,  # noqa: FBT001 - of the processor
+    has_int8: bool,  # noqa: FBT001 - of the processor
+    asked: str,
+    expected: str,
+) -> None:
+    processor = Device("cpu", "cores", None, has_bfloat16, has_int8=has_int8)
+
+    assert compute_dtype(Recipe(bnb_4bit_compute_dtype=asked), processor) == expected
+
+
+def test_a_gpu_does_not_compute_in_eight_bits() -> None:
+    with pytest.raises(RefusedError, match=r"^bnb_4bit_compute_dtype is int8, .* a CPU alone .*, not card\.$"):
+        compute_dtype(Recipe(bnb_4bit_compute_dtype="int8"), _CARD)
 
 
 _HYBRID = {"text_config": {"layer_types": ["linear_attention", "full_attention"]}}

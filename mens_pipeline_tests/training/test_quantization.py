@@ -196,7 +196,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
         return trainers[-1]
 
     monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
-    monkeypatch.setattr(train, "replace_slow_parts", lambda model, _dtype: keep_input_precision(model))
+    monkeypatch.setattr(train, "replace_slow_parts", lambda model, *_, **__: keep_input_precision(model))
     monkeypatch.setattr(train, "_trainer", keep)
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     fields: dict[str, Any] = {"max_steps": 3, "quantization": "bf16", "validation_split_ratio": 0.2}

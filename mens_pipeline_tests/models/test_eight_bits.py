@@ -1,0 +1,19 @@
+"""Products in eight bits are those of the whole weight, to rounding."""
+
+import pytest
+import torch  # noqa: TID253 - loads in test processes that train
+
+from mens_pipeline.models.eight_bits import EightBits, round_rows
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(64, 32), (33, 70), (1, 7)])
+def test_a_row_has_the_same_product_next_to_any_others(outputs: int, inputs: int) -> None:
+    """Large, small and empty ones."""
+    torch.manual_seed(1)
+    weight = torch.randn(outputs, inputs)
+    rows = torch.randn(5, inputs) * torch.tensor([[1e-6], [1.0], [1e3], [0.0], [1.0]])
+    held, expected = EightBits(weight), rows @ weight.t()
+    found = held.multiply(round_rows(rows))
+
+    assert torch.equal(found, torch.cat([held.multiply(round_rows(row[None])) for row in rows]))
+    assert ((found - expected).abs() <= 0.03 * rows.norm(dim=1, keepdim=True) * weight.norm(dim=1)).all()
