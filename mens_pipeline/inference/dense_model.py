@@ -13,6 +13,8 @@ import torch
 from torch.nn import functional
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.models.eight_bits import EightBits, round_rows
 
 _ROWS: Final = 32
 """Number of rows that the packing of weights is made for; it works for other numbers too."""
@@ -36,6 +38,22 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
         return product
 
 
+class EightLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
+    """A linear layer that multiplies in eight bits; it can be neither trained nor saved."""
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        super().__init__()
+        self._weight = EightBits(linear.weight.detach())
+        self._bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Multiply rows of shape `(..., inputs)`."""
+        product = self._weight.multiply(round_rows(rows.reshape(-1, rows.shape[-1])))
+        if self._bias is not None:
+            product += self._bias
+        return product.view(*rows.shape[:-1], product.shape[1])
+
+
 class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
     """A linear layer with weights in float16, which are faster to read; it can be neither trained nor saved."""
 
@@ -52,10 +70,10 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
 
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
 _SAMPLED: Final = 8  # tokens whose logits `speed_up` compares with those of the library
-_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02}
+_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02, EightLinear: 0.5}
 """Kind of linear layers -> allowed distance of the logits from those of the library, as a share of their norm.
 
-Rounding takes 0.00001 and 0.001 with SmolLM2 and Qwen2.5-Coder-0.5B; a wrong computation takes nearly everything.
+Rounding takes 0.00001, 0.001 and 0.2 with Qwen2.5-Coder-0.5B; a wrong computation takes nearly everything.
 """
 
 
@@ -193,11 +211,10 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
     In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
     those on a CPU without packed products, are returned as they are. A model that writes few completions at once
-    (`num_rows`) gets float16 weights; evaluation writes many and keeps float32. `RefusedError` if the faster model
-    computes other logits.
+    (`num_rows`) gets weights in eight bits where the CPU multiplies them, else in float16; evaluation writes many and
+    keeps float32. `RefusedError` if the faster model computes other logits.
     """
-    has_half = "fbgemm" in torch.backends.quantized.supported_engines
-    linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
+    linear = _choose_linear(num_rows)
     if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
         return model
     name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
@@ -207,6 +224,14 @@ def speed_up(model: Any, num_rows: int) -> Any:
         replace_linear(model, linear)
     _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[linear])
     return model
+
+
+def _choose_linear(num_rows: int) -> _Linear:
+    if num_rows > _FEW:
+        return PackedLinear
+    if resolve_device(DeviceChoice.CPU).has_int8:
+        return EightLinear
+    return HalfLinear if "fbgemm" in torch.backends.quantized.supported_engines else PackedLinear
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:

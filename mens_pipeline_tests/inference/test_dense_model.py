@@ -1,5 +1,6 @@
 """The fast forward pass of a model on the CPU, and linear layers whose weights lie otherwise."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,14 @@ import pytest
 from mens_pipeline.cli.demo import DEMO
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import dense_model
-from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
+from mens_pipeline.inference.dense_model import (
+    DenseModel,
+    EightLinear,
+    HalfLinear,
+    PackedLinear,
+    replace_linear,
+    speed_up,
+)
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -25,9 +33,15 @@ _DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
+@pytest.mark.parametrize(("linear", "off"), [(PackedLinear, 1e-5), (HalfLinear, 2e-3), (EightLinear, 0.05)])
 @pytest.mark.parametrize("outputs", [80, 24])
-def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...], bias: bool, outputs: int) -> None:  # noqa: FBT001 - pytest's way
+def test_a_product_is_that_of_the_plain_layer(
+    linear: Any,
+    off: float,
+    rows: tuple[int, ...],
+    bias: bool,  # noqa: FBT001 - pytest's way
+    outputs: int,
+) -> None:
     import torch
 
     torch.manual_seed(1)
@@ -37,7 +51,6 @@ def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...]
     assert [type(module) for module in model] == [torch.nn.Linear, linear], "other kinds of numbers stay"
     given = torch.randn(*rows, 48)
     with torch.inference_mode():
-        off = 1e-5 if linear is PackedLinear else 2e-3
         torch.testing.assert_close(linear(plain)(given), plain(given), rtol=off, atol=off)
 
 
@@ -58,13 +71,15 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
-    """For many rows up to the rounding of float32, for few up to that of weights in float16."""
+def test_logits_are_those_of_the_library(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For many rows up to the rounding of float32, for few up to that of weights in float16 or eight bits."""
     import torch
 
     folder = write_architecture(tmp_path, name)
     expected = _logits(_load(folder))
-    for num_rows, limit in ((_MANY, 1e-5), (_FEW, 2e-2)):
+    for num_rows, linear, limit in ((_MANY, PackedLinear, 1e-5), (_FEW, EightLinear, 0.1), (_FEW, HalfLinear, 2e-2)):
+        if num_rows == _FEW:
+            monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows, linear=linear: linear)
         model = _load(folder)
         fast = speed_up(model, num_rows)
         assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
@@ -85,14 +100,17 @@ def _round(folder: Path) -> Any:
     return model
 
 
-@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
+@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
 @pytest.mark.parametrize("name", EACH)
-def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
+def test_the_engine_writes_the_tokens_of_the_plain_loop(
+    name: str, linear: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows: linear)
     plain = _load(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 10) for prompt in prompts]
 
-    assert complete_staggered(speed_up(plain, num_rows), prompts, 10) == expected
+    assert complete_staggered(speed_up(plain, _FEW), prompts, 10) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,7 +119,23 @@ def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int
 def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
     model = _load(write_architecture(tmp_path, "llama", **changed))
     assert speed_up(model, _FEW) is model
-    assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
+    assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear | EightLinear)
+
+
+@pytest.mark.parametrize(
+    ("has_int8", "num_rows", "expected"),
+    [(True, _FEW, EightLinear), (False, _FEW, HalfLinear), (True, _MANY, PackedLinear), (False, _MANY, PackedLinear)],
+)
+def test_few_completions_read_smaller_weights(
+    has_int8: bool,  # noqa: FBT001 - of the processor
+    num_rows: int,
+    expected: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processor = replace(resolve_device(DeviceChoice.CPU), has_int8=has_int8)
+    monkeypatch.setattr(dense_model, "resolve_device", lambda _choice: processor)
+
+    assert dense_model._choose_linear(num_rows) is expected  # noqa: SLF001 - what `speed_up` asks
 
 
 @pytest.mark.parametrize(("name", "biased"), [("qwen2", "q_proj"), ("mistral-windowed", "down_proj")])
