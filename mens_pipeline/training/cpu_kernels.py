@@ -158,11 +158,11 @@ def _multiply_head(shares: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     A trained model expects few tokens at a position: most columns are hardly more than 0, and are left out.
     """
     columns = torch.maximum(shares.amax(0), -shares.amin(0)).gt(_SMALLEST_SHARE).nonzero()[:, 0]
-    kept = shares[:, columns]
+    kept = shares.index_select(1, columns)
     # A whole row adds up to 0.
     if len(columns) > _MOST_COLUMNS * len(weight) or float(kept.sum(1).abs().amax()) > _MOST_LEFT_OUT:
         return shares.to(weight.dtype) @ weight
-    return kept.to(weight.dtype) @ weight[columns]
+    return kept.to(weight.dtype) @ weight.index_select(0, columns)
 
 
 class _RootMeanSquareNorm(torch.autograd.Function):  # type: ignore[misc]
