@@ -21,7 +21,6 @@ from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.architectures import EACH, write_architecture
@@ -163,13 +162,18 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
 
 
 @pytest.mark.nightly
-def test_a_served_model_is_the_one_that_was_evaluated() -> None:
-    """Rounded to float16, the adapter of the demo finds the same token likeliest in 995 of 1,000 places of programs."""
+@pytest.mark.parametrize(("linear", "same"), [(HalfLinear, 0.995), (EightLinear, 0.95)])
+def test_a_served_model_is_nearly_the_one_that_was_evaluated(
+    linear: Any, same: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter of the demo finds the same token likeliest in nearly all places of programs."""
     import torch
     from transformers import AutoTokenizer, DynamicCache
 
-    find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
-    evaluated = evaluated_model("adapter", Adapter.open(DEMO), resolve_device(DeviceChoice.CPU))
+    monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows: linear)
+    adapter = Adapter.open(DEMO)
+    find_base_model(adapter.manifest.base_model.name, None, load_settings().cache_root / "base_models")
+    evaluated = evaluated_model("adapter", adapter, resolve_device(DeviceChoice.CPU))
     tokenizer = AutoTokenizer.from_pretrained(evaluated.base_path)
     texts = [path.read_text(encoding="utf-8") for path in sorted(Path("data/golden").rglob("*.vox"))[::40]]
     programs = [torch.tensor([tokenizer.encode(text)[:300]]) for text in texts]
@@ -183,7 +187,7 @@ def test_a_served_model_is_the_one_that_was_evaluated() -> None:
         likeliest.append(torch.cat([logits.argmax(-1) for logits in passes]))
 
     assert len(likeliest[0]) >= 1500
-    assert (likeliest[0] == likeliest[1]).float().mean() >= 0.995
+    assert (likeliest[0] == likeliest[1]).float().mean() >= same
 
 
 def _load(base: Path) -> Any:
