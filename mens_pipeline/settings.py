@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     ray_address: str | None = Field(default=None, validation_alias="RAY_ADDRESS")
     """The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs."""
     worker_device: Json[Device] | None = Field(default=None, validation_alias="MENS_WORKER_DEVICE")
-    """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16."""
+    """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16; has_int8 of a CPU."""
     store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")
     """Address of a web server for the store, where the UI then links the pages of verdicts."""
     commit: str = Field(default="", pattern="^([0-9a-f]{40})?$", validation_alias="MENS_COMMIT")
