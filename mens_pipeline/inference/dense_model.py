@@ -89,17 +89,23 @@ class DenseModel:
     It knows biases, heads that share keys, and norms of queries and keys (Qwen3), but no sliding window.
     """
 
-    def __init__(self, model: Any, linear: _Linear) -> None:
+    def __init__(self, model: Any) -> None:
         """Consume a float32 CPU model: its weights move here, and it must not be used afterwards."""
         self.config, self.generation_config, self.device = model.config, model.generation_config, model.device
         self._embed, self._rotary = model.model.embed_tokens.weight.detach(), model.model.rotary_emb
         self._norm, self._epsilon = model.model.norm.weight.detach(), model.config.rms_norm_eps
-        self._head = linear(model.lm_head)
+        self._head: Any = model.lm_head
         layers, model.model.layers = list(model.model.layers), None
         layers.reverse()
         self._layers: list[_Layer] = []
         while layers:
-            self._layers.append(_Layer(layers.pop(), len(self._layers), self._epsilon, linear))
+            self._layers.append(_Layer(layers.pop(), len(self._layers), self._epsilon))
+
+    def convert(self, linear: _Linear) -> None:
+        """Replace the plain linear layers, one by one."""
+        self._head = linear(self._head)
+        for layer in self._layers:
+            layer.convert(linear)
 
     def __call__(  # noqa: PLR0913 - as the library has it
         self,
@@ -133,7 +139,7 @@ class DenseModel:
 
 
 class _Layer:
-    def __init__(self, layer: Any, number: int, epsilon: float, linear: _Linear) -> None:
+    def __init__(self, layer: Any, number: int, epsilon: float) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self._number, self._epsilon, self._size = number, epsilon, attention.head_dim
         self._num_shared = attention.num_key_value_groups
@@ -146,10 +152,15 @@ class _Layer:
             self._norms = torch.cat(rows)
         self._before = layer.input_layernorm.weight.detach()
         self._between = layer.post_attention_layernorm.weight.detach()
-        self._project = linear(_join(attention.q_proj, attention.k_proj, attention.v_proj))
-        self._out = linear(attention.o_proj)
-        self._gate_up, self._down = linear(_join(mlp.gate_proj, mlp.up_proj)), linear(mlp.down_proj)
+        self._project: Any = _join(attention.q_proj, attention.k_proj, attention.v_proj)
+        self._out = attention.o_proj
+        self._gate_up: Any = _join(mlp.gate_proj, mlp.up_proj)
+        self._down = mlp.down_proj
         self._num_inner = mlp.gate_proj.out_features
+
+    def convert(self, linear: _Linear) -> None:
+        self._project, self._out = linear(self._project), linear(self._out)
+        self._gate_up, self._down = linear(self._gate_up), linear(self._down)
 
     def forward(
         self, hidden: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, cache: Any
@@ -219,7 +230,10 @@ def speed_up(model: Any, num_rows: int) -> Any:
         return model
     name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
     if _is_dense(model):
-        model = DenseModel(model, linear)
+        model = DenseModel(model)
+        # Before anything is rounded, since the limits of rounded weights would pass a small mistake.
+        _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[PackedLinear])
+        model.convert(linear)
     else:
         replace_linear(model, linear)
     _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[linear])

@@ -161,6 +161,22 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
         speed_up(model, _MANY)
 
 
+@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
+def test_a_mistake_that_rounding_could_cover_is_refused(
+    num_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong scale of one norm moves the logits less than eight bits may."""
+
+    class Mistaken(DenseModel):
+        def __init__(self, model: Any) -> None:
+            super().__init__(model)
+            self._norm = self._norm * 1.02
+
+    monkeypatch.setattr(dense_model, "DenseModel", Mistaken)
+    with pytest.raises(RefusedError, match=r"logits that are \d\.\d+% off .*, at most 0\.10% is expected"):
+        speed_up(_load(write_architecture(tmp_path, "qwen2")), num_rows)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(("linear", "same"), [(HalfLinear, 0.995), (EightLinear, 0.95)])
 def test_a_served_model_is_nearly_the_one_that_was_evaluated(
