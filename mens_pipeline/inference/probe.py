@@ -15,7 +15,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.inference.generation import Decoding, Dtype, Generation, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import Job, refuse_failure, write_job
@@ -105,8 +105,7 @@ class SpeedProbe:
         return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 
     def _generation(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> Generation:
-        recipe, trained_in = run.job.recipe, run.job.compute_dtype
-        dtype: Dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
+        recipe, dtype = run.job.recipe, run.job.dtype
         held, compute_dtype = held_on(self.device, run.base.num_parameters, dtype)
         return Generation(
             base_path=run.job.base_path,

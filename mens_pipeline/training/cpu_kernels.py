@@ -31,12 +31,12 @@ _CAUSAL_MODELS: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Model types with plain causal attention, except for a window: no soft cap, no sinks."""
 _ATTENTIONS: Final = (LlamaAttention, MistralAttention, Qwen2Attention, Qwen3Attention)
 _NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
-
-
 _SMALLEST_SHARE: Final = 1e-5
+"""Tokens with a smaller share at all positions are left out of the gradient of the head."""
 _MOST_LEFT_OUT: Final = 0.01
-"""Tokens with smaller shares are left out of a gradient, unless those of a position add up to more."""
+"""Sum of the shares that may be left out at a position."""
 _MOST_COLUMNS: Final = 0.25
+"""Share of the vocabulary above which all of it is multiplied."""
 
 
 class _WholeWeight:
@@ -158,9 +158,11 @@ def _multiply_head(shares: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     A trained model expects few tokens at a position: most columns are hardly more than 0, and are left out.
     """
     columns = torch.maximum(shares.amax(0), -shares.amin(0)).gt(_SMALLEST_SHARE).nonzero()[:, 0]
+    if len(columns) > _MOST_COLUMNS * len(weight):
+        return shares.to(weight.dtype) @ weight
     kept = shares.index_select(1, columns)
-    # A whole row adds up to 0.
-    if len(columns) > _MOST_COLUMNS * len(weight) or float(kept.sum(1).abs().amax()) > _MOST_LEFT_OUT:
+    # A whole row adds up to 0, so the rest of it is minus the sum of what is kept.
+    if float(kept.sum(1).abs().amax()) > _MOST_LEFT_OUT:
         return shares.to(weight.dtype) @ weight
     return kept.to(weight.dtype) @ weight.index_select(0, columns)
 

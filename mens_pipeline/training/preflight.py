@@ -58,7 +58,7 @@ _SCORED_AT_ONCE: Final = 4096
 """Positions whose logits and gradients are in memory at once, in float32."""
 
 SCORED_ON_CPU: Final = 256
-"""The same on a CPU, where kernels start at once: with a vocabulary of 49,152 the logits take 13 MB."""
+"""The same on a CPU, where kernels start at once: with a vocabulary of 151,936 the logits take 156 MB."""
 
 _TILE: Final = 32_768
 """Tokens of the vocabulary that the kernel of TRL scores at once on a GPU."""

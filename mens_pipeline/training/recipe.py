@@ -236,7 +236,7 @@ class CommonJob(Job):
 
     train_path: Path = Field(description="The train set, JSON lines.")
     device: str = Field(description="cuda, mps or cpu.")
-    compute_dtype: str = Field(description="What is computed in: float32, bfloat16 or int8.")
+    compute_dtype: str = Field(description="Precision of the computation: float32, bfloat16 or int8.")
     system_prompt: str = Field(description="The system prompt.")
     contract_digest: str = Field(description="Hash of everything that decides the run.")
 
@@ -254,6 +254,6 @@ class TrainingJob(CommonJob):
     continues: Continued | None = Field(default=None, description="The run that this one continues, if any.")
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> Literal["float32", "bfloat16"]:
         """Dtype of activations, which products in eight bits round."""
-        return "float32" if self.compute_dtype == "int8" else self.compute_dtype
+        return "bfloat16" if self.compute_dtype == "bfloat16" else "float32"
