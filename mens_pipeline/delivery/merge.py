@@ -338,6 +338,8 @@ def prepare_merge(
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
     reference = prepare_generation("adapter", source.adapter, requests, conditions)
+    # The merged weights have more digits than the eight bits of an evaluation: compare them with all.
+    reference = reference.model_copy(update={"in_eight_bits": False})
     inputs: dict[str, Any] = {"reference": list_inputs(reference)}
     if reference.held != "dense":
         # A GPU without room holds four bits, and rounds differently: compare dense models on the CPU.
@@ -427,7 +429,7 @@ def _build_report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
     demand = ROUNDED if is_finer else STRICT
     reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"base {_HOW[reference.quantization]}, adapter merged, {reference.compute_dtype}, as evaluated",
+        reference=f"base {_HOW[reference.quantization]}, adapter merged, {reference.compute_dtype}",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter.digest,
         heldout_sha256=prepared.prompts.heldout_sha256,

@@ -1,4 +1,4 @@
-"""Faster forward passes in float32 on a CPU, for inference alone.
+"""Faster forward passes on a CPU, for inference alone.
 
 In the library's modules, a step that writes one token spends about half of its time on products with weights, and the
 rest on a thousand small operators. Here queries, keys and values are one product, as are gate and up; the other
@@ -13,7 +13,6 @@ import torch
 from torch.nn import functional
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.eight_bits import EightBits, round_rows
 
 _ROWS: Final = 32
@@ -217,15 +216,15 @@ def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
     return together
 
 
-def speed_up(model: Any, num_rows: int) -> Any:
+def speed_up(model: Any, num_rows: int, *, in_eight_bits: bool) -> Any:
     """Return a faster model with the same completions, if there is one; consume the given model.
 
     In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
-    those on a CPU without packed products, are returned as they are. A model that writes few completions at once
-    (`num_rows`) gets weights in eight bits where the CPU multiplies them, else in float16; evaluation writes many and
-    keeps float32. `RefusedError` if the faster model computes other logits.
+    those on a CPU without packed products, are returned as they are. Its products are in eight bits if asked; else a
+    model that writes few completions at once (`num_rows`) gets weights in float16, which are faster to read.
+    `RefusedError` if the faster model computes other logits.
     """
-    linear = _choose_linear(num_rows)
+    linear = EightLinear if in_eight_bits else _choose_linear(num_rows)
     if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
         return model
     name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
@@ -241,11 +240,8 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
 
 def _choose_linear(num_rows: int) -> _Linear:
-    if num_rows > _FEW:
-        return PackedLinear
-    if resolve_device(DeviceChoice.CPU).has_int8:
-        return EightLinear
-    return HalfLinear if "fbgemm" in torch.backends.quantized.supported_engines else PackedLinear
+    is_faster = num_rows <= _FEW and "fbgemm" in torch.backends.quantized.supported_engines
+    return HalfLinear if is_faster else PackedLinear
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:

@@ -56,7 +56,7 @@ def generate(job: GenerationJob) -> None:
     place = None
     if job.first.device == "cuda" and team.size > 1:
         torch.cuda.set_device(place := team.local_rank)  # some kernels run on the current device
-    model = speed_up(load_evaluated(job.first, place), _MANY)
+    model = speed_up(load_evaluated(job.first, place), _MANY, in_eight_bits=job.first.in_eight_bits)
     stop = stop_tokens(tokenizer, model)
     for name, generation in job.generations.items():
         completions = _Writer(generation, tokenizer, model, stop, log, team).complete_all()

@@ -140,6 +140,7 @@ class EvaluatedModel(Strict):
     trained_in: Dtype = Field(description="Dtype of the base before it was quantised.")
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Dtype
+    in_eight_bits: bool = Field(default=False, description="Whether a CPU rounds what it multiplies to eight bits.")
     held: Held = Field(
         default="dense", description="Dense with the adapter merged, or four bits with the adapter next to them."
     )

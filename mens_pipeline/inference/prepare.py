@@ -113,8 +113,14 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
         trained_in=trained_in,
         device=device.kind,
         compute_dtype=compute_dtype,
+        in_eight_bits=is_in_eight_bits(device, recipe.bnb_4bit_compute_dtype),
         held=held,
     )
+
+
+def is_in_eight_bits(device: Device, asked: str = "auto") -> bool:
+    """Return whether a device is a CPU that is faster at products in eight bits, and the recipe asks for no other."""
+    return device.has_int8 and asked != "float32"
 
 
 def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Held, Dtype]:

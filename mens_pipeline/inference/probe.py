@@ -16,7 +16,7 @@ from pydantic import Field
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob, Request
-from mens_pipeline.inference.prepare import held_on
+from mens_pipeline.inference.prepare import held_on, is_in_eight_bits
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import Job, refuse_failure, write_job
 from mens_pipeline.models.adapter import TELEMETRY
@@ -117,6 +117,7 @@ class SpeedProbe:
             trained_in=dtype,
             device=self.device.kind,
             compute_dtype=compute_dtype,
+            in_eight_bits=is_in_eight_bits(self.device, recipe.bnb_4bit_compute_dtype),
             held=held,
             label=name,
             system_prompt=SYSTEM_PROMPT,

@@ -41,6 +41,7 @@ class TrainedRecipe(Recorded):
 
     quantization: Literal["nf4", "bf16"]
     bnb_4bit_use_double_quant: bool
+    bnb_4bit_compute_dtype: Word = "auto"
     lora_r: Count
     lora_alpha: Count
     target_modules: Word | list[Word]

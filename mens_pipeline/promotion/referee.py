@@ -70,7 +70,8 @@ class StoreReferee:
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
         """Count in the ledger that an adapter was asked an eval suite; errors as in `record_try`."""
-        device = f"{asked.device} {asked.compute_dtype} {asked.held}"
+        computed_in = "int8" if asked.in_eight_bits else asked.compute_dtype
+        device = f"{asked.device} {computed_in} {asked.held}"
         counted = record_try(self.store, try_of(asked.adapter_digest, asked.decoding, device, suite), now=self.now)
         return CountedTry(counted.attempt, counted.sha256, counted.store_id)
 

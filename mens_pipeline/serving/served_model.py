@@ -9,7 +9,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.inference.generation import EvaluatedModel
-from mens_pipeline.inference.prepare import computed_in, evaluated_model
+from mens_pipeline.inference.prepare import computed_in, evaluated_model, is_in_eight_bits
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import CONFIGURATION, Adapter, read_adapter_config
 from mens_pipeline.models.base import (
@@ -186,6 +186,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
             trained_in=dtype,
             device=device.kind,
             compute_dtype=dtype,
+            in_eight_bits=is_in_eight_bits(device),
         ),
         system_prompt=system_prompt,
         max_context=_max_context(path),

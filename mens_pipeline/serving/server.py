@@ -47,7 +47,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     path = served.evaluated.base_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = speed_up(load_evaluated(served.evaluated), max_concurrent)
+        model = speed_up(load_evaluated(served.evaluated), max_concurrent, in_eight_bits=served.evaluated.in_eight_bits)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise RefusedError(f"{path}: cannot be loaded ({str(error)[:300]}). Write the model again.") from error
 

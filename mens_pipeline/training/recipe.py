@@ -51,7 +51,8 @@ class Recipe(BaseModel):
     """Precision of the base: four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     """Dtype of computations with nf4; int8, on a CPU alone: float32, but the base is multiplied in eight bits; auto:
-    bfloat16 where the device has it natively, else int8 where a CPU has products for it."""
+    bfloat16 where the device has it natively, else int8 where a CPU has products for it. With float32, a CPU also
+    evaluates and serves the adapter without eight bits."""
     bnb_4bit_use_double_quant: bool = True
     """Whether the scales are quantised as well."""
 

@@ -105,7 +105,7 @@ def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
     assert found.num_tokens == found.num_same_tokens == found.num_led_tokens > 100
     assert found.num_same_prompts == 4
     assert found.largest_logit_difference == 0
-    assert report.reference == "base in nf4 restored, adapter merged, float32, as evaluated"
+    assert report.reference == "base in nf4 restored, adapter merged, float32"
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])

@@ -38,7 +38,7 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
     expected = base[f"{name}.weight"].bfloat16().float() + one @ other * (8 / 4)
 
     assert (report.passed, report.demand, report.agreement.led_agreement) == (True, STRICT, 1.0)
-    assert report.reference == "base as it came, adapter merged, bfloat16, as evaluated"
+    assert report.reference == "base as it came, adapter merged, bfloat16"
     assert (into.weights, into.quantization, into.double_quant) == ("own", "none", False)
     assert into.why == "The adapter was trained and evaluated on these weights."
     torch.testing.assert_close(merged[f"{name}.weight"].float(), expected, rtol=2**-7, atol=1e-4)
@@ -52,6 +52,6 @@ def test_what_a_small_card_holds_in_four_bits_is_proven_dense(tmp_path: Path) ->
     report = report_in(_merge(trained, card))
 
     assert evaluated_model("adapter", Adapter.open(trained), card).held == "nf4"
-    assert report.reference == "base in nf4 restored, adapter merged, bfloat16, as evaluated"
+    assert report.reference == "base in nf4 restored, adapter merged, bfloat16"
     assert (report.computed_on, report.demand) == (("cpu", "bfloat16"), STRICT)
     assert (report.passed, report.agreement.led_agreement) == (True, 1.0)

@@ -1,6 +1,5 @@
 """The fast forward pass of a model on the CPU, and linear layers whose weights lie otherwise."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +54,13 @@ def test_a_product_is_that_of_the_plain_layer(
 
 @pytest.mark.parametrize("name", _DENSE)
 def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, tmp_path: Path) -> None:
-    """What is evaluated stays as it is: the library's modules with packed weights, and ours, differ in no bit."""
+    """The library's modules with packed weights and ours differ in no bit."""
     import torch
 
     folder = write_architecture(tmp_path, name)
     packed = _load(folder)
     replace_linear(packed, PackedLinear)
-    fast = speed_up(_load(folder), _MANY)
+    fast = speed_up(_load(folder), _MANY, in_eight_bits=False)
 
     assert isinstance(fast, DenseModel)
     assert not any(type(module) is torch.nn.Linear for module in packed.modules())
@@ -70,21 +69,20 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, t
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_logits_are_those_of_the_library(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For many rows up to the rounding of float32, for few up to that of weights in float16 or eight bits."""
+def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
+    """For many rows up to the rounding of float32, for few up to that of weights in float16; or of eight bits."""
     import torch
 
     folder = write_architecture(tmp_path, name)
     expected = _logits(_load(folder))
-    for num_rows, linear, limit in ((_MANY, PackedLinear, 1e-5), (_FEW, EightLinear, 0.1), (_FEW, HalfLinear, 2e-2)):
-        if num_rows == _FEW:
-            monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows, linear=linear: linear)
+    for num_rows, in_eight_bits, limit in ((_MANY, False, 1e-5), (_FEW, False, 2e-2), (_MANY, True, 0.1)):
         model = _load(folder)
-        fast = speed_up(model, num_rows)
+        fast = speed_up(model, num_rows, in_eight_bits=in_eight_bits)
         assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
         for ours, theirs in zip(_logits(fast), expected, strict=True):
             assert (ours - theirs).norm() < limit * theirs.norm()
-    for ours, theirs in zip(_logits(speed_up(_load(folder), _FEW)), _logits(_round(folder)), strict=True):
+    halves = speed_up(_load(folder), _FEW, in_eight_bits=False)
+    for ours, theirs in zip(_logits(halves), _logits(_round(folder)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -99,42 +97,26 @@ def _round(folder: Path) -> Any:
     return model
 
 
-@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
+@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
 @pytest.mark.parametrize("name", EACH)
-def test_the_engine_writes_the_tokens_of_the_plain_loop(
-    name: str, linear: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows: linear)
+def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
     plain = _load(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 10) for prompt in prompts]
 
-    assert complete_staggered(speed_up(plain, _FEW), prompts, 10) == expected
+    assert complete_staggered(speed_up(plain, num_rows, in_eight_bits=False), prompts, 10) == expected
 
 
 @pytest.mark.parametrize(
     "changed", [{"hidden_act": "gelu"}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}]
 )
 def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
-    model = _load(write_architecture(tmp_path, "llama", **changed))
-    assert speed_up(model, _FEW) is model
-    assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear | EightLinear)
-
-
-@pytest.mark.parametrize(
-    ("has_int8", "num_rows", "expected"),
-    [(True, _FEW, EightLinear), (False, _FEW, HalfLinear), (True, _MANY, PackedLinear), (False, _MANY, PackedLinear)],
-)
-def test_few_completions_read_smaller_weights(
-    has_int8: bool,  # noqa: FBT001 - of the processor
-    num_rows: int,
-    expected: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    processor = replace(resolve_device(DeviceChoice.CPU), has_int8=has_int8)
-    monkeypatch.setattr(dense_model, "resolve_device", lambda _choice: processor)
-
-    assert dense_model._choose_linear(num_rows) is expected  # noqa: SLF001 - what `speed_up` asks
+    folder = write_architecture(tmp_path, "llama", **changed)
+    kinds = {(_FEW, False): HalfLinear, (_MANY, False): PackedLinear, (_FEW, True): EightLinear}
+    for (num_rows, in_eight_bits), expected in kinds.items():
+        model = _load(folder)
+        assert speed_up(model, num_rows, in_eight_bits=in_eight_bits) is model
+        assert isinstance(model.model.layers[0].mlp.up_proj, expected)
 
 
 @pytest.mark.parametrize(("name", "biased"), [("qwen2", "q_proj"), ("mistral-windowed", "down_proj")])
@@ -158,12 +140,15 @@ def test_a_forward_pass_that_computes_something_else_is_refused(
     found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, at most 0\.10% is"
 
     with pytest.raises(RefusedError, match=f"^{folder}: {found} expected. Report this"):
-        speed_up(model, _MANY)
+        speed_up(model, _MANY, in_eight_bits=False)
 
 
-@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
+@pytest.mark.parametrize(("num_rows", "in_eight_bits"), [(_MANY, False), (_FEW, False), (_MANY, True)])
 def test_a_mistake_that_rounding_could_cover_is_refused(
-    num_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    num_rows: int,
+    in_eight_bits: bool,  # noqa: FBT001 - pytest's way
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wrong scale of one norm moves the logits less than eight bits may."""
 
@@ -174,19 +159,19 @@ def test_a_mistake_that_rounding_could_cover_is_refused(
 
     monkeypatch.setattr(dense_model, "DenseModel", Mistaken)
     with pytest.raises(RefusedError, match=r"logits that are \d\.\d+% off .*, at most 0\.10% is expected"):
-        speed_up(_load(write_architecture(tmp_path, "qwen2")), num_rows)
+        speed_up(_load(write_architecture(tmp_path, "qwen2")), num_rows, in_eight_bits=in_eight_bits)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("linear", "same"), [(HalfLinear, 0.995), (EightLinear, 0.95)])
-def test_a_served_model_is_nearly_the_one_that_was_evaluated(
-    linear: Any, same: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("in_eight_bits", "same"), [(False, 0.995), (True, 0.95)])
+def test_rounding_hardly_changes_the_likeliest_token(
+    in_eight_bits: bool,  # noqa: FBT001 - pytest's way
+    same: float,
 ) -> None:
     """The adapter of the demo finds the same token likeliest in nearly all places of programs."""
     import torch
     from transformers import AutoTokenizer, DynamicCache
 
-    monkeypatch.setattr(dense_model, "_choose_linear", lambda _num_rows: linear)
     adapter = Adapter.open(DEMO)
     find_base_model(adapter.manifest.base_model.name, None, load_settings().cache_root / "base_models")
     evaluated = evaluated_model("adapter", adapter, resolve_device(DeviceChoice.CPU))
@@ -194,7 +179,7 @@ def test_a_served_model_is_nearly_the_one_that_was_evaluated(
     texts = [path.read_text(encoding="utf-8") for path in sorted(Path("data/golden").rglob("*.vox"))[::40]]
     programs = [torch.tensor([tokenizer.encode(text)[:300]]) for text in texts]
     likeliest = []
-    for load in (load_evaluated, lambda model: speed_up(load_evaluated(model), _FEW)):
+    for load in (load_evaluated, lambda model: speed_up(load_evaluated(model), _FEW, in_eight_bits=in_eight_bits)):
         model = load(evaluated)
         with torch.inference_mode():
             passes = [

@@ -1,13 +1,21 @@
 """Test the keys of kept answers, and that one process writes all answers of a model."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Generation, GenerationJob, Request
-from mens_pipeline.inference.prepare import Conditions, Model, generate_all, list_inputs, prepare_generation
+from mens_pipeline.inference.prepare import (
+    Conditions,
+    Model,
+    evaluated_model,
+    generate_all,
+    list_inputs,
+    prepare_generation,
+)
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import digest_of_folder
@@ -46,6 +54,19 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
     assert _prepare(run, full, 256)[0] != _prepare(run, full, 512)[0]
     assert _prepare(run, _CPU, 256)[0] != _prepare(run, full, 256)[0]
     assert _prepare(run, card, 256)[0] != _prepare(run, full, 256)[0]
+
+
+@pytest.mark.parametrize("asked", ["auto", "int8", "float32"])
+def test_a_cpu_rounds_to_eight_bits_where_that_is_faster_and_allowed(run: Path, asked: str) -> None:
+    manifest = json.loads((run / MANIFEST).read_text())
+    manifest["recipe"]["bnb_4bit_compute_dtype"] = asked
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    fast = replace(_CPU, has_int8=True)
+    is_expected = asked != "float32"
+
+    assert evaluated_model("adapter", Adapter.open(run), fast).in_eight_bits is is_expected
+    assert not evaluated_model("adapter", Adapter.open(run), _CPU).in_eight_bits
+    assert (_prepare(run, fast, 256)[0] != _prepare(run, _CPU, 256)[0]) is is_expected
 
 
 def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
