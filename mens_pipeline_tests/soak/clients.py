@@ -82,14 +82,14 @@ def _left(server: Running, dice: random.Random) -> str:
         client.stream("POST", "/v1/chat/completions", json={**_request(dice), "stream": True}) as completion,
     ):
         next(completion.iter_bytes(), b"")
-    return "streams left after their first bytes"
+    return "streams abandoned after their first bytes"
 
 
 def _malformed(server: Running, dice: random.Random) -> str:
     path = dice.choice(("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/check", "/api/show"))
     with server.http() as client:
         completion = client.post(path, content=mutate(json.dumps(_request(dice)).encode(), dice))
-    return f"changed requests answered with {completion.status_code}"
+    return f"corrupted requests answered with {completion.status_code}"
 
 
 def _half(server: Running, dice: random.Random) -> str:
@@ -98,7 +98,7 @@ def _half(server: Running, dice: random.Random) -> str:
         text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 400\r\n\r\n{{"
         connection.sendall(text.encode()[: dice.randrange(1, len(text))])
         time.sleep(dice.random())
-    return "connections that end in the middle"
+    return "connections closed halfway"
 
 
 def _checked(server: Running, dice: random.Random) -> str:

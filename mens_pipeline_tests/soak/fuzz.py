@@ -30,13 +30,13 @@ def front_end(budget: Budget, _folder: Path) -> list[Figure]:
         if verdict.ok == bool(verdict.errors):
             raise AssertionError("a verdict that is not what its errors say")
 
-    return [_fuzz("changed programs to the front end", [("", judge, whole)], budget)]
+    return [_fuzz("corrupted programs given to the front end", [("", judge, whole)], budget)]
 
 
 def files(budget: Budget, folder: Path) -> list[Figure]:
     found = readers(folder)
     kinds = [(f"{name}: ", _write_and_read(path, read), [path.read_bytes()]) for name, (path, read) in found.items()]
-    return [_fuzz(f"changed files to {len(found)} readers", kinds, budget)]
+    return [_fuzz(f"corrupted files given to {len(found)} readers", kinds, budget)]
 
 
 def _write_and_read(path: Path, read: Callable[[Path], object]) -> Judge:

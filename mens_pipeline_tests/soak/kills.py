@@ -180,7 +180,7 @@ def _compare_killed(
             wrong.append(f"{details}: differs in {', '.join(names)[:200]}")
         shutil.rmtree(place)
     same = num_runs - len({line.split(",")[0] for line in wrong})
-    value = f"{kills} kills in {num_runs} runs, {same} of which end with the same files; one takes {seconds:.0f} s"
+    value = f"{kills} kills in {num_runs} runs; {same} of them end with the same files; a run takes {seconds:.0f} s"
     return Figure(what, value, tuple(wrong))
 
 

@@ -396,21 +396,21 @@ NIGHTS: Final = (
         check=_trust,
     ),
     Night(
-        "git tells again; a quarter of the programs vanish, a tenth get syntax errors",
+        "git answers again; a quarter of the programs vanish, a tenth get syntax errors",
         "promoted",
         _do(partial(_lose, share=0.25), partial(_break, share=0.1)),
     ),
-    Night("telemetry begins; the clock goes ahead by 400 days while it runs", "promoted", _begin_telemetry, 400),
+    Night("telemetry begins; the clock jumps ahead by 400 days during the run", "promoted", _begin_telemetry, 400),
     Night(
         "a column of the telemetry is renamed", "failed", partial(_rename, before="optimal_response", after="answer")
     ),
     Night(
-        "it is called as before; the clock is right",
+        "the column has its old name; the clock is right",
         "unchanged",
         partial(_rename, before="answer", after="optimal_response"),
     ),
     Night(
-        "3 new programs; 5 % of the disk are free; the clock goes back by 30 days while it runs",
+        "3 new programs; 5 % of the disk is free; the clock jumps back by 30 days during the run",
         "promoted",
         _do(_add, partial(_fill, left=_NEARLY_FULL)),
         -30,
@@ -420,17 +420,17 @@ NIGHTS: Final = (
     Night("the disk has room", "unchanged"),
     Night("`config/pipeline.yaml` is not YAML", "failed", _break_config),
     Night(
-        "configuration and programs as in the beginning; kill -9 while it trains",
+        "configuration and programs are restored; kill -9 during training",
         "killed",
         _mend,
         ended=(signal.SIGKILL, "qlora_adapter"),
     ),
-    Night("nothing; SIGTERM while it trains", "interrupted", ended=(signal.SIGTERM, "qlora_adapter")),
-    Night("nothing; SIGINT while it evaluates", "interrupted", ended=(signal.SIGINT, "eval_results")),
+    Night("nothing; SIGTERM during training", "interrupted", ended=(signal.SIGTERM, "qlora_adapter")),
+    Night("nothing; SIGINT during evaluation", "interrupted", ended=(signal.SIGINT, "eval_results")),
     Night("nothing", "promoted"),
-    Night("another build of the code gives way to this one", "unchanged", _upgrade),
+    Night("this build of the code replaces another one", "unchanged", _upgrade),
     Night("the workspace is not mounted", "failed", partial(_move, before="workspace", after="gone")),
-    Night("it is mounted", "unchanged", partial(_move, before="gone", after="workspace")),
+    Night("the workspace is mounted", "unchanged", partial(_move, before="gone", after="workspace")),
     Night(
         "3 new programs; all gates block, as shipped",
         "refused",
@@ -439,12 +439,12 @@ NIGHTS: Final = (
         alert=r"\d % measured, \d+\.\d % required",
     ),
     Night(
-        "held-out programs are renamed, and one leaves; all gates block",
+        "held-out programs are renamed, and one is removed; all gates block",
         "refused",
         _rename_heldout,
         says="second evaluation on this eval suite",
     ),
-    Night("gates as before", "promoted", lay_config),
+    Night("the gates are as before", "promoted", lay_config),
     Night("`mens promote --rollback`", "refused", command=_roll_back, alert="withdrawn by a rollback: not promoted"),
     Night(
         "`mens store forget` of a program; its folder is moved",
@@ -454,14 +454,14 @@ NIGHTS: Final = (
         check=_find_unforgotten,
     ),
     Night("more than half of the programs get syntax errors", "failed", partial(_break, share=0.6)),
-    Night("they are mended", "unchanged", _mend_programs),
+    Night("the programs are repaired", "unchanged", _mend_programs),
     Night(
-        "links in a circle and to nowhere, a pipe, an empty file, a name that is not text; a program and a page of "
+        "circular and broken links, a pipe, an empty file, a name that is not text; a program and a page of "
         "3 MB, a program of 1 GB",
         "unchanged",
         _do(_add_strange, _add_huge),
     ),
     Night("the home of Dagster is gone", "unchanged", _lose_home),
     Night("the database of the telemetry is cut in half", "failed", _damage),
-    Night("it is whole again", "unchanged", partial(_move, before="telemetry.sound", after="telemetry.db")),
+    Night("the database is restored", "unchanged", partial(_move, before="telemetry.sound", after="telemetry.db")),
 )
