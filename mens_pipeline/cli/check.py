@@ -303,7 +303,7 @@ def run_files(
     *,
     files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
     mode: ModeOption = option("auto", "How to read the texts."),
-    seed: int = option(0, "For the arguments of properties."),
+    seed: int = option(0, "Random seed for the arguments of properties."),
     contracts: bool = switch("Check @require, @ensure and @invariant."),
     database: bool = switch("Give programs tables in memory."),
     as_json: bool = switch("Print one JSON document.", "--json"),

@@ -26,7 +26,7 @@ def compare(
     names: list[str] = argument(
         "Recipes that were run, ids of runs, files of trial completions, or folders with one.", metavar="NAME"
     ),
-    output: Path = option(Path("compare.html"), "File for the page.", "-o", "--output", metavar="FILE"),
+    output: Path = option(Path("compare.html"), "File for the HTML page.", "-o", "--output", metavar="FILE"),
     as_json: bool = switch("Print the table as one JSON document.", "--json"),
 ) -> None:
     """Compare recipes or models side by side: scores, paired differences, and a page with every completion.
@@ -34,9 +34,9 @@ def compare(
     A recipe means its newest run that evaluated an adapter, by `mens run` or in the UI. A path means scored completions
     of a trial or of a run: trial_completions.jsonl or scored_completions.jsonl.
 
-    Figures cover the prompts that all of them got in the same words. Differences are to the first one, with the exact
-    paired test of the gate's report; the others follow by pass@1. Free completions of adapters are compared, or served
-    ones if a file is among the names, as `mens eval-local --trial` or --endpoint writes it.
+    Figures cover the prompts that all of them got in the same words. Differences are relative to the first one, with
+    the exact paired test of the gate's report; the others are sorted by pass@1. Adapters are compared by their free
+    completions, or by the served ones if a name is a file that `mens eval-local --trial` or --endpoint wrote.
 
     Exit code 0: compared. 1: there is nothing to compare. 2: the command was misused.
     """

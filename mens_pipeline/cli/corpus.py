@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery
 
 
-app = typer.Typer(name="corpus", cls=AdvisingGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
+app = typer.Typer(name="corpus", cls=AdvisingGroup, help="Turn a workspace into training data.", no_args_is_help=True)
 
 
 @app.command()
@@ -130,14 +130,14 @@ def validate(
     output: Path = option(REQUIRED, "File for the valid rows.", "-o", "--output", metavar="FILE"),
     recheck: bool = option(True, "Check all code with the front end again."),
     quarantine: Path | None = option(
-        None, "File for the other rows [default: OUT.quarantine.jsonl next to the output].", metavar="FILE"
+        None, "File for the dropped rows [default: OUT.quarantine.jsonl next to the output].", metavar="FILE"
     ),
-    report: Path | None = option(None, "Where the counts go, as JSON.", metavar="FILE"),
+    report: Path | None = option(None, "File for the counts, as JSON.", metavar="FILE"),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
     """Keep valid rows: schema, rating, size, accepted code, no repetition.
 
-    `config/pipeline.yaml` sets the similarity from which a row repeats an earlier one, and the maximum rows of a source
+    `config/pipeline.yaml` sets the similarity at which a row counts as a repetition, and the maximum rows of a source
     file or template. Dropped rows with their reasons and a digest are written next to the output. With
     VOX_MENS_TRAIN_JSONL_STRICT=1 the first invalid row ends the command, and nothing is written.
 
@@ -221,7 +221,7 @@ def infill(
     *,
     rows: Path = argument("Training pairs, as JSON lines.", metavar="IN"),
     output: Path = option(REQUIRED, "File for the infill rows, as JSON lines.", "-o", "--output", metavar="FILE"),
-    heldout: Path | None = option(None, "Held-out pairs, whose lines no row may ask for.", metavar="FILE"),
+    heldout: Path | None = option(None, "Held-out pairs; no row asks for one of their lines.", metavar="FILE"),
     per_file: int = option(6, "Maximum holes in a program.", metavar="N", ge=1),
     view_share: float = option(0.3, "Share of rows that show what an editor sends.", metavar="SHARE", ge=0, le=1),
     seed: int = option(0, "Seed for the choice of holes.", metavar="N", ge=0),
@@ -265,8 +265,8 @@ def mix(
 ) -> None:
     """Mix sources of pairs into one train set, in the shares of their weights.
 
-    First, repeated rows are set aside, whole source files are held out for evaluation, and rows too near to those or to
-    a benchmark task are kept out of training. Next to the train set are written: the same rows as Parquet, a report,
+    First, repeated rows are set aside, whole source files are held out for evaluation, and rows that resemble those
+    or a benchmark task are kept out of training. Next to the train set are written: the same rows as Parquet, a report,
     `heldout.jsonl` and `families.jsonl` for evaluation, and `aside.jsonl` with reasons.
 
     Exit code 0: the train set is written. 1: a required source gives no rows. 2: the command was misused.
@@ -364,7 +364,7 @@ def evaluate(
 
 
 telemetry_app = typer.Typer(
-    name="telemetry", cls=ListingGroup, help="From telemetry of agents to training data.", no_args_is_help=True
+    name="telemetry", cls=ListingGroup, help="Turn telemetry of agents into training data.", no_args_is_help=True
 )
 
 
@@ -389,7 +389,7 @@ def import_rows(
         None, "Column that orders rows by age [default: the key of the table].", metavar="NAME"
     ),
     limit: int = option(5000, "Maximum rows to read, newest first.", ge=1, le=1_000_000),
-    report: Path | None = option(None, "Where the counts go, as JSON.", metavar="FILE"),
+    report: Path | None = option(None, "File for the counts, as JSON.", metavar="FILE"),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
     """Make training pairs from a table of queries and optimal responses, in SQLite or PostgreSQL.

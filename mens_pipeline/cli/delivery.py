@@ -78,7 +78,7 @@ def merge(
     gguf_model: Artifact | None = None
     with interruptible("run the same command again"):
         merged, reused = build_merged_model(prepared, store, _launch)
-        log_line("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
+        log_line("nothing has changed since the last merge" if reused else f"merged into {merged.path}")
         report = refuse_difference(merged.path)
         log_line(report.summary)
         if gguf is not None:
@@ -122,7 +122,7 @@ def _prepare(  # noqa: PLR0917 - what the command was given
         completion_fits(source.adapter.manifest.base_model, decoding),
         num_prompts or NUM_PROMPTS,
     )
-    log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
+    log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare")
     conditions = Conditions(decoding, chosen, chosen.lock_in(settings.cache_root))
     work = store.root / Kind.MERGED_MODEL / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype, work)
@@ -139,9 +139,9 @@ What = Literal["adapter", "train-set", "benchmark"]
 @declare_options
 def push(
     *,
-    repo: str = option(REQUIRED, "The repository; created, private, if it is missing.", metavar="OWNER/NAME"),
+    repo: str = option(REQUIRED, "The repository; if missing, it is created as private.", metavar="OWNER/NAME"),
     run_dir: Path | None = option(None, "The folder of a promoted run [default: the champion].", metavar="DIR"),
-    revision: str = option("main", "The branch; created if it is missing.", metavar="BRANCH"),
+    revision: str = option("main", "The branch; if missing, it is created.", metavar="BRANCH"),
     what: What = option("adapter", "What to send; train set and benchmark go to a dataset repository."),
     into: Path | None = option(None, "A new folder for a copy of the files.", metavar="DIR"),
     yes: bool = switch("Send the files; without it, only list them."),
@@ -151,8 +151,8 @@ def push(
     --what train-set sends its train set instead, --what benchmark the held-out benchmark with solutions and hidden
     tests; both need a licence in MENS_DATA_LICENCE. `datasets` loads them, also from --into.
 
-    The files are those that were promoted, byte for byte, except for the name of the base, which is a folder of this
-    machine. Nothing that names this machine is sent. The token is read from HF_TOKEN and never shown.
+    The files are those that were promoted, byte for byte, except that the name of the base replaces its folder.
+    Nothing that names this machine is sent. The token is read from HF_TOKEN and never shown.
 
     Exit code 0: sent, or listed. 1: not promoted, or the Hub refuses it. 2: the command was misused.
     """
@@ -218,7 +218,7 @@ def lineage(
         lines = ", ".join(f"{first}-{last}" for first, last in found.lines[name])
         print_line(f"file       {count:>7}  {name}  lines {lines}")
     if len(most) > _SHOWN:
-        print_line(f"           and {len(most) - _SHOWN} more files: --json")
+        print_line(f"           and {len(most) - _SHOWN} more files; --json lists them")
     print_line(f"commits    {', '.join(found.commits) or 'none on record'}")
     for link in found.used_by:
         print_line(f"used by    {_format_link(link)}")

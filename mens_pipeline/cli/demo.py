@@ -199,7 +199,7 @@ def generate(options: _GenerateOptions) -> None:
     If its free completion is not a program, the model writes again with only tokens that lead to one, as in
     `mens serve`. Verdicts of parser, names and types go to stderr.
 
-    Exit code 0: the program is written. 1: no program came, or there is no model. 2: the command was misused. 130:
+    Exit code 0: the program is written. 1: there is no program or no model. 2: the command was misused. 130:
     interrupted.
     """
     from mens_pipeline.evaluation.judge import judge

@@ -71,7 +71,7 @@ def format_trial(trial: "Trial", completions: Path) -> str:
     if trial.scores.overall.test_rate.denominator:
         errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
         lines.append(("", "run-time errors", *map(str, errors)))
-    return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
+    return "\n".join([*align_columns(lines), f"completions {completions}", "a trial; no verdict uses it"])
 
 
 _KEPT: Final = "run the same command again; finished completions are kept"
@@ -189,7 +189,7 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
         few_shot=FEW_SHOT,
     )
     first, *later = suite.rounds
-    more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
+    more = f", {sum(map(len, later))} more if that is undecided" if later else ""
     log_line(f"{len(first)} prompts to base and adapter{more}")
     _report_too_long(suite.num_too_long, conditions)
     if suite.num_tests_dropped:
@@ -207,7 +207,7 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     if reused:
-        log_line("nothing has changed since this was evaluated before")
+        log_line("nothing has changed since the last evaluation")
     return results_in(run_dir)
 
 
@@ -257,7 +257,7 @@ def _print(document: str | None, summary: str) -> None:
 def _report_too_long(number: int, conditions: "Conditions") -> None:
     if number:
         most = conditions.decoding.max_new_tokens
-        log_line(f"{number} not asked: not even their reference fits into {most} tokens (--max-tokens)")
+        log_line(f"{number} left out: their reference does not fit into {most} tokens (--max-tokens)")
 
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:

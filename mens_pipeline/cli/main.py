@@ -83,8 +83,8 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "export-tasks": export_tasks,
     },
     "Use": {"promote": promote, "serve": serve, "generate": generate, "merge": merge, "push": push},
-    "Look into": {"lineage": lineage, "store": store.app, "grammar": grammar},
-    "From scratch, the side branch": {
+    "Inspect": {"lineage": lineage, "store": store.app, "grammar": grammar},
+    "From scratch (a side branch)": {
         "scratch": scratch.app,
         "training": scratch.training_app,
         "merge-weights": scratch.merge_weights,
@@ -164,7 +164,7 @@ def _machine_problem(error: BaseException | None) -> str | None:
     """
     while error is not None:
         if isinstance(error, OSError) and (is_full(error) or error.errno in {errno.EROFS, errno.EIO}):
-            return str(disk_error(error, "a disk", "See that it has room and can be written, and run the same again."))
+            return str(disk_error(error, "a disk", "Make sure it has room and is writable, and run the command again."))
         if isinstance(getattr(error, "orig", error), sqlite3.OperationalError):
             found = next((pair for pair in _SQLITE_DISK.items() if pair[0] in str(error)), None)
             if found is not None:

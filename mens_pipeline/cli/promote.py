@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 def gate(
     *,
     run_dir: Path = option(Path("runs/latest"), "A run that `mens eval-local` has evaluated.", metavar="DIR"),
-    policy: str | None = option(None, "Of config/gates.yaml [default: VOX_EVAL_POLICY, else ci].", metavar="NAME"),
+    policy: str | None = option(None, "Policy of gates.yaml [default: VOX_EVAL_POLICY, else ci].", metavar="NAME"),
     as_json: bool = switch("Print gate_receipt.json.", "--json"),
 ) -> None:
-    """Compare what was measured with what config/gates.yaml requires, and write the verdict.
+    """Compare the scores of a run with the thresholds of config/gates.yaml, and write the verdict.
 
-    A gate passes, fails, or cannot tell yet; what cannot be told is not promoted.
+    A gate passes, fails, or is undecided. An undecided verdict promotes nothing.
 
     Writes gate_receipt.json into the folder of the run, eval_gate_failed.json exactly when the gate fails, and
-    report.html with the verdict. A missing or malformed document fails by name.
+    report.html with the verdict. The command names a missing or malformed document.
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
@@ -104,10 +104,10 @@ RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate
 def promote(
     *,
     run_dir: RunDir = Path("runs/latest"),
-    rollback: bool = switch("Use the adapter before the present one again."),
-    reason: str = option("by hand", "Why it is rolled back, for the history.", metavar="TEXT"),
+    rollback: bool = switch("Bring back the previous adapter."),
+    reason: str = option("by hand", "Reason for the rollback, for the history.", metavar="TEXT"),
     override_file: Path | None = option(None, "A record that `mens override` signed.", "--override", metavar="FILE"),
-    history: bool = switch("Print all changes, and change nothing."),
+    history: bool = switch("Print all changes of the champion, and change nothing."),
     sign: bool = switch("Print all changes and all tries, and sign them as they are with a new key.", "--sign-history"),
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
@@ -148,11 +148,11 @@ def promote(
         record = read_override(override_file, _key(settings)) if override_file is not None else None
         terms = _read_terms(adapter, store, settings)
         done = promotion.promote(verdict, adapter, store, terms, now=int(time.time()), override=record)
-    before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
+    before = f", previously {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     print_line(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
-        advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
+        advice = "The champion is in use anyway; docs/operations.md shows how to repair the home."
         log_line(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
 
 
@@ -164,7 +164,7 @@ def _when(timestamp_unix: int) -> str:
 def override(
     *,
     run_dir: RunDir = Path("runs/latest"),
-    by: str = option(REQUIRED, "Who answers for it.", metavar="NAME"),
+    by: str = option(REQUIRED, "Name of the person who is responsible.", metavar="NAME"),
     reason: str = option(REQUIRED, "Why the verdict does not count.", metavar="TEXT"),
 ) -> None:
     """Sign a record that lets this adapter be promoted although its gate failed.
@@ -188,7 +188,7 @@ def override(
             timestamp_unix=int(time.time()),
         )
     except ValidationError as error:
-        raise ConfigurationError(f"options: {errors_in(error)}. Say who answers for it, and why.") from error
+        raise ConfigurationError(f"options: {errors_in(error)}. Say who is responsible, and why.") from error
     path = run_dir / OVERRIDE
     write_text(path, sign_override(record, _key(settings)).model_dump_json(indent=2) + "\n")
     print_line(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
@@ -217,5 +217,5 @@ def _read_terms(adapter: Adapter, store: ArtifactStore, settings: Settings) -> "
 
 def _key(settings: Settings) -> str:
     if settings.override_key is None:
-        raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set the secret of those who may override.")
+        raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set it to the secret of the maintainers.")
     return settings.override_key.get_secret_value()

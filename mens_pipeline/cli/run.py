@@ -39,7 +39,7 @@ _LEAST_MORE: Final = 10  # minimum minutes to suggest if more training may help 
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options to drop from a command that suggests another preset."""
 
-_GO_ON: Final = "interrupted; run the same again: finished steps are reused"
+_GO_ON: Final = "interrupted; run the same command again: finished steps are reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown")
 """Figures shown for each suite; `heldout: parse rate` is the name of such a metadata entry."""
@@ -140,11 +140,11 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
         return "see above why an adapter that passed was not promoted"
     if not is_good:
-        return "correct what failed, and run the same again: finished steps are reused"
+        return "correct what failed, and run the same command again: finished steps are reused"
     if gate.get("policy", "").split(" ")[0] == "trial":
         return f"a trial is never promoted; {command} run trains an adapter that may be"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
-        return f"{command} run{options} puts it in use; {command} compare A B lays two recipes side by side"
+        return f"{command} run{options} puts it in use; {command} compare A B shows two recipes side by side"
     if "promoted_adapter" in figures:
         return f"make ui shows the graph; {command} promote --history shows every champion"
     if figures.get("heldout_split", {}).get("is_suite_enough") is False:
@@ -203,7 +203,7 @@ def run(
     With --minutes a few steps and completions are measured first, and a plan that fits is printed before the training;
     see `mens plan`. The same command on the same data keeps its plan.
 
-    Several recipes are trained and evaluated in a run each. Then the one with the best pass@1 of those that passed is
+    Several recipes are trained and evaluated in a run each. Of those that pass, the one with the best pass@1 is
     promoted. `mens compare` shows recipes side by side.
 
     Exit code 0: the adapter is promoted, or passed with --no-promote (one of several), or with --no-train every check
@@ -222,7 +222,7 @@ def run(
     }
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
     if len(chosen) > 1 and not with_training:
-        raise typer.BadParameter("--no-train trains no recipe. Leave one of the two out.")
+        raise typer.BadParameter("--no-train does not train recipes. Leave it out, or name one recipe.")
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": infill_share}

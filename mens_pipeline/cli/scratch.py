@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 120.0
 
 app = typer.Typer(
-    name="scratch", cls=ListingGroup, help="The side branch: a small model from scratch.", no_args_is_help=True
+    name="scratch", cls=ListingGroup, help="Train a small model from scratch, as a side branch.", no_args_is_help=True
 )
 training_app = typer.Typer(
-    name="training", cls=ListingGroup, help="`scratch` under its name in the Rust toolchain.", no_args_is_help=True
+    name="training", cls=ListingGroup, help="`scratch`, by its name in the Rust toolchain.", no_args_is_help=True
 )
 
 
@@ -61,20 +61,20 @@ class _ScratchOptions(Options):
     device: DeviceChoice = option(
         DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
     )
-    seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
-    batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
-    grad_accum: int | None = option(None, "gradient_accumulation_steps.", field="gradient_accumulation_steps")
-    epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
+    seq_len: int | None = option(None, "Maximum tokens of a row (max_length).", field="max_length")
+    batch_size: int | None = option(None, "Maximum rows of a micro-batch.", field="per_device_train_batch_size")
+    grad_accum: int | None = option(None, "Micro-batches per step.", field="gradient_accumulation_steps")
+    epochs: int | None = option(None, "Passes over the train set (num_train_epochs).", field="num_train_epochs")
     max_steps: int | None = option(None, "Maximum optimizer steps.", field="max_steps")
     max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
-    lr: float | None = option(None, "learning_rate.", field="learning_rate")
-    warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
+    lr: float | None = option(None, "Peak learning rate (learning_rate).", field="learning_rate")
+    warmup: int | None = option(None, "Steps until the peak learning rate.", field="warmup_steps")
     seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
     min_rating: int | None = option(None, "Drop rows with a lower rating; 0 keeps all.", field="min_rating")
     validation_split_ratio: float | None = option(
         None, "Share of source files for validation.", field="validation_split_ratio"
     )
-    checkpoint_every: int | None = option(None, "save_steps: steps between checkpoints.", field="save_steps")
+    checkpoint_every: int | None = option(None, "Steps between checkpoints (save_steps).", field="save_steps")
     resume: Resume = option("auto", "Whether to continue an interrupted run.")
     force_restart: bool = switch("Empty the folder of the run first.")
     dry_run: bool = switch("Check everything, but do not train.")

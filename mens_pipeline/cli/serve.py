@@ -33,9 +33,9 @@ class ServeOptions(Options):
         None, "A merged model or one from scratch: safetensors, tokenizer, chat template.", metavar="FOLDER"
     )
     candidate: bool = switch("Serve the adapter that was evaluated last, promoted or not; every response says so.")
-    host: str = option("127.0.0.1", "Address to listen on; other than local ones need a token.")
+    host: str = option("127.0.0.1", "Address to listen on; a token is required unless it is local.")
     port: int = option(8080, "Port; 0: any free one.", ge=0, le=65_535)
-    base_path: str = option("", "Path in front of all others behind a proxy, such as /vox.", metavar="PATH")
+    base_path: str = option("", "Path prefix behind a proxy, such as /vox.", metavar="PATH")
     token_env: str = option(_TOKEN, "Variable that holds the token.", metavar="NAME")
     device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
     decoding: Syntax = option(
@@ -68,11 +68,11 @@ def serve(options: ServeOptions) -> None:
 
     With --best-of, or `best_of` in an OpenAI request, the completion is chosen by the parser, by the examples in the
     request, by the result that most completions return, and by likelihood. Requests for several completions or with a
-    temperature of 0 get no choice.
+    temperature of 0 are excluded.
 
     At a cursor, a piece is withheld if the program would not parse with it, if it has an error in names or types, or if
     the model is less sure of it than in its evaluation; --show-all returns the latter two. The header and the console
-    say why nothing came. In a file that does not parse, the declarations with errors are left out.
+    say why a piece is empty. In a file that does not parse, the declarations with errors are left out.
 
     /v1/feedback takes the part of a piece that a person accepted (`id`, `accepted`), and /metrics counts it. With
     --record-accepted it becomes a row with the text around the cursor; keys, passwords and addresses are redacted

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import RetentionPlan
 
 
-app = typer.Typer(name="store", cls=ListingGroup, help="Artifacts of the pipeline.", no_args_is_help=True)
+app = typer.Typer(name="store", cls=ListingGroup, help="Inspect, serve and remove artifacts.", no_args_is_help=True)
 
 
 @app.command()
@@ -52,7 +52,7 @@ def leaderboard(
 ) -> None:
     """Print a Markdown table of all evaluated adapters, best first: recipe, minutes, figures, commits.
 
-    The best one passes the hidden tests of most tasks; among equals the parse rate decides.
+    Adapters are ranked by the tasks whose hidden tests they pass, then by parse rate.
 
     Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
@@ -69,10 +69,10 @@ def leaderboard(
 def forget(
     *,
     what: str = argument("A file or folder of the workspace, a commit of it, or an SPDX id.", metavar="WHAT"),
-    reason: str = option("", "Why, for those who read the list.", metavar="TEXT"),
+    reason: str = option("", "Reason, for readers of the list.", metavar="TEXT"),
     dry_run: bool = switch("Write nothing."),
 ) -> None:
-    """Take back a file, all files that a commit added or changed, or a licence; name the models that saw them.
+    """Exclude a file, all files that a commit changed, or a licence from training; name the models that saw them.
 
     Adds entries to config/forgotten.yaml. The next run leaves these files out of corpus, train set and held-out pairs,
     and copies of them too. Page and card of a promoted model that saw one say so, and how to train without it.
@@ -112,8 +112,8 @@ def pages(
 ) -> None:
     """Serve the report pages of verdicts on this machine until interrupted.
 
-    Browsers open no local files from the Dagster UI. A command given here finds this server in MENS_STORE_PAGES, unless
-    that is set, and links each report.
+    Browsers do not open local files from the Dagster UI. COMMAND runs with MENS_STORE_PAGES set to this server, unless
+    you set it yourself, so it can link each report.
 
     Exit code 0: ended. 2: the command was misused. Otherwise that of the command.
     """

@@ -66,10 +66,10 @@ def generate_data(
     print_line("construct         before  made")
     for name, share in account["constructs"].items():
         print_line(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
-    drops = {"failing_tests": "a test of their own does not pass", "semantic_errors": "an error in names or types"}
+    drops = {"failing_tests": "one of their tests fails", "semantic_errors": "they have an error in names or types"}
     for reason, details in drops.items():
         if account[reason]:
-            log_line(f"{sum(account[reason].values())} more were not kept: {details}")
+            log_line(f"{sum(account[reason].values())} more were dropped: {details}")
     print_line(f"{account['num_pairs']} pairs in {output}")
 
 
@@ -114,7 +114,7 @@ class _EvolOptions(Options):
     max_tokens: int = option(1_000_000, "Maximum tokens of requests and replies.", ge=0)
     max_minutes: float = option(60.0, "Maximum minutes of this call.", ge=0)
     max_rows: int = option(200, "Maximum new pairs.", ge=1)
-    heldout: Path | None = option(None, "Held-out pairs, which new pairs must not be near to.", metavar="FILE")
+    heldout: Path | None = option(None, "Held-out pairs; new pairs must not resemble them.", metavar="FILE")
     ledger: Path | None = option(None, "Earlier replies [default: FILE.ledger.jsonl].", metavar="FILE")
     dropped: Path | None = option(None, "File for dropped pairs and their reasons.", metavar="FILE")
     as_json: bool = switch("Print the account as one JSON document.", "--json")
@@ -125,8 +125,8 @@ def evol(options: _EvolOptions) -> None:
     """Let a model make requests harder or move them to other subjects, and complete them (Evol-Instruct).
 
     Needs EVOL_GATE=1. A new pair is kept if its program is accepted, declares what was requested, differs from its
-    parent in more than names and literals, passes its tests, and is not near a seed, held-out pair or benchmark task.
-    It records its parent, operator, generation, model and seed. Replies are kept in a ledger, so an interrupted call
+    parent in more than names and literals, passes its tests, and resembles no seed, held-out pair or benchmark task. It
+    records its parent, operator, generation, model and seed. Replies are kept in a ledger, so an interrupted call
     continues without paying twice.
 
     Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not respond. 2: the command was

@@ -62,20 +62,20 @@ class _TrainOptions(Options):
     )
     revision: str | None = option(None, "Revision of the base model.", metavar="REV", field="model_revision")
     backend: Literal["qlora"] = option("qlora", "The only backend.")
-    tokenizer: Literal["hf"] = option("hf", "That of the base model.")
-    rank: int | None = option(None, "lora_r.", field="lora_r")
-    alpha: int | None = option(None, "lora_alpha.", field="lora_alpha")
+    tokenizer: Literal["hf"] = option("hf", "The tokenizer of the base model.")
+    rank: int | None = option(None, "Rank of the adapter (lora_r).", field="lora_r")
+    alpha: int | None = option(None, "Scale of the adapter (lora_alpha).", field="lora_alpha")
     target_modules: str | None = option(None, "Layers, separated by commas.", metavar="NAMES", field="target_modules")
-    seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
-    batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
+    seq_len: int | None = option(None, "Maximum tokens of a row (max_length).", field="max_length")
+    batch_size: int | None = option(None, "Maximum rows of a micro-batch.", field="per_device_train_batch_size")
     grad_accum: int | None = option(
         None, "Micro-batches per step, instead of tokens_per_step.", field="gradient_accumulation_steps"
     )
-    epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
+    epochs: int | None = option(None, "Passes over the train set (num_train_epochs).", field="num_train_epochs")
     max_steps: int | None = option(None, "Maximum optimizer steps.", field="max_steps")
     max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
-    lr: float | None = option(None, "learning_rate.", field="learning_rate")
-    warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
+    lr: float | None = option(None, "Peak learning rate (learning_rate).", field="learning_rate")
+    warmup: int | None = option(None, "Steps until the peak learning rate.", field="warmup_steps")
     seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
     min_rating: int | None = option(None, "Drop rows with a lower rating.", field="min_rating")
     infill_share: float | None = option(
@@ -88,7 +88,7 @@ class _TrainOptions(Options):
     validation_split_ratio: float | None = option(
         None, "Share of source files for validation.", field="validation_split_ratio"
     )
-    checkpoint_every: int | None = option(None, "save_steps: steps between checkpoints.", field="save_steps")
+    checkpoint_every: int | None = option(None, "Steps between checkpoints (save_steps).", field="save_steps")
     settings: list[str] | None = option(None, "Any other field of the recipe.", "--set", metavar="FIELD=VALUE")
     resume: Resume = option("auto", "Continue an interrupted run; `never` empties its folder.")
     force_restart: bool = switch("The same as --resume never.")

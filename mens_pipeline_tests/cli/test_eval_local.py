@@ -154,8 +154,8 @@ def test_a_trial_leaves_no_evaluation(run: Path, store: ArtifactStore) -> None:
     assert tried.exit_code == 0, tried.stderr
     assert "adapter: " in tried.stderr
     assert "base" not in tried.stderr
-    assert f"not asked: not even their reference fits into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
-    assert "a trial: no verdict rests on it" in tried.stdout
+    assert f"left out: their reference does not fit into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
+    assert "a trial; no verdict uses it" in tried.stdout
     assert (run / "trial_completions.jsonl").is_file()
     assert not (run / "eval_results.json").exists()
     assert not (store.root / "eval_results").exists()

@@ -70,7 +70,7 @@ def test_commands_stand_under_their_use() -> None:
 
     assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [
         "Options",
-        *("Try", "Run", "Evaluate", "Use", "Look into", "From scratch, the side branch"),
+        *("Try", "Run", "Evaluate", "Use", "Inspect", "From scratch (a side branch)"),
     ]
 
 

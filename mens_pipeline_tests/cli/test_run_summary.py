@@ -120,7 +120,7 @@ def test_a_refusal_shows_reasons_and_report() -> None:
 
 _TRIAL = {**_PASSED, "policy": "trial (unlike ci: min_parse_rate 0.25)"}
 _UNDECIDED = f"undecided, not promoted, policy ci, {_GATE['attempt']}\n            - parse_rate: 0.1 < 0.6\n"
-_AGAIN = "next        correct what failed, and run the same again: finished steps are reused"
+_AGAIN = "next        correct what failed, and run the same command again: finished steps are reused"
 
 
 def _trained(**changes: Any) -> dict[str, Any]:

@@ -234,7 +234,7 @@ def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest
     again = invoke("merge", "-o", folder, "--gguf", "f32", "--device", "cpu", "--json")
 
     assert again.exit_code == 0, again.exception
-    assert "nothing has changed since this was merged before" in again.stderr
+    assert "nothing has changed since the last merge" in again.stderr
     assert "completions" not in again.stderr.replace("completions the same", "")
     assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
 
