@@ -126,7 +126,7 @@ def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
 def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
     result = _invoke("override", run, "--by", "me", "--reason", "")
 
-    assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
+    assert re.search(r"options: reason: .* Say who is responsible, and why\.", refusal(result))
 
 
 def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
@@ -162,7 +162,7 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
 
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("champion: ")
-    assert re.search("warning: .* does not show the change .*The champion is in use all the same", result.stderr)
+    assert re.search("warning: .* does not show the change .*The champion is in use anyway", result.stderr)
     assert champion_key(run.store) is not None
 
 
