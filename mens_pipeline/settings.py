@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     worker_device: Json[Device] | None = Field(default=None, validation_alias="MENS_WORKER_DEVICE")
     """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16; has_int8 of a CPU."""
     store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")
-    """Address of a web server for the store, where the UI then links the pages of verdicts."""
+    """Address of a web server for the store; the UI then links the pages of verdicts there."""
     commit: str = Field(default="", pattern="^([0-9a-f]{40})?$", validation_alias="MENS_COMMIT")
     """Commit of this package outside a checkout, as in an image; verdicts and bills name it."""
     executor: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$", validation_alias="MENS_EXECUTOR")
@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     vcs_sha: str | None = Field(default=None, validation_alias="VCS_SHA", pattern="^[0-9A-Za-z._-]{4,64}$")
     """Name for adapters; by default the commit of the workspace."""
     num_workers: int = Field(default_factory=num_processors, ge=1, validation_alias="MENS_NUM_WORKERS")
-    """Number of processes for the corpus, which do not change the result. Default: all CPUs."""
+    """Number of processes for the corpus; the result does not depend on it. Default: all CPUs."""
     telemetry_url: SecretStr | None = Field(default=None, validation_alias="MENS_TELEMETRY_URL")
     """A database with a telemetry table: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
     evol_gate: bool = Field(default=False, validation_alias="EVOL_GATE")
@@ -101,13 +101,13 @@ class Settings(BaseSettings):
     eval_min_parse_rate: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE")
     """Replaces the threshold of the policy; receipt, report and history say so."""
     eval_min_coverage: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE")
-    """Likewise."""
+    """Replaces the threshold of the policy, likewise."""
     benchmark: bool = Field(default=True, validation_alias="VOX_BENCHMARK")
     """Whether gates use the held-out benchmark."""
     benchmark_min_pass_rate: float | None = Field(
         default=None, ge=0, le=1, validation_alias="VOX_BENCHMARK_MIN_PASS_RATE"
     )
-    """Least pass@1 on the benchmark, instead of the policy's; 0: none."""
+    """Minimum pass@1 on the benchmark, instead of the policy's; 0: none."""
     benchmark_dir: Path = Field(default=PROJECT_ROOT / "data" / "heldout_bench", validation_alias="VOX_BENCHMARK_DIR")
     """Folder of the held-out benchmark."""
     side_branches: Literal["", "scratch"] = Field(default="", validation_alias="MENS_SIDE_BRANCHES")
@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     override_key: SecretStr | None = Field(default=None, validation_alias="MENS_OVERRIDE_KEY")
     """Secret that signs and checks overrides, which promote against a verdict."""
     signing_key: SecretStr | None = Field(default=None, validation_alias="MENS_SIGNING_KEY")
-    """Key from `openssl rand -hex 32`; signs what leads to a champion, which must then be signed."""
+    """Key from `openssl rand -hex 32`; signs evaluations, verdicts and champions, which must then be signed."""
     verify_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", validation_alias="MENS_VERIFY_KEY")
     """Public key of MENS_SIGNING_KEY, for machines that check signatures but make none."""
     serve_token: SecretStr | None = Field(
@@ -125,7 +125,7 @@ class Settings(BaseSettings):
     )
     """Token that requests to `mens serve` must carry; required if other machines can reach it."""
     serve_hosts: str = Field(default="", validation_alias="MENS_SERVE_HOSTS")
-    """Names, with a comma between, by which a proxy on this machine asks `mens serve` or the UI."""
+    """Host names, separated by commas, that a proxy on this machine uses for `mens serve` or the UI."""
     alert_url: SecretStr | None = Field(default=None, validation_alias="MENS_ALERT_URL")
     """Webhook for failed runs, refused adapters and a stale champion, as JSON."""
     data_licence: str | None = Field(default=None, validation_alias="MENS_DATA_LICENCE")
@@ -137,7 +137,7 @@ class Settings(BaseSettings):
     hub_repo: str | None = Field(default=None, validation_alias="MENS_HUB_REPO")
     """Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere."""
     dagster_home: Path = Field(default=_OUTPUTS / "dagster", validation_alias="DAGSTER_HOME")
-    """Folder of Dagster's runs and events; gets a link to dagster.yaml."""
+    """Folder of Dagster's runs and events, with a link to dagster.yaml."""
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ FOLDER: Final = PROJECT_ROOT / "docs"
 _COMMANDS: Final = """\
 # Commands
 
-Written by `make docs` from the command line itself; change nothing by hand.
+`make docs` writes this page from the command line itself; do not edit it.
 
 Results go to stdout, progress and counts to stderr. Exit code 0: done. 1: something is rejected or refused. 2: the
 command was misused. In a checkout the command is `.venv/bin/mens`.
@@ -41,38 +41,38 @@ command was misused. In a checkout the command is `.venv/bin/mens`.
 _SETTINGS: Final = """\
 # Settings
 
-Written by `make docs` from the models that read them; change nothing by hand. All mistakes of a file, or of the
-environment, are reported at once; an unknown key is one.
+`make docs` writes this page from the models that read the settings; do not edit it. All mistakes in a file or in the
+environment, including unknown keys, are reported together.
 
 ## Environment variables
 
-A relative path here begins at the checkout. An installed wheel reads configuration and seed data from the package, and
+Relative defaults begin at the checkout. An installed wheel reads configuration and seed data from the package, and
 writes below the user's data folder, `~/.local/share/mens-pipeline` on Linux.
 
 """
 
 _AFTER_VARIABLES: Final = """
-`MENS_TRAIN_FIELD` sets a field of the training recipe, such as `MENS_TRAIN_LEARNING_RATE=1e-4`. Others read
-`MENS_DAGSTER_POSTGRES_URL` (a Dagster instance in PostgreSQL, see [operations](../operations.md)) and `HF_HUB_OFFLINE`
-(`1` keeps the Hub out).
+`MENS_TRAIN_FIELD` sets a field of the training recipe, such as `MENS_TRAIN_LEARNING_RATE=1e-4`. Dagster
+reads `MENS_DAGSTER_POSTGRES_URL` (an instance in PostgreSQL, see [operations](../operations.md)), and the Hub's library
+`HF_HUB_OFFLINE` (`1` turns the Hub off).
 """
 
 _RECIPE: Final = """\
-Each preset or domain sets some of these fields; `about` says what it is for, `min_vram_gb` from which size of GPU on
+Each preset or domain sets some of these fields; `about` describes it, and `min_vram_gb` is the GPU memory from which
 `auto` takes a preset. Precedence: a flag of `mens train` (`--set FIELD=VALUE`), then `MENS_TRAIN_FIELD`, then the
 named recipe, then the preset, then the domain, then the default."""
 
 _NAMED: Final = """\
-Named recipes, to be compared ([training](../training.md#experiments)); one is called `default`."""
+Named recipes, which you can compare ([training](../training.md#experiments)). One is called `default`."""
 
 _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/presets.yaml, config/domains.yaml": (_RECIPE, Recipe),
     "config/recipes.yaml": (_NAMED, NamedRecipe),
     "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/forgotten.yaml": ("A list of entries; `mens store forget` adds them.", Forgotten),
-    "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
-    "config/evaluation.yaml": ("How models answer, and what is asked beside the eval suite.", EvaluationConfig),
-    "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),
+    "config/mix.yaml": ("The sources of the train set and their shares.", MixConfig),
+    "config/evaluation.yaml": ("How models complete prompts, and prompts outside the eval suite.", EvaluationConfig),
+    "config/gates.yaml": ("Requirements on data and models.", GatePolicy),
     "config/retention.yaml": ("How long the store and Dagster keep things.", RetentionPolicy),
 }
 
