@@ -171,16 +171,13 @@ DEMANDS: Final[dict[GgufType, Demand]] = {
 
 
 class GgufReport(Document, Versioned):
-    """Whether a GGUF file writes what the merged model writes."""
+    """The proof that a GGUF file writes what the merged model writes; a file that does not is refused."""
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
     file_name: str = Field(pattern=GGUF_NAME)
     file_type: GgufType
-    num_tokens_changed: int = Field(ge=0, description="Of the vocabulary, as another reader reads it back.")
     demand: Demand
     agreement: Agreement
-    passed: bool
-    reasons: tuple[str, ...] = Field(description="Why it does not pass, a sentence each.")
 
 
 class GgufParams(Params):
@@ -205,15 +202,7 @@ def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
     if reasons:
         raise RefusedError(f"{job.file_name}: not the merged model. {' '.join(reasons)} Report this.")
     shutil.move(job.run_dir / MODEL / job.file_name, folder / job.file_name)
-    report = GgufReport(
-        file_name=job.file_name,
-        file_type=params.file_type,
-        num_tokens_changed=figures["num_tokens_changed"],
-        demand=demand,
-        agreement=found,
-        passed=not reasons,
-        reasons=tuple(reasons),
-    )
+    report = GgufReport(file_name=job.file_name, file_type=params.file_type, demand=demand, agreement=found)
     (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return {"name": manifest_in(params.merged.path).name}
 

@@ -156,7 +156,6 @@ def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufT
     fields = GGUFReader(gguf.path / report.file_name).fields
 
     assert not reused
-    assert report.passed
     assert report.agreement.led_agreement >= DEMANDS[file_type].min_led_agreement
     assert file_type != "f32" or report.agreement.num_same_completions == 4
     assert fields["tokenizer.ggml.pre"].contents() == "gpt-2"

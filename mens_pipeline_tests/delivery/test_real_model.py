@@ -53,4 +53,3 @@ def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
     assert report.passed, report.reasons
     assert report.agreement.num_tokens > 10
     assert written.agreement.led_agreement == written.agreement.token_agreement == 1.0
-    assert written.num_tokens_changed == 0
