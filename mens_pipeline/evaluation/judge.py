@@ -6,7 +6,7 @@ names that only the reference uses. Of the latter two only the name is known, so
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -156,6 +156,7 @@ def judge(task: Task, completion: Completion) -> Score:
     names = {name for construct, d in declarations if construct == task.construct for name in list_names(d)}
     first = analysis.errors[0] if analysis.errors else None
     meant = first_semantic_error(task, program) if parses else None
+    missing = (f"Asked for a text with `{needle}`; found none." for needle in task.needles if needle not in program)
     return Score(
         task=task.id,
         sample=completion.sample,
@@ -176,12 +177,8 @@ def judge(task: Task, completion: Completion) -> Score:
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,
         has_name=task.name in names if task.name is not None else None,
         has_tests=task.tests is not None,
-        unmet=() if module is None else (*unmet(task.requires, module, program), *_missing_texts(task, program)),
+        unmet=() if module is None else (*unmet(task.requires, module, program), *missing),
     )
-
-
-def _missing_texts(task: Task, program: str) -> Iterator[str]:
-    yield from (f"Asked for a text with `{needle}`; found none." for needle in task.needles if needle not in program)
 
 
 def _is_hollow(declaration: Declaration) -> bool:

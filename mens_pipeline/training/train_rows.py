@@ -48,11 +48,6 @@ _SMALL_ID: Final = 2**16
 _WORDS: Final = ("category", "lane", "task_family", "kind", "group")
 
 
-def find_kind(pair: TrainingPair) -> str:
-    """Return the kind of a pair, to which `token_shares` applies."""
-    return OBSERVED if pair.task_family == "vox_codegen" and pair.tests is not None else pair.task_family
-
-
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """Inputs that decide the ids of a train set.
@@ -190,7 +185,9 @@ def encode_pairs(
         completions.append(encoded.completion)
         numbers[0].append(pair.rating)
         numbers[1].append(pair.difficulty)
-        values = (pair.category, str(pair.lane), pair.task_family, find_kind(pair), group_of(pair))
+        family = pair.task_family
+        kind = OBSERVED if family == "vox_codegen" and pair.tests is not None else family  # `token_shares` name it
+        values = (pair.category, str(pair.lane), family, kind, group_of(pair))
         for name, value in zip(_WORDS, values, strict=True):
             words[name].append(value)
     columns = {

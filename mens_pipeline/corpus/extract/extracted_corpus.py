@@ -338,11 +338,6 @@ class WorkspaceReport:
         """Share of golden files that are accepted; None without any."""
         return self.num_accepted / self.num_golden if self.num_golden else None
 
-    @property
-    def missing_constructs(self) -> tuple[str, ...]:
-        """Constructs without an example in the workspace."""
-        return tuple(name for name, count in self.constructs.items() if count == 0)
-
 
 _REPORTS: Final = TypeAdapter(WorkspaceReport)
 
