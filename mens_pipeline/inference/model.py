@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluatedModel
-from mens_pipeline.jobs.device import leave_out_kernels
 from mens_pipeline.models.adapter import read_adapter_config
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.training.qlora import load_base
@@ -28,21 +27,12 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
         read_adapter_config(job.adapter_path)
     import torch
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
 
     compute_dtype = getattr(torch, job.compute_dtype)
     device = job.device if place is None else place
-    leave_out_kernels(device)
     if job.held == "dense":
         # Rounded first, as in training, before the values are quantised.
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            job.base_path,
-            dtype=getattr(torch, job.trained_in),
-            attn_implementation="sdpa",
-            use_safetensors=True,
-            trust_remote_code=False,
-            device_map={"": device},
-        )
+        model = load_base(job.base_path, Recipe(quantization="bf16"), device, getattr(torch, job.trained_in))
         if job.quantization != "none":
             restore_quantized(model, double_quant=job.double_quant)
         # Weights alone: the rotary frequencies stay in float32, as in training and in a merged folder.

@@ -27,7 +27,7 @@ class Checksums(NamedTuple):
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base, in NF4 except for its head, or in bfloat16 if the recipe says bf16.
+    """Load the base, in NF4 except for its head, or whole in `compute_dtype` if the recipe says bf16.
 
     Where several processes train, the device is the number of a GPU. `RefusedError` if no layer can be quantised.
     """
