@@ -70,13 +70,6 @@ def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["num_parameters"] == 38_227_968
 
 
-def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VOX_BACKEND", "cpu")
-    result = invoke("scratch", "train", "--data-dir", data, "--device", "cuda")
-
-    assert "VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu" in refusal(result, RefusedError)
-
-
 def test_errors_are_named(data: Path, tmp_path: Path) -> None:
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")

@@ -1,13 +1,7 @@
 """The schemas of all documents, and no others, are in `config/schemas`."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from mens_pipeline.delivery.gguf import GGUF_REPORT, gguf_report_in
-from mens_pipeline.delivery.merge import MERGE_MANIFEST, MERGE_REPORT, manifest_in, report_in
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.validation import Versioned
 from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 
@@ -17,18 +11,6 @@ def test_the_files_are_the_schemas() -> None:
     found = {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.iterdir()}
 
     assert found == {f"{name}.schema.json": schema_of(name) for name in DOCUMENTS}
-
-
-@pytest.mark.parametrize(
-    ("read", "name"), [(report_in, MERGE_REPORT), (manifest_in, MERGE_MANIFEST), (gguf_report_in, GGUF_REPORT)]
-)
-def test_a_report_of_a_newer_version_asks_for_an_upgrade(
-    tmp_path: Path, read: Callable[[Path], object], name: str
-) -> None:
-    (tmp_path / name).write_text('{"format_version": 9}')
-
-    with pytest.raises(RefusedError, match=rf"{name}: written by a newer version .*Upgrade it\.$"):
-        read(tmp_path)
 
 
 @pytest.mark.parametrize(

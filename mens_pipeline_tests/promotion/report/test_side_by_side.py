@@ -1,19 +1,15 @@
 """Models side by side: every figure and every difference is over the same prompts."""
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.report.page import comparison_page
-from mens_pipeline.promotion.report.side_by_side import ComparedModel, FigureRow, SideBySide, compare, read_model
-from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.promotion.report.side_by_side import ComparedModel, FigureRow, SideBySide, compare
 from mens_pipeline_tests.evaluation.scored import (
     BROKEN,
     GOOD,
@@ -96,13 +92,3 @@ def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
 
     with pytest.raises(RefusedError, match="found no task that all were asked"):
         compare(alone)
-
-
-def test_lines_of_newer_versions_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / SCORED_COMPLETIONS
-    written = json.loads(_entry("one", [GOOD] * 2).completions[0].model_dump_json())
-    path.write_text(json.dumps(written | {"format_version": 2}) + "\n")
-
-    for read in (read_model, lambda place: list(read_models(place, ScoredCompletion))):
-        with pytest.raises(RefusedError, match=r":1: written by a newer version of mens-pipeline \(.*Upgrade it\.$"):
-            read(path)
