@@ -1,4 +1,4 @@
-"""Measure the speed of the front end on one core, and the cost of a token in constrained decoding."""
+"""Measure the speed of the front end on one core, and how long it takes to find how a program ends."""
 
 import ast
 import sys
@@ -18,9 +18,7 @@ _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 _SECONDS_A_ROW = 2.0
 _MOST_REPEATS = 30
 _EVERY = 10
-"""Of so many programs one is broken off behind each token."""
-_LONG = 200
-"""Tokens at both ends of the longest program that are compared."""
+"""Of this many programs one is broken off after each token."""
 
 
 def main() -> None:
@@ -34,18 +32,11 @@ def main() -> None:
     note("front end, beside ast.parse of CPython", _row("golden programs, each", programs, yardstick))
     for size in _SIZES:
         _row(f"golden programs, {size:,} B", [_join_programs(programs, size)], yardstick)
-    _viability(programs)
+    _time_all_endings(programs)
 
 
-def _viability(programs: list[str]) -> None:
-    costs = [_time_growth(source) for source in programs]
-    every = sorted(cost for some in costs for cost in some)
-    longest = max(costs, key=len)
+def _time_all_endings(programs: list[str]) -> None:
     print()
-    print(f"can it become a program, token by token, {len(every):,} tokens:", end=" ")
-    print(f"median {median(every):.3f} ms, p99 {every[int(0.99 * len(every))]:.3f} ms;", end=" ")
-    print(f"of the longest program the first {_LONG} {median(longest[:_LONG]):.3f} ms,", end=" ")
-    print(f"the last {_LONG} {median(longest[-_LONG:]):.3f} ms")
     endings = sorted(cost for source in programs[::_EVERY] for cost in _time_endings(source))
     print(f"how it ends, behind each of {len(endings):,} beginnings:", end=" ")
     print(
@@ -61,15 +52,6 @@ def _time_endings(source: str) -> list[float]:
         complete(beginning, is_strict=True)
         costs.append(1000 * (process_time() - before))
         text.append(token.text)
-    return costs
-
-
-def _time_growth(source: str) -> list[float]:
-    text, costs = ViableText(is_strict=True), []
-    for token in tokenize(source):
-        before = perf_counter()
-        text.append(token.text)
-        costs.append(1000 * (perf_counter() - before))
     return costs
 
 

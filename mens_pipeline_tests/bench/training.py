@@ -53,9 +53,6 @@ _OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "every-second", "kept", "float32", "rand
 """Settings of a GPU: each layer computes again, and the library scores labelled positions by itself."""
 
 
-_OPERATIONS_SHOWN: Final = 12
-
-
 def main() -> None:
     options = _options()
     if options.variant:
@@ -94,8 +91,6 @@ def main() -> None:
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
         memory = f"{padding:>9.1%}{figures['peak_mb']:>9.0f}"
         print(f"{name:<44}{rate:>10.1f}{beside:>10}{share:>9.1%}{memory}  {losses}", flush=True)
-    if options.device == "cpu" and not options.variants:
-        _print_profile(_in_child("profile"))
 
 
 def _options() -> Namespace:
@@ -106,7 +101,7 @@ def _options() -> Namespace:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--beside", nargs="+", help="other bases, or shapes of random_base.py, to measure as well")
     parser.add_argument("--variants", nargs="+", choices=_VARIANTS, help="what to measure, in this order")
-    parser.add_argument("--variant", choices=["peak", "profile", *_VARIANTS])
+    parser.add_argument("--variant", choices=["peak", *_VARIANTS])
     return parser.parse_args()
 
 
@@ -122,15 +117,6 @@ def _compare_bases(options: Namespace) -> None:
         rates = f"{figures['tokens'] / figures['seconds']:>10.1f}{speed:>10.1f}{peak:>8.0f}{speed / peak:>9.1%}"
         losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
         print(f"{name[-44:]:<44}{rates}{figures['peak_mb']:>9.0f}  {losses}", flush=True)
-
-
-def _print_profile(operations: dict[str, list[float]]) -> None:
-    total = sum(milliseconds for milliseconds, _ in operations.values())
-    print()
-    print(f"{'operation of one step':<44}{'ms':>10}{'share':>9}{'calls':>9}")
-    longest = sorted(operations.items(), key=lambda item: -item[1][0])[:_OPERATIONS_SHOWN]
-    for name, (milliseconds, calls) in longest:
-        print(f"{name:<44}{milliseconds:>10.1f}{milliseconds / total:>9.1%}{calls:>9.0f}")
 
 
 def _in_child(variant: str, *more: str) -> dict[str, Any]:
@@ -150,9 +136,6 @@ def _child(options: Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         is_plain = options.variant in _OF_THE_LIBRARY
         trainer = _plain(options, Path(folder)) if is_plain else _ours(options, Path(folder))
-        if options.variant == "profile":
-            print(json.dumps(_profile(trainer)))
-            return
         watch = _Watch(trainer)
         trainer.train()
     print(json.dumps(watch.figures()))
@@ -172,24 +155,6 @@ def _gflop(model: Any, num_tokens: int, num_labelled: int) -> float:
     adapter = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     head: int = model.get_output_embeddings().weight.numel()
     return float((4 * frozen + 6 * adapter) * num_tokens + 4 * head * num_labelled) / 1e9
-
-
-def _profile(trainer: Any) -> dict[str, list[float]]:
-    from torch.profiler import ProfilerActivity, profile
-
-    step, found = trainer.training_step, dict[str, list[float]]()
-
-    def profiled(*arguments: Any, **named: Any) -> Any:
-        if trainer.state.global_step != trainer.args.max_steps - 2:
-            return step(*arguments, **named)
-        with profile(activities=[ProfilerActivity.CPU]) as seen:
-            loss = step(*arguments, **named)
-        found.update({each.key: [each.self_cpu_time_total / 1000, each.count] for each in seen.key_averages()})
-        return loss
-
-    trainer.training_step = profiled
-    trainer.train()
-    return found
 
 
 class _Watch:

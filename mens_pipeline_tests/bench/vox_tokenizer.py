@@ -23,29 +23,17 @@ def main() -> None:
 
     texts = [text for text in golden_programs().values() if text.isascii()]
     base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
-    of_base, wrapped = Tokenizer.from_file(str(base.path / "tokenizer.json")), tokenizer.transformers_tokenizer()
+    of_base = Tokenizer.from_file(str(base.path / "tokenizer.json"))
     size = sum(map(len, texts)) / 1e6
     print(f"{machine_name()}, one core, best of several runs; {len(texts)} golden programs, {size:.2f} MB")
     print()
     print(f"{'tokenizer':<44}{'tokens':>9}{'chars/token':>13}{'tokens/s':>13}{'MB/s':>8}")
     rows: list[tuple[str, Callable[[str], Sequence[int]]]] = [
         ("VoxTokenizer, encode", tokenizer.encode),
-        ("VoxTokenizer as one of transformers, encode", lambda text: wrapped(text)["input_ids"]),
         (f"{base.name.split('/')[-1]}, encode", lambda text: of_base.encode(text, add_special_tokens=False).ids),
     ]
     speeds = [_row(name, encode, texts, size) for name, encode in rows]
     note("VoxTokenizer, beside the tokenizer of the base, encoding", speeds[0] / speeds[-1])
-    ours, others = ([encode(text) for text in texts] for encode in (rows[0][1], rows[2][1]))
-    _row("VoxTokenizer, decode", _back(tokenizer.decode), ours, size)
-    _row(f"{base.name.split('/')[-1]}, decode", _back(of_base.decode), others, size)
-
-
-def _back(decode: Callable[[Any], str]) -> Callable[[Any], Any]:
-    def work(ids: Any) -> Any:
-        decode(ids)
-        return ids
-
-    return work
 
 
 def _row(name: str, work: Callable[[Any], Sequence[int]], inputs: Sequence[Any], size: float) -> float:
