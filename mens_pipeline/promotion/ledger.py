@@ -155,13 +155,13 @@ def _refuse_foreign(entries: Sequence[LedgerEntry], made_here: Mapping[str, str]
     if lost := [folder for sha256, folder in made_here.items() if sha256 not in counted]:
         found = f"it lacks evaluations that were made here ({len(lost)}, such as {lost[0]})"
         advice = "Restore the newest ledger; without one, remove the folders of these evaluations, and evaluate again."
-        raise RefusedError(f"{place}: {found}: an older ledger or that of a copy was laid back. {advice}")
+        raise RefusedError(f"{place}: {found}: an older ledger or that of a copy was restored. {advice}")
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
     """Explain why an evaluation is missing from the ledger of a store, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
-        return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
+        return "has lost this evaluation: an older ledger replaced it; restore the newest one, or evaluate again here"
     where = "a copy of this store" if is_copy(evaluated_in, store_id) else "another store"
     return f"knows no such evaluation: it was made in {where}; evaluate again here"
 

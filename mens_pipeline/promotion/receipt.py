@@ -265,7 +265,7 @@ class Override(Document, Versioned):
     schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
     adapter_sha256: str = Field(min_length=64, max_length=64)
     receipt_sha256: str = Field(min_length=64, max_length=64)
-    by: str = Field(min_length=1, description="Who answers for it.")
+    by: str = Field(min_length=1, description="Who takes responsibility for it.")
     reason: str = Field(min_length=10, description="Why the verdict does not count, in a sentence.")
     timestamp_unix: int = Field(ge=0)
     signature: str = Field(default="", description="HMAC-SHA256 over the rest, hexadecimal.")

@@ -129,13 +129,13 @@ class RequestPreparer:
             return self._defaults.best_of if is_single else 1
         error = None
         if request.best_of > self._limits.max_concurrent:
-            error = f"{request.best_of} answers are more than the {self._at_once}"
+            error = f"{request.best_of} completions are more than the {self._at_once}"
         elif request.best_of > 1 and request.num_completions > 1:
-            error = f"one answer is chosen, and n asks for {request.num_completions}; leave one of them out"
+            error = f"cannot be combined with n = {request.num_completions}; leave one of them out"
         elif request.best_of > 1 and request.continues_text and request.suffix is None:
-            error = "answers that continue your text are not compared; leave it out"
+            error = "completions that continue your text are not compared; leave it out"
         elif request.best_of > 1 and request.temperature == 0:
-            error = "at a temperature of 0 all answers are the same; leave it out, or ask for one above 0"
+            error = "at a temperature of 0 all completions are the same; leave it out, or raise the temperature"
         if error is not None:
             raise _invalid("best_of", error)
         return request.best_of
@@ -144,7 +144,7 @@ class RequestPreparer:
         if request.model:
             self.check_name(request.model)
         if request.num_completions > self._limits.max_concurrent:
-            raise _invalid("n", f"{request.num_completions} answers are more than the {self._at_once}")
+            raise _invalid("n", f"{request.num_completions} completions are more than the {self._at_once}")
         if request.continues_text and request.syntax not in {None, Syntax.FREE}:
             raise _invalid("decoding", "the parser cannot steer an answer that continues your text. Leave it out")
         if request.suffix is None and len(request.stop) > MOST_STOPS:

@@ -118,7 +118,7 @@ def _find_grammar(name: str, value: Any) -> Any:
     if name == "response_format" and value == _IDLE_FORMAT:
         return None
     if name == "response_format" and (not isinstance(value, dict) or value.get("type") != "grammar"):
-        raise ValueError('response_format: answers are Vox programs; its type is "text" or "grammar"')
+        raise ValueError('response_format: completions are Vox programs; its type is "text" or "grammar"')
     if not isinstance(value, dict) or value.keys() - {"type"} != {"grammar"}:
         raise ValueError(f'{name}: besides "grammar" there is nothing to choose here. {_ADVICE}')
     return value["grammar"]

@@ -106,7 +106,7 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 
 @pytest.mark.threat("M13")
 def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """There, without the ledger, it is the first on its eval suite; laid back, this store knows nothing of it."""
+    """There, without the ledger, it is the first on its eval suite; restored here, this store knows nothing of it."""
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
     record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
@@ -139,16 +139,16 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
         rf"it lacks evaluations that were made here \(1, such as .*{own.parents[0].key}\): an older ledger or that of"
     )
     for again in (lambda: promote(own, run, store, PRESENT, now=NOW), lambda: evaluated(run, store)):
-        with pytest.raises(RefusedError, match=rf"ledger\.jsonl: {lost} a copy was laid back\. Restore the newest"):
+        with pytest.raises(RefusedError, match=rf"ledger\.jsonl: {lost} a copy was restored\. Restore the newest"):
             again()
     shutil.rmtree(store.root / Kind.EVAL_RESULTS / own.parents[0].key)
-    assert_refused("has lost this evaluation: an older ledger was laid back; restore the new", own, run, store)
+    assert_refused("has lost this evaluation: an older ledger replaced it; restore the new", own, run, store)
 
 
 @pytest.mark.threat("M24")
 @every("signing", [Signing.of("5b" * 32, None), None])
 def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: Signing | None) -> None:
-    """All that a copy of the store holds is laid back over it: its ledger, its evaluation, its verdict, its champion.
+    """All that a copy of the store holds is restored over it: its ledger, its evaluation, its verdict, its champion.
 
     With a key, a store that had no evaluation of its own is told by its place.
     """

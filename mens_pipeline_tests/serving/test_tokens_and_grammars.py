@@ -129,7 +129,7 @@ def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[st
         ({"guided_grammar": ["vox"]}, "guided_grammar: not the grammar of Vox"),
         ({"structured_outputs": {"json": {}}}, 'structured_outputs: besides "grammar" there is nothing to choose'),
         ({"response_format": {"type": "grammar"}}, 'response_format: besides "grammar" there is nothing to choose'),
-        ({"response_format": "grammar"}, "response_format: answers are Vox programs"),
+        ({"response_format": "grammar"}, "response_format: completions are Vox programs"),
         ({"guided_grammar": "vox", "decoding": "free"}, "decoding: free, and a grammar is asked for"),
         ({"guided_grammar": "vox", "decoding": "other"}, "decoding: "),
     ],

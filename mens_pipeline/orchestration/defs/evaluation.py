@@ -138,7 +138,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Warn unless the adapter completes more lines exactly than its base and an n-gram, beyond chance.
 
-    An adapter that was never shown a hole passes; the gate of the same name blocks.
+    An adapter that was never shown a hole passes; the gate `infill_gain` measures the same.
     """
     infill = results_in(store.artifact(eval_results).path).infill
     if infill is None:
