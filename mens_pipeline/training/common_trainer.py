@@ -140,7 +140,9 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
                 "supervised_ratio": supervised / tokens,
                 "tokens_per_second": tokens / lap,
                 "steps_per_second_ema": self._rate,
-                "eta_seconds": (state.max_steps - state.global_step) / self._rate,
+                "eta_seconds": min(
+                    (state.max_steps - state.global_step) / self._rate, self.steps.seconds_left(self.seconds)
+                ),
                 "seconds": self.seconds,
                 "peak_memory_mb": _peak_memory_mb(args.device.type),
             },

@@ -177,6 +177,10 @@ class StepPlan:
         """Whether it resumes after its last step, because the result was not written."""
         return self._resumed_at >= self.num_steps
 
+    def seconds_left(self, seconds: float) -> float:
+        """Return the part of the budget that is left after `seconds` of training; infinite without a budget."""
+        return math.inf if self._max_seconds is None else max(0.0, self._max_seconds - seconds)
+
     def measure(self, step: int, lap: float, seconds: float) -> dict[str, Any] | None:
         """Measure a step of `lap` seconds, and decide whether the number of steps has to change.
 
@@ -233,8 +237,8 @@ class StepPlan:
         if num_steps == planned or (is_late and num_steps > planned):
             return None
         each = (end - seconds) / (planned - step)
-        would = f"{planned} steps would take {end / 60:.1f} of {self._max_seconds / 60:.1f} min"
-        return StepDecision(step, num_steps, each, seconds, f"{would}, at {each:.2f} s a step")
+        reason = f"{planned} steps would take {end / 60:.1f} min, at {each:.2f} s a step"
+        return StepDecision(step, num_steps, each, seconds, reason)
 
     def _record(self, decisions: tuple[StepDecision, ...]) -> None:
         document = {

@@ -150,7 +150,11 @@ def test_the_models_are_listed(server: Running) -> None:
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "tools: not supported here, leave"),
         ({"top_logprobs": 2}, None, "top_logprobs: only with logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "top_logprobs: .* less than or equal to 20"),
-        ({"response_format": {"type": "json_object"}}, None, 'completions are Vox programs; its type is "text" or "gram'),
+        (
+            {"response_format": {"type": "json_object"}},
+            None,
+            'completions are Vox programs; its type is "text" or "gram',
+        ),
         ({"extra_body": {"topk": 5, "minp": 1}}, "topk", "topk: not supported .*; minp: not supported"),
         ({"temperature": 2.5}, "temperature", "temperature: Input should be less than or equal to 2"),
         ({"max_completion_tokens": 5}, None, "max_tokens and max_completion_tokens are one limit"),

@@ -118,6 +118,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     assert result["num_steps"] == len(rates) == last["num_steps"]
     assert abs(result["num_steps"] - num_steps) <= 1
     assert result["seconds"] <= 1.03 * 36 + 3
+    assert all(step["seconds"] + step["eta_seconds"] <= 1.03 * 36 + 3 for step in steps_of(run.job.run_dir / TELEMETRY))
     assert 0 < rates[0] < rates[1] < max(rates)
     assert all(before >= after > 0 for before, after in pairwise(rates[3:]))
     assert rates[-1] == pytest.approx(rates[last["step"]] / (last["num_steps"] - last["step"]))
