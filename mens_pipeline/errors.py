@@ -47,8 +47,8 @@ def how_to_install(extra: str) -> str:
     return f"Run: pip install {what}"
 
 
-SMALLER: Final = "Use a smaller batch, model or --preset, or end other programs, and run the same again."
-_AGAIN: Final = "and run the same again."
+SMALLER: Final = "Use a smaller batch, model or --preset, or end other programs, and run the command again."
+_AGAIN: Final = "and run the command again."
 _OF_MACHINE: Final = {
     "Read-only file system": f"Let it be written, {_AGAIN}",
     "No space left on device": f"Make room, {_AGAIN}",
@@ -67,7 +67,7 @@ def describe_machine_problem(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return f"out of memory. {SMALLER}"
     if type(getattr(error, "orig", error)).__module__.startswith("psycopg"):
-        return f"PostgreSQL, the database of Dagster: {said}. See that it runs, {_AGAIN}"
+        return f"PostgreSQL, the database of Dagster: {said}. Make sure that it runs, {_AGAIN}"
     advice = next((advice for words, advice in _OF_MACHINE.items() if words in str(error)), None)
     return advice and f"{said.removesuffix('.')}. {advice}"
 

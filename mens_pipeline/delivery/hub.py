@@ -154,7 +154,7 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
         )
     except (HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError, OSError) as error:
         words = str(error).strip().splitlines() or [type(error).__name__]
-        advice = "Check token, name and network, and run the same again: a commit is accepted whole or not at all."
+        advice = "Check token, name and network, and run the command again: a commit is accepted whole or not at all."
         raise RefusedError(f"{to.repo}: not sent. {words[0][:300]} {advice}") from error
     return Pushed(info.oid, str(info.commit_url))
 

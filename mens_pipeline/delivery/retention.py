@@ -203,7 +203,7 @@ def _refuse_clock_ahead(stored: Stored, tag: Path, policy: RetentionPolicy, now:
     days, longest = (now - max(written, default=now)) / _DAY, max(policy.days.model_dump().values())
     if days > max(longest, policy.abandoned_days):
         found = f"by the clock nothing was written here for {days:.0f} days, longer than anything is kept"
-        advice = f"Set the clock; if it is right, touch {tag}, and run the same again."
+        advice = f"Set the clock; if it is right, touch {tag}, and run the command again."
         raise RefusedError(f"{tag.parent}: {found}. {advice}")
 
 
@@ -287,7 +287,7 @@ def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
             if item.path.exists():
                 _remove(item.path) if item.is_artifact else _remove_abandoned(item)
         except OSError as error:
-            message = f"{item.path}: {error.strerror}. Let this user write to the store, and run the same again."
+            message = f"{item.path}: {error.strerror}. Let this user write to the store, and run the command again."
             raise ConfigurationError(message) from error
 
 

@@ -135,7 +135,7 @@ class ClusterWorker(WorkerProcess):
             reply, stopped = ray.get(self._actor.exchange.remote(request, seconds))
         except ray.exceptions.RayActorError as error:
             found = f"a node that ran programs was lost {_RESTARTS + 1} times ({str(error).splitlines()[0]})"
-            raise RefusedError(f"Ray: {found}. Look at `ray status`, and run the same again.") from error
+            raise RefusedError(f"Ray: {found}. Look at `ray status`, and run the command again.") from error
         if stopped is not None:
             raise WorkerStoppedError(*stopped)
         return reply

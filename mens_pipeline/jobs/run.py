@@ -132,7 +132,7 @@ def find_reason(job: Job, error: Exception) -> str | None:
     if not found_no_room(error):
         problem = describe_machine_problem(error)
         return problem and f"{job.run_dir}: {problem}"
-    advice = "Make room, and run the same again: it goes on from its newest checkpoint."
+    advice = "Make room, and run the command again: it goes on from its newest checkpoint."
     for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
         if not (checkpoint / COMPLETE).exists():
             shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last free space

@@ -90,7 +90,7 @@ class JsonlDataLoader:
         row = read_row(row_at(self._path, entry.offset), entry.line)
         encoded = self._encode(row) if isinstance(row, TrainingPair) else Encoded((), ())
         if (len(encoded.prompt), len(encoded.completion)) != (entry.num_prompt, entry.num_completion):
-            raise RefusedError(f"{self._path}:{entry.line}: changed while it was in use. Run the same again.")
+            raise RefusedError(f"{self._path}:{entry.line}: changed while it was in use. Run the command again.")
         return encoded
 
     def __iter__(self) -> Iterator[Encoded]:

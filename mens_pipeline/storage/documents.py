@@ -183,7 +183,7 @@ class Documents:
         def change(found: bytes) -> bytes:
             if found != seen:
                 place = self.place(kind, name)
-                raise RefusedError(f"{place}: changed meanwhile, perhaps on another machine. Run the same again.")
+                raise RefusedError(f"{place}: changed meanwhile, perhaps on another machine. Run the command again.")
             return content
 
         self.amend(kind, name, change)
@@ -199,7 +199,7 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
         written = change(found.content)
         if written == found.content or remote.swap(name, written, found.version):
             return
-    raise ConfigurationError(f"{remote.url}/{name}: changed by others {_TRIES} times in a row. Run the same again.")
+    raise ConfigurationError(f"{remote.url}/{name}: changed by others {_TRIES} times in a row. Run the command again.")
 
 
 def _write(path: Path, content: bytes) -> None:

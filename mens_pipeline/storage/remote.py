@@ -41,8 +41,8 @@ _RETRY_SECONDS: Final = 25.0
 """A server that restarts is away for less; every request is repeated as long, so that it costs no run."""
 _BACKOFF: Final["BackoffConfig"] = {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=2)}
 _ADVICE: Final = (
-    "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of this "
-    "process may read and write there. Everything made so far stays in MENS_STORE_ROOT; run the same command again."
+    "Make sure that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of "
+    "this process may read and write there. Everything made so far stays in MENS_STORE_ROOT; run the command again."
 )
 
 

@@ -134,7 +134,7 @@ class Details(BaseModel):
             return cls.model_validate(artifact.manifest)
         except ValidationError as error:
             place = artifact.path / MANIFEST
-            raise RefusedError(f"{place}: {errors_in(error)}. Delete the folder, and run the same again.") from error
+            raise RefusedError(f"{place}: {errors_in(error)}. Delete the folder, and run the command again.") from error
 
 
 class ArtifactStore:

@@ -252,4 +252,4 @@ class Shards(Sequence[Any]):
         try:
             return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         except (OSError, pa.ArrowInvalid) as error:
-            raise RefusedError(f"{path}: not a whole shard. Run the same again, which makes it again.") from error
+            raise RefusedError(f"{path}: not a whole shard. Run the command again, which makes it again.") from error

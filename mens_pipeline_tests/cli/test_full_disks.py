@@ -141,7 +141,7 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
         (RuntimeError("CUDA out of memory. Tried"), "out of memory. Tried. Use a smaller batch"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when"), "ALLOC_FAILED when. Use a smaller batch"),
         (ValueError(_SAFETENSORS), "(os error 30). Let it be written"),
-        (OSError(errno.EIO, "Input/output error", "a.vox"), "a.vox: Input/output error. See that it has room and can"),
+        (OSError(errno.EIO, "Input/output error", "a.vox"), "a.vox: Input/output error. Make sure it has room and is"),
         (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_postgresql_that_is_gone_is_a_line(tmp_path: Path) -> None:
     line = _read_refusal_of(lambda: psycopg2.connect("host=127.0.0.1 port=1 dbname=x connect_timeout=2"), tmp_path)
 
     assert line.startswith("mens: PostgreSQL, the database of Dagster: ")
-    assert line.endswith("See that it runs, and run the same again.")
+    assert line.endswith("Make sure that it runs, and run the command again.")
 
 
 def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
 
     assert [reply.split("(")[0] for reply in replies] == ["fn f19", "fn f0", "fn f7"]
     assert len(list(JsonlDataLoader(path))) == 20
-    with pytest.raises(RefusedError, match=r"train\.jsonl:1: changed while it was in use\. Run the same again"):
+    with pytest.raises(RefusedError, match=r"train\.jsonl:1: changed while it was in use\. Run the command again"):
         loader[0]
 
 

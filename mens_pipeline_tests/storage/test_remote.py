@@ -240,7 +240,7 @@ def test_a_server_that_is_gone_says_so(
     alone = _machine(machines[0].root, store_url)
 
     assert alone.get("corpus", _KEY) == made
-    with pytest.raises(ConfigurationError, match="See that MENS_STORE_URL names a bucket that exists") as details:
+    with pytest.raises(ConfigurationError, match="Make sure that MENS_STORE_URL names a bucket that exists") as details:
         _build(alone)
     assert "\n" not in str(details.value)
     assert str(details.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")

@@ -55,7 +55,9 @@ def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> N
         assert remote.swap("k/lines", found + b"x", remote.read("k/lines").version)
         return b"never"
 
-    with pytest.raises(ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the same again"):
+    with pytest.raises(
+        ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the command again"
+    ):
         store.documents.amend("k", "lines", outrun)
 
     def lost(found: bytes) -> bytes:

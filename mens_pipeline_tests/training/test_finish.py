@@ -39,13 +39,13 @@ _SHOWN = r"\. .*Its last words \(.*child\.log\):\n\.+.\nRuntimeError: no more me
 @pytest.mark.parametrize(
     ("code", "left", "said"),
     [
-        (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the same again; what is done already is taken up"),
+        (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the command again; it continues from what is done"),
         (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
         (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with 1{_SHOWN}"),
         (75, {"child.log": _WORDS}, rf"run: the training process ended with 75{_SHOWN}"),
         (-signal.SIGKILL, {"child.log": _WORDS}, rf"process was killed, perhaps for want of memory{_SHOWN}"),
         (ExitCode.CRASHED, {}, r"the training process ended with 1\. Its last words .*:\n$"),
-        (ExitCode.DONE, {}, r"the training process left no result\.json\. Run the same again"),
+        (ExitCode.DONE, {}, r"the training process left no result\.json\. Run the command again"),
     ],
     ids=["interrupted", "refused", "crashed", "of another code", "killed", "nothing said", "no result"],
 )

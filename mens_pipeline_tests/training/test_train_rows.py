@@ -149,7 +149,7 @@ def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp
     path = job.rows_path / "00000.arrow"
     path.write_bytes(path.read_bytes()[:100])
     for _ in range(2):
-        with pytest.raises(RefusedError, match=r"00000\.arrow: not a whole shard\. Run the same again"):
+        with pytest.raises(RefusedError, match=r"00000\.arrow: not a whole shard\. Run the command again"):
             open_examples(job)
         path.unlink(missing_ok=True)
 
