@@ -1,4 +1,4 @@
-"""How fast the sandbox scores completions against hidden tests: those of HumanEval-Vox, ten of each task."""
+"""Measure how fast the sandbox runs hidden tests: ten completions of each task of HumanEval-Vox."""
 
 from itertools import cycle, islice
 from time import perf_counter

@@ -66,14 +66,14 @@ def _rows(adapter: Adapter, data: Path) -> Iterator[tuple[str, Encoded]]:
     manifest = adapter.manifest
     tokenizer = FileTokenizer(evaluated_model("adapter", adapter, resolve_device(DeviceChoice.CPU)).base_path)
 
-    def encoded(kind: str, prompt: str, response: str) -> Iterator[tuple[str, Encoded]]:
+    def encode_whole(kind: str, prompt: str, response: str) -> Iterator[tuple[str, Encoded]]:
         row = encode(tokenizer, manifest.system_prompt, prompt, response)
         if len(row.prompt) + len(row.completion) <= _LONGEST:
             yield kind, row
 
     for pair in read_pairs(data / "heldout.jsonl"):
         if pair.task_family == "vox_codegen":
-            yield from encoded("tested" if pair.tests else "untested", pair.prompt, pair.response)
+            yield from encode_whole("tested" if pair.tests else "untested", pair.prompt, pair.response)
     config = EvaluationConfig(infill_holes=500, infill_lines=1)
     fits = completion_fits(manifest.base_model, infill_decoding(config))
     suite = find_holes(data / "heldout.jsonl", data / "train.jsonl", manifest, config, fits)
@@ -83,7 +83,7 @@ def _rows(adapter: Adapter, data: Path) -> Iterator[tuple[str, Encoded]]:
         prefix, suffix = request.view or (request.prompt, request.suffix or "")
         yield "line", encode_infill(tokenizer, prefix, suffix, hole.middle, suite.window, manifest.infill_order)
     for task in benchmark_tasks(load_benchmark(_HUMANEVAL))[::2]:
-        yield from encoded("humaneval", task.prompt, task.reference)
+        yield from encode_whole("humaneval", task.prompt, task.reference)
 
 
 def _losses(adapter: Adapter, rows: list[tuple[str, Encoded]]) -> dict[str, list[Loss]]:
