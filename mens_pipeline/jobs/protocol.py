@@ -134,7 +134,7 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
     if code == ExitCode.DONE:
         return
     if code == ExitCode.INTERRUPTED:
-        raise RefusedError(f"{run_dir}: interrupted. Run the command again; it continues from what is done.")
+        raise RefusedError(f"{run_dir}: interrupted. Run the command again; it reuses finished work.")
     if code == ExitCode.REFUSED:
         raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
     log = run_dir / LOG

@@ -39,7 +39,7 @@ _SHOWN = r"\. .*Its last words \(.*child\.log\):\n\.+.\nRuntimeError: no more me
 @pytest.mark.parametrize(
     ("code", "left", "said"),
     [
-        (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the command again; it continues from what is done"),
+        (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the command again; it reuses finished work"),
         (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
         (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with 1{_SHOWN}"),
         (75, {"child.log": _WORDS}, rf"run: the training process ended with 75{_SHOWN}"),
