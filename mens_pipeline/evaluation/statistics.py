@@ -163,11 +163,13 @@ def _interval(value: float | None, num_effective: float) -> tuple[float, float]:
 
 
 def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
-    """Estimate the probability that at least one of k samples passes, without bias; `num_samples` is at least k.
+    """Estimate the probability that at least one of k samples passes, without bias; `ValueError` for fewer than k.
 
     Source:
         Chen et al. 2021, Evaluating Large Language Models Trained on Code, equation 1.
     """
+    if k > num_samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples, found {num_samples}")
     return 1 - comb(num_samples - num_passed, k) / comb(num_samples, k)
 
 
@@ -273,7 +275,8 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
 
     `drop` is the share of the independent tasks by which the candidate is worse, `disagreement` that on which two
     equally good models differ, half of them either way. The success rates do not matter: only tasks on which the two
-    models differ count. Each side of the two-sided test gets half of `p_value`.
+    models differ count. Each side of the two-sided test gets half of `p_value`. `ValueError` if drop or disagreement is
+    not a share, or both are more than all tasks.
 
     Source:
         The unconditional power of McNemar's exact test, Duffy 1984.
@@ -281,6 +284,8 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
     from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
     differing = drop + disagreement
+    if drop < 0 or disagreement < 0 or differing > 1:
+        raise ValueError(f"drop {drop} and disagreement {disagreement} must be shares of at most all tasks together")
     lost = (drop + disagreement / 2) / differing if differing else 0.0
     counts = np.arange(num_tasks + 1)
     most = np.array([_most_gains(count, p_value) for count in range(num_tasks + 1)])

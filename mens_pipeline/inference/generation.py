@@ -160,6 +160,12 @@ class Generation(EvaluatedModel):
     )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
 
+    @model_validator(mode="after")
+    def _names_an_order(self) -> "Generation":
+        if self.infill_order is None and any(request.suffix is not None for request in self.requests):
+            raise ValueError("requests have a suffix, and infill_order does not say which side is shown first")
+        return self
+
     @property
     def adapter_digest(self) -> str:
         """SHA-256 of the adapter that writes."""
@@ -178,6 +184,12 @@ class GenerationJob(Job):
 
     kind: Literal["generate"] = "generate"
     generations: dict[str, Generation] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _shares_a_process(self) -> "GenerationJob":
+        if any(generation.placement != self.first.placement for generation in self.generations.values()):
+            raise ValueError("generations of one job need the same model and the same number of devices")
+        return self
 
     @property
     def first(self) -> Generation:

@@ -218,7 +218,8 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
 
 def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]) -> None:
     """Refuse a train set with too few rows that train."""
-    examples.check()
+    if examples.num_lost:
+        raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
         counts = [f"{count} {reason}" for reason, count in examples.dropped.items()]
         fields = [field for reason in examples.dropped for field in reason.settings]

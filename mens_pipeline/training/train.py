@@ -68,6 +68,8 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     tokenizer = load_tokenizer(job.base_path)
     examples = open_examples(job)
     target = plan_examples(job.rows_path, examples.columns, recipe, job.continues)
+    if not target.batches:
+        raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.accumulation

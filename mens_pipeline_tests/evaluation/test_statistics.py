@@ -92,6 +92,8 @@ def test_pass_at_k_is_the_share_of_choices_with_a_hit(num_samples: int) -> None:
             expected = sum(any(choice) for choice in choices) / len(choices)
 
             assert pass_at_k(num_samples, passed, k) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="pass@3 needs at least 3 samples, found 2"):
+        pass_at_k(2, 1, 3)
 
 
 @pytest.mark.parametrize("shares", [[0.0, 1.0, 1.0], [1.0] * 20, []], ids=["mixed", "all", "none"])
@@ -237,3 +239,9 @@ def test_the_smallest_drop_that_is_seen(disagreement: float, drop: float) -> Non
 def test_too_few_tasks_show_no_drop_at_all() -> None:
     assert smallest_drop(6, 0.0, p_value=0.01) is None
     assert smallest_drop(8, 0.0, p_value=0.01) is not None
+
+
+def test_shares_must_make_sense() -> None:
+    for drop, disagreement in ((-0.1, 0.5), (0.5, -0.1), (0.6, 0.5)):
+        with pytest.raises(ValueError, match="must be shares of at most all tasks together"):
+            power_of_regression(10, drop, disagreement, 0.01)

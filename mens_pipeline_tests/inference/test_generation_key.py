@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import (
@@ -70,7 +71,7 @@ def test_a_cpu_rounds_to_eight_bits_where_that_is_faster_and_allowed(run: Path, 
 
 def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
     conditions = Conditions(Decoding(), _CPU, run / "lock")
-    inputs = []
+    inputs, generations = [], []
     for order in ({}, {"infill_order": "suffix_first"}, {"infill_order": "prefix_first"}):
         manifest = json.loads((run / MANIFEST).read_text())
         (run / MANIFEST).write_text(json.dumps({**manifest, **order}))
@@ -79,10 +80,14 @@ def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
             generation = prepare_generation("adapter", Adapter.open(run), asked, conditions)
             expected = order.get("infill_order", "suffix_first") if suffix is not None else None
             assert generation.infill_order == expected
+            generations.append(generation)
             inputs.append(list_inputs(generation))
 
     assert inputs[0] == inputs[2] != inputs[4]
     assert inputs[1] == inputs[3] == inputs[5]
+    without = generations[-1].model_dump() | {"requests": (Request(task="t", prompt="", suffix="}", window=64),)}
+    with pytest.raises(ValidationError, match="infill_order does not say which side"):
+        Generation.model_validate(without)
 
 
 def test_a_card_with_room_holds_more_at_once(run: Path) -> None:

@@ -207,6 +207,8 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
         check_examples(_examples(2, seen=3, dropped=Counter({NotShown.OTHER_DIFFICULTY: 1})), 3, _ORIGINS)
     with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
         check_examples(_examples(0), 1, _ORIGINS)
+    with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
+        check_examples(_examples(2, seen=3), 1, _ORIGINS)
 
 
 def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
