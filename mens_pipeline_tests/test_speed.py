@@ -9,7 +9,7 @@ from mens_pipeline_tests.speed import assert_below, assert_linear
 
 def test_a_quadratic_pattern_fails_and_a_linear_one_does_not() -> None:
     assert_linear(re.compile(r"\ba+b").search, lambda size: "a" * size, 4_000_000)
-    with pytest.raises(AssertionError, match="6 times other work"):
+    with pytest.raises(AssertionError, match="36 times other work"):
         assert_linear(re.compile(r"a+b").search, lambda size: "a" * size, 8_000)
 
 
