@@ -15,7 +15,7 @@ from mens_pipeline.storage.validation import Share, Strict
 
 MAX_DIFFICULTY: Final = 10
 BY_MEMORY: Final = ("quantization", "checkpoint_every_n_layers")
-"""Fields that the device decides if nobody else does."""
+"""Fields that depend on the memory of the device unless they are set."""
 CONTRACT: Final = AdapterFile.CONTRACT
 PREFLIGHT: Final = AdapterFile.PREFLIGHT
 FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
@@ -24,7 +24,7 @@ CODE: Final = "vox_codegen"
 """The kind of programs of a workspace."""
 _ROUNDING: Final = 1e-9
 _ACCUMULATED: Final = 4
-"""Default number of micro-batches of a step."""
+"""Default number of micro-batches in a step."""
 
 
 class Recipe(BaseModel):
@@ -35,7 +35,7 @@ class Recipe(BaseModel):
     )
 
     model_name_or_path: str | None = Field(default=None, min_length=1)
-    """Base model: a folder, or a name on the Hub; none takes the device's own."""
+    """Base model: a folder, or a name on the Hub; unset: the default of the device."""
     model_revision: str | None = Field(default=None, min_length=1)
     """Branch, tag or commit of the base."""
 
@@ -46,12 +46,12 @@ class Recipe(BaseModel):
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of adapter inputs left out."""
     target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the layers that get an adapter; all linear ones but the head."""
+    """Names of the layers that get an adapter; all-linear: every linear layer except the head."""
     quantization: Literal["nf4", "bf16"] | None = None
-    """Precision of the base: four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4."""
+    """Precision of the base: four bits (QLoRA) or bfloat16; unset: bf16 on a GPU with enough memory, else nf4."""
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
-    """Dtype of computations with nf4; int8, on a CPU alone: float32, but the base is multiplied in eight bits; auto:
-    bfloat16 where the device has it natively, else int8 where a CPU has products for it. With float32, a CPU also
+    """Dtype of computations with nf4. int8, only on CPUs: float32, but products with the base in eight bits. auto:
+    bfloat16 if the device has it natively, else int8 on a CPU with VNNI, else float32. With float32, a CPU also
     evaluates and serves the adapter without eight bits."""
     bnb_4bit_use_double_quant: bool = True
     """Whether the scales are quantised as well."""
@@ -59,80 +59,80 @@ class Recipe(BaseModel):
     max_length: int = Field(default=512, ge=16, le=131_072)
     """Tokens of a row; longer rows do not train."""
     per_device_train_batch_size: int = Field(default=4, ge=1, le=1024)
-    """Limit of the rows of a micro-batch."""
+    """Most rows in a micro-batch."""
     tokens_per_step: int | None = Field(default=None, ge=16)
-    """Tokens of an optimizer step with their padding, whatever it is trained on."""
+    """Tokens of an optimizer step, padding included, over all devices."""
     max_tokens_per_batch: int | None = Field(default=None, ge=16)
-    """Tokens that a device holds at once, with their padding; rows of one length come together."""
+    """Tokens that a device holds at once, padding included; rows of similar length share a micro-batch."""
     gradient_accumulation_steps: int | None = Field(default=None, ge=1, le=1024)
-    """Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4."""
+    """Micro-batches in a step on one device; unset: as many as tokens_per_step needs, else 4."""
     num_train_epochs: int = Field(default=3, ge=1, le=1000)
     """Passes over the train set."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Limit of optimizer steps."""
+    """Most optimizer steps."""
     max_minutes: float | None = Field(default=None, gt=0)
-    """Limit of training time in minutes, without loading."""
+    """Most minutes of training, without loading."""
 
     devices: int = Field(default=1, ge=1, le=64)
     """GPUs, or processes on a CPU, that share each step."""
 
     learning_rate: float = Field(default=2e-4, gt=0, le=1)
-    """Peak of the rate of AdamW."""
+    """Peak learning rate of AdamW."""
     lora_plus_ratio: float = Field(default=1.0, ge=1, le=64)
     """Learning rate of the B matrices over that of the A matrices (LoRA+)."""
     lr_scheduler_type: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
     """Schedule of the learning rate after the warmup."""
     warmup_steps: int = Field(default=100, ge=0)
-    """Steps until the full rate, up to a tenth of all."""
+    """Steps up to the peak learning rate, at most a tenth of all."""
     weight_decay: float = Field(default=0.01, ge=0, le=1)
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """The norm to which gradients are clipped."""
+    """Norm that gradients are clipped to."""
 
     min_rating: int = Field(default=3, ge=1, le=5)
     """Rows with a lower rating do not train."""
     category_filter: tuple[str, ...] = ()
-    """Parts of categories; none takes all rows."""
+    """Parts of categories to train on; empty: all rows."""
     min_difficulty: int = Field(default=1, ge=1, le=MAX_DIFFICULTY)
     """Easier rows do not train."""
     max_difficulty: int = Field(default=MAX_DIFFICULTY, ge=1, le=MAX_DIFFICULTY)
-    """Harder ones neither."""
+    """Harder rows do not train."""
     category_alpha: Share = 1.0
-    """Power that shares of categories are raised to; below 1, rare ones gain."""
+    """Exponent for the shares of categories; below 1, rare categories gain."""
     token_shares: dict[str, Share] = Field(
         default={},
-        description="Kind (task_family) -> its share of the tokens shown, up to 1 in total; others split the rest, or "
-        "keep the share of their tokens where there is no rest.",
+        description="Share of the tokens for each kind of row (task_family), up to 1 in total; other kinds split the "
+        "rest, or keep the share of their tokens if there is none.",
     )
     infill_share: float | None = Field(default=None, ge=0, lt=1)
-    """Share of the tokens shown that complete code at a cursor; the others keep their proportions."""
+    """Share of the tokens that complete code at a cursor; other kinds keep their proportions."""
     infill_window: int = Field(default=192, ge=16, le=131_072)
-    """Tokens to show before and after a cursor."""
+    """Tokens around a cursor, before and after together."""
     curriculum: bool = False
     """Whether easy rows come first, and hard ones in later epochs."""
     curriculum_max_difficulty: tuple[int, ...] = Field(default=(4, 7, 10), min_length=1)
-    """Hardest rows of each epoch; the last one holds for all others."""
+    """Hardest rows of each epoch; the last value applies to all later epochs."""
     trajectory_weighting: bool = False
-    """Whether rows weigh differently in the loss."""
+    """Whether the boosts below weight rows in the loss."""
     trajectory_tool_trace_boost: float = Field(default=1.1, gt=0, le=8)
-    """Weight of traces of tools."""
+    """Weight of tool traces."""
     trajectory_failure_boost: float = Field(default=1.15, gt=0, le=8)
     """Weight of rows about failures."""
     trajectory_quality_boost: float = Field(default=1.05, gt=0, le=8)
     """Weight of rows with a high rating."""
     trajectory_quality_floor: int = Field(default=5, ge=1, le=5)
-    """Lowest high rating."""
+    """Lowest rating that counts as high."""
     validation_split_ratio: float = Field(default=0.05, ge=0, lt=0.5)
-    """Share of source files whose rows measure the loss and do not train."""
+    """Share of source files that do not train and give the validation loss."""
 
     checkpoint_every_n_layers: int | None = Field(default=None, ge=0, le=1024)
-    """Recompute the activations of one layer in this many to save memory; 0: none; unset: as few as fit a GPU."""
+    """Recompute the activations of every n-th layer to save memory; 0: of none; unset: of as few as the GPU needs."""
     save_steps: int = Field(default=50, ge=1)
     """Steps between checkpoints."""
     logging_steps: int = Field(default=1, ge=1)
-    """Steps between lines of telemetry."""
+    """Steps between logged metrics."""
     seed: int = Field(default=42, ge=0, lt=2**32)
-    """Decides the start of the adapter and the order of rows."""
+    """Seed of the initial adapter and of the order of rows."""
 
     @field_validator("target_modules", "category_filter", "curriculum_max_difficulty", mode="before")
     @classmethod
@@ -151,23 +151,23 @@ class Recipe(BaseModel):
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches of a step over all devices, at least one for each."""
+        """Micro-batches in a step over all devices, at least one for each."""
         return max(self.devices, self._step[0])
 
     @property
     def tokens_at_once(self) -> int | None:
-        """Limit of the padded tokens of a micro-batch, an even part of its step; a longer row has its own."""
+        """Most tokens of a micro-batch, padding included, an even part of the step; a longer row is one by itself."""
         tokens = self._step[1]
         return None if tokens is None else -(-tokens // self.accumulation)
 
     @property
     def rows_at_once(self) -> int:
-        """Limit of the rows of a micro-batch."""
+        """Most rows in a micro-batch."""
         return max(1, self.per_device_train_batch_size * self._step[0] // self.accumulation)
 
     @property
     def _step(self) -> tuple[int, int | None]:
-        """Micro-batches of a step on one device, and its limit of tokens, if any."""
+        """Micro-batches in a step on one device, and most tokens of the step, if limited."""
         number, most, tokens = self.gradient_accumulation_steps, self.max_tokens_per_batch, self.tokens_per_step
         if number is None and tokens is not None:
             return -(-tokens // (most or tokens)), tokens
@@ -217,19 +217,19 @@ def refuse_sharding(environment: Mapping[str, str]) -> None:
     for name in ("FSDP", "DeepSpeed"):
         variable = f"ACCELERATE_USE_{name.upper()}"
         if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
-            found = f"{name} would divide the base, and each device has to hold all of it, in four bits or bfloat16"
+            found = f"{name} would divide the base, but each device must hold all of it"
             raise RefusedError(f"{variable}: {found}. Unset it, and use --devices N.")
 
 
 class Continued(Strict):
-    """Adapter and state of a complete run that another one continues."""
+    """Adapter and state of a finished run to continue."""
 
-    adapter: Path = Field(description="The weights that it ended with.")
-    adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
-    num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
-    num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
-    seconds: float = Field(ge=0, description="Of training.")
-    infill_order: Order = Field(description="Which side of a cursor it was shown first.")
+    adapter: Path = Field(description="File with its weights.")
+    adapter_sha256: str = Field(description="SHA-256 of the weights, hexadecimal.")
+    num_batches: int = Field(ge=0, description="Micro-batches so far.")
+    num_steps: int = Field(ge=0, description="Optimizer steps so far.")
+    seconds: float = Field(ge=0, description="Training time so far.")
+    infill_order: Order = Field(description="Side of a cursor that comes first in its prompts.")
 
 
 class CommonJob(Job):
@@ -239,22 +239,22 @@ class CommonJob(Job):
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="Precision of the computation: float32, bfloat16 or int8.")
     system_prompt: str = Field(description="The system prompt.")
-    contract_digest: str = Field(description="Hash of everything that decides the run.")
+    contract_digest: str = Field(description="Hash of everything that determines the run.")
 
 
 class TrainingJob(CommonJob):
-    """One run, fully decided."""
+    """A training run with every setting fixed."""
 
     kind: Literal["train"] = "train"
     recipe: Recipe
-    rows_path: Path = Field(description="The folder of its rows as ids, in Arrow shards.")
-    base_path: Path = Field(description="The folder of the base model.")
+    rows_path: Path = Field(description="Folder of Arrow shards with the tokenized rows.")
+    base_path: Path = Field(description="Folder of the base model.")
     base_name: str = Field(description="Name of the base model in the files of the adapter.")
-    base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
-    infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
-    continues: Continued | None = Field(default=None, description="The run that this one continues, if any.")
+    base_revision: str | None = Field(description="Commit of the base on the Hub; None for a folder or a package.")
+    infill_order: Order = Field(description="Side of a cursor that comes first in prompts.")
+    continues: Continued | None = Field(default=None, description="The finished run to continue, if any.")
 
     @property
     def dtype(self) -> Literal["float32", "bfloat16"]:
-        """Dtype of activations, which products in eight bits round."""
+        """Dtype of activations, before products in eight bits round them."""
         return "bfloat16" if self.compute_dtype == "bfloat16" else "float32"
