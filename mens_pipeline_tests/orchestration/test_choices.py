@@ -67,11 +67,10 @@ def test_a_recipe_of_an_unknown_preset_shows_when_the_location_loads(tmp_path: P
     config = tmp_path / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
     recipes = config / "recipes.yaml"
-    recipes.write_text(recipes.read_text().replace("preset: coder_05b", "preset: coder_05c", 1))
+    with recipes.open("a") as file:
+        file.write("mine:\n  about: A typo.\n  preset: smal\n")
 
-    with pytest.raises(
-        ConfigurationError, match=r"recipes\.yaml: code_base: preset coder_05c: .*Did you mean `coder_05b`"
-    ):
+    with pytest.raises(ConfigurationError, match=r"recipes\.yaml: mine: preset smal: .*Did you mean `smol`"):
         check_configuration(config)
 
 

@@ -41,10 +41,10 @@ from mens_pipeline_tests.orchestration.stores import (
     take_lenient_gates,
 )
 
-_GOOD = {"default": 20, "short": 10, "wide": 40}
-"""Recipe -> prompts of forty that its adapter answers well."""
+_GOOD = {"default": 20, "long": 10, "wide": 40}
+"""Recipe -> prompts of forty that its adapter completes well."""
 
-_ALL = {**_GOOD, "code_base": 34, "tiny": 14}
+_ALL = {**_GOOD, "small": 34, "tiny": 14}
 """The same, with one that passes and is not the best."""
 
 _COUNTS = ("num_updates", "num_planned_updates", "num_updates_before", "train/seconds", "first_loss", "last_loss")
@@ -133,7 +133,7 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
     assert all(run.success for run in runs.values())
     assert {name: found["mens/verdict"] for name, found in tags.items()} == {
         "default": "failed",
-        "short": "failed",
+        "long": "failed",
         "wide": "passed",
     }
     for name, run in runs.items():
@@ -152,7 +152,7 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
     assert {name: str(rate)[:6] for name, rate in shown.items()} == {
         "wide": "40/40 ",
         "default": "20/40 ",
-        "short": "10/40 ",
+        "long": "10/40 ",
     }
     assert champion_key(ArtifactStore(home.parent / "store")) is None
 
@@ -183,7 +183,7 @@ def test_the_best_that_passes_is_promoted(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENS_STORE_PAGES", "http://pages.test/")
-    for name in ("default", "code_base", "wide"):
+    for name in ("default", "small", "wide"):
         _run(home, instance, partition=name)
     first, again = _promote_best(instance), _promote_best(instance)
     (made,) = first.asset_materializations_for_node("promoted_adapter")
@@ -196,20 +196,20 @@ def test_the_best_that_passes_is_promoted(
     assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
     url = f"http://pages.test/promoted_adapter/{champion.key}/report.html"
     assert made.metadata["report_page"].value == f"[report.html]({url})"
-    assert list(details)[:3] == ["wide", "code_base", "default"]
+    assert list(details)[:3] == ["wide", "small", "default"]
     assert details["wide"][0].startswith("40/40 ")
-    assert details["code_base"][0].startswith("34/40 ")
-    assert details["code_base"][1] == "-15.0 points (p = 0.031)"
+    assert details["small"][0].startswith("34/40 ")
+    assert details["small"][1] == "-15.0 points (p = 0.031)"
     assert details["default"][1].startswith("The gate failed: parse_rate: ")
-    assert details["short"][1].startswith("short: no run of this recipe")
+    assert details["long"][1].startswith("long: no run of this recipe")
     assert again.success
     assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
 
 
 @pytest.mark.nightly
 def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
-    runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
-    assert _promote_best(instance, best_of=[runs["code_base"]]).success
+    runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("small", "wide")}
+    assert _promote_best(instance, best_of=[runs["small"]]).success
     result = _promote_best(instance, best_of=["wide"])
 
     assert "no recipe of 1 may be promoted. wide: Another champion is in use" in read_failure(result)
@@ -221,7 +221,7 @@ def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance:
 
 @pytest.mark.nightly
 def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
-    for name in ("code_base", "wide"):
+    for name in ("small", "wide"):
         _run(home, instance, partition=name)
     store = ArtifactStore(home.parent / "store")
     wide = next(
@@ -230,7 +230,7 @@ def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: 
     (wide / WEIGHTS).unlink()
     (made,) = _promote_best(instance).asset_materializations_for_node("promoted_adapter")
 
-    assert str(made.metadata["best_recipe"].value).startswith("code_base, pass@1 34/40")
+    assert str(made.metadata["best_recipe"].value).startswith("small, pass@1 34/40")
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
 @pytest.mark.usefixtures("location")
 @pytest.mark.parametrize(
     ("names", "code", "runs"),
-    [(("default", "short", "--promote"), 1, 2), (("default", "wide", "--no-promote"), 0, 2)],
+    [(("default", "long", "--promote"), 1, 2), (("default", "wide", "--no-promote"), 0, 2)],
     ids=["none passes", "nothing is to be promoted"],
 )
 def test_a_command_promotes_nothing(home: Path, names: tuple[str, ...], code: int, runs: int) -> None:
@@ -344,9 +344,9 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 
 
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
-    result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
+    result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "long"})
 
-    assert "of the partition wide, and its configuration names the recipe short" in read_failure(result)
+    assert "of the partition wide, and its configuration names the recipe long" in read_failure(result)
 
 
 @pytest.mark.nightly
@@ -374,11 +374,11 @@ def test_two_recipes_are_laid_side_by_side(home: Path, kept: dg.DagsterInstance,
 
 def test_a_recipe_that_was_never_run_is_named(home: Path, kept: dg.DagsterInstance) -> None:
     run = _run(home, kept, qlora_adapter={"recipe": "wide", "preset": "tiny"})
-    result = invoke("compare", run.run_id, "short")
+    result = invoke("compare", run.run_id, "long")
 
     assert result.exit_code == 1
-    assert "short: no run of this recipe" in str(result.exception)
-    assert "there are: wide, preset tiny. Train it: mens run --recipe short --no-promote" in str(result.exception)
+    assert "long: no run of this recipe" in str(result.exception)
+    assert "there are: wide, preset tiny. Train it: mens run --recipe long --no-promote" in str(result.exception)
     assert "Recipes: default, tiny, " in str(invoke("compare", run.run_id, "a").exception)
 
 

@@ -320,7 +320,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 
     with pytest.raises(ConfigurationError, match=r"recipe wid: not in config/recipes.yaml. Did you mean `wide`\?"):
         look_up(recipes, "wid", "recipe")
-    with pytest.raises(ConfigurationError, match="There are code_base, default, long, short, tiny, wide"):
+    with pytest.raises(ConfigurationError, match="There are default, long, small, tiny, wide"):
         look_up(recipes, "xyzxyz", "recipe")
 
 
