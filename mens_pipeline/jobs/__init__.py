@@ -1,13 +1,13 @@
-"""Run work in separate processes: everything that loads a model trains, generates, merges and exports here.
+"""Run all work that loads a model in separate processes: training, generation, merging and export.
 
-`python -m mens_pipeline.jobs JOB PARENT` runs the job that a file describes; `run.KINDS` lists the kinds.
+`python -m mens_pipeline.jobs JOB PARENT` runs the job that the file JOB describes; `run.KINDS` lists the kinds of job.
 
-- Start: `local.run_job` starts that command on this machine, with several ranks (`--ranks N`, `agent`) or with workers
-  of a Ray cluster (`--ray`, `ray`). It gets no secrets, no network, and no imports from the current folder
-  (`environment`).
-- Device: one job at a time holds it, by a lock that the system frees (`device`).
-- Progress: events as lines of `telemetry.jsonl` next to the job, which the parent follows (`progress`).
-- Stop: SIGTERM, after which a resumable job writes a checkpoint; then SIGKILL for its group. Where no signal arrives,
-  the file `stop` asks. A child ends with its parent.
-- End: the exit code; `result.json`, or `failure.json` with the reason (`protocol`).
+- Start: `local.run_job` starts this command on this machine: alone, with several ranks (`--ranks N`, `agent`), or with
+  workers of a Ray cluster (`--ray`, `ray`). The process gets no secrets, works offline, and imports nothing from the
+  current folder (`environment`).
+- Device: a lock, which the system frees when a process dies, lets one job at a time use the device (`device`).
+- Progress: the job writes events to `telemetry.jsonl` in its folder, and the parent follows this file (`progress`).
+- Stop: SIGTERM, to which a resumable job responds with a checkpoint, then SIGKILL for the process group. The file
+  `stop` replaces signals that cannot reach a worker. A child ends with its parent.
+- End: the exit code, and `result.json`, or `failure.json` with the reason (`protocol`).
 """

@@ -1,4 +1,4 @@
-"""The entry of every job: `python -m mens_pipeline.jobs JOB [PARENT] [--ranks N] [--ray]`."""
+"""The entry point of every job: `python -m mens_pipeline.jobs JOB [PARENT] [--ranks N] [--ray]`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Several processes on one machine that share a job, one per device; they start, stop and end together.
+"""Processes on one machine that share a job, one per device; they start, stop and end together.
 
-They start like `python -m torch.distributed.run --standalone`, which passes SIGTERM on to all of them, and ends all
-when one fails. Each has the whole base in memory. A training divides the micro-batches of every optimizer step and sums
-their gradients, so the step equals that of a single process. A generation divides its requests.
+They run under torch's launcher, like `python -m torch.distributed.run --standalone`: it forwards SIGTERM to all of
+them, and ends them all when one fails. Each holds the whole base model. Training divides the micro-batches of every
+optimizer step and sums their gradients, so a step equals one on a single process. Generation divides its requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,16 @@ _LAUNCHERS: Final = frozenset(("TORCHELASTIC_RUN_ID", ON_RAY))
 """Variables that mark a valid `RANK`."""
 
 _GRACE_SECONDS: Final = 100
-"""Time to write a checkpoint; less than the parent process waits."""
+"""Time to write a checkpoint after SIGTERM; shorter than the parent process waits."""
 
 _LONGEST: Final = timedelta(days=7)
-"""Time that a process waits for another; if one fails, the launcher ends the others at once."""
+"""Timeout of a wait for other processes; if one fails, the launcher ends the others at once."""
 
 Item = TypeVar("Item")
 
 
 def start_ranks(command: Sequence[str], number: int) -> ExitCode:
-    """Run a command once per device, until all have ended; refuse (`RefusedError`) if one was killed."""
+    """Run `number` copies of a command, and return the exit code of the job; raise a `RefusedError` if one dies."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -46,7 +46,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
         except ChildFailedError as error:
             codes = {failure.exitcode for failure in error.failures.values()}
             for rank, failure in error.failures.items():
-                # If one fails, torch ends the others by SIGTERM, which hides the cause.
+                # When one process fails, torch ends the others with SIGTERM, which is not the cause.
                 if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
                     found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
                     advice = "Check whether memory ran out, and run the same command again: it resumes."
@@ -57,7 +57,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The rank of this process in its job and on this machine, each from 0."""
+    """Ranks of this process in its job and on this machine, from 0, and the number of processes."""
 
     rank: int = 0
     local_rank: int = 0
@@ -69,7 +69,7 @@ class Team:
         return self.rank == 0
 
     def sum_over_all(self, values: Sequence[float], device: str) -> list[float]:
-        """Sum figures over all processes; each gets the sums once all have called."""
+        """Return elementwise sums over all processes, once all of them have called."""
         if self.size == 1:
             return list(values)
         import torch
@@ -81,14 +81,14 @@ class Team:
         return sums
 
     def meet(self) -> None:
-        """Connect the processes of a generation, before they `collect`."""
+        """Connect the processes of a generation; call this before `collect`."""
         if self.size > 1:
             import torch.distributed as processes
 
             processes.init_process_group("gloo", timeout=_LONGEST)
 
     def collect(self, own: Item) -> list[Item]:
-        """Return the values of all processes by rank, once all have called; only the first process gets them."""
+        """Gather the values of all processes by rank, once all have called; only the first process gets them."""
         if self.size == 1:
             return [own]
         import torch.distributed as processes
@@ -98,7 +98,7 @@ class Team:
         return every if self.is_first else []
 
     def wait(self) -> None:
-        """Wait for every process to get here."""
+        """Wait until every process has called this."""
         if self.size > 1:
             import torch.distributed as processes
 
@@ -110,7 +110,7 @@ ALONE: Final = Team()
 
 
 def own_team(environment: Mapping[str, str]) -> Team:
-    """Return the team of this process, as torch's launcher or Ray set it; alone without one."""
+    """Return the team that torch's launcher or Ray assigned to this process; `ALONE` without a launcher."""
     if _LAUNCHERS.isdisjoint(environment):
         return ALONE
     return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))

@@ -1,8 +1,8 @@
-"""Run the corpus on the nodes of a Ray cluster instead of processes of this machine.
+"""Build the corpus on the nodes of a Ray cluster instead of in processes of this machine.
 
-Batches of files and of synthetic tasks become tasks of Ray. An actor starts each worker that runs programs as a
-confined process next to it, as on this machine. Ray replaces a lost node and repeats its work. Results equal those of
-one process: they come in order and depend on their inputs alone. Every node needs the workspace at the same path.
+Batches of files and of synthetic tasks become Ray tasks. Workers that run programs are confined processes, as on this
+machine; a Ray actor on the same node starts each of them. Ray replaces a lost node and repeats its work. Results come
+in order and depend only on their inputs, as in a single process. Every node needs the workspace at the same path.
 """
 
 import signal
@@ -23,12 +23,12 @@ from mens_pipeline.jobs.environment import worker_environment
 from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerProcess, WorkerStoppedError
 
 _RESTARTS: Final = 3
-"""Nodes that may be lost under one actor or task."""
+"""Number of nodes that one actor or task may lose."""
 _PATIENCE_SECONDS: Final = 10.0
 
 
 class CorpusPools(NamedTuple):
-    """Pools for the corpus: for batches of files and tasks, and for observing functions."""
+    """Pools of the corpus: one for batches of files and tasks, one for observing functions."""
 
     batches: Pool
     observers: Callable[[], BehaviourWorkers]
@@ -37,11 +37,11 @@ class CorpusPools(NamedTuple):
 def join_cluster(address: str) -> CorpusPools:
     """Join a Ray cluster, and return pools with one process for each of its CPUs.
 
-    `ConfigurationError` if there is no cluster at the address, or this machine is not one of its nodes.
+    Raise a `ConfigurationError` if there is no cluster at the address, or this machine is not one of its nodes.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if port.isdecimal():  # Ray itself would try for minutes, and keeps the token that it had at import
+        if port.isdecimal():  # Ray would retry for minutes, and it reads its token only at import
             socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
         import ray
 
@@ -57,9 +57,9 @@ def join_cluster(address: str) -> CorpusPools:
 
 @cache
 def ask_cluster(address: str, choice: DeviceChoice, *, force_cpu: bool) -> Device:
-    """Return the device of a worker of a Ray cluster, and how many the cluster has; wait for a free GPU, if any.
+    """Return the device of a Ray worker, with the number of GPUs in the cluster; wait for a GPU to be free.
 
-    `RefusedError` as `resolve_device` raises it there, `ConfigurationError` as `join_cluster`.
+    Raise a `RefusedError` if `resolve_device` fails on the worker, or a `ConfigurationError` like `join_cluster`.
     """
     join_cluster(address)
     import ray
@@ -74,7 +74,7 @@ def ask_cluster(address: str, choice: DeviceChoice, *, force_cpu: bool) -> Devic
 
 
 def _join(address: str) -> None:
-    """Connect to a cluster, and restore the handler of SIGTERM that Ray replaces."""
+    """Connect to a cluster, and restore the SIGTERM handler that Ray replaces."""
     import ray
 
     handler = signal.getsignal(signal.SIGTERM)
@@ -84,7 +84,7 @@ def _join(address: str) -> None:
 
 
 class ClusterExecutor(Executor):
-    """Runs functions as tasks of Ray, spread over its nodes."""
+    """Executor that runs functions as Ray tasks, spread over the nodes."""
 
     def __init__(self, _: int) -> None:
         import ray
@@ -94,7 +94,7 @@ class ClusterExecutor(Executor):
         self._running: list[tuple[Any, Future[Any]]] = []
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a function that a node can import."""
+        """Run a function as a Ray task, and return its future; the nodes must be able to import the function."""
         self._running = [(ref, future) for ref, future in self._running if not future.done()]
         ref = self._call.remote(work, args, kwargs)
         future: Future[Any] = ref.future()
@@ -102,7 +102,7 @@ class ClusterExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its name
-        """Cancel unfinished tasks if asked to, or wait for them."""
+        """Cancel unfinished tasks if `cancel_futures` is set, and wait for tasks if `wait` is set."""
         import ray
 
         for ref, future in self._running:
@@ -122,13 +122,13 @@ class ClusterWorker(WorkerProcess):
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         import ray
 
-        # No CPU: two pools of a stage, each with as many processes as there are CPUs, would wait for each other.
+        # No CPU is reserved: the two pools of a stage, with one process per CPU each, would wait for each other.
         options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
         options |= {"max_restarts": _RESTARTS, "max_task_retries": _RESTARTS}
         self._actor: Any = ray.remote(**options)(_Host).remote(command[1:], limits)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the answer, like `WorkerProcess`; `RefusedError` once replacements were lost."""
+        """Send a request and return the reply; raise a `RefusedError` if more nodes are lost than Ray replaces."""
         import ray
 
         try:

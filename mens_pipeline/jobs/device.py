@@ -1,6 +1,6 @@
-"""Find the device of a job, without falling back to another one; and run one job at a time on it.
+"""Find the device of a job without a silent fallback, and run one job at a time on it.
 
-A GPU that torch cannot use is an error, not a reason to use the CPU, on which a different base would train for longer.
+A GPU that torch cannot use is an error: on the CPU, the job would train a different base, and take longer.
 """
 
 import fcntl
@@ -21,16 +21,16 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import own_environment
 
 UNCOUNTED: Final = sys.maxsize
-"""Number of devices where somebody else counts them."""
+"""Number of devices if another system, such as a cluster, counts them."""
 
 _DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
 _OF_WINDOWS: Final = Path("/dev/dxg")
-"""GPUs in WSL2; torch can use those of NVIDIA."""
+"""Device file of GPUs in WSL2; torch can use only NVIDIA GPUs."""
 
 _POLL_SECONDS: Final = 0.5
 _HOPPER: Final = 9
 _LONGEST: Final = 500
-"""Characters of a lock's description of its holder."""
+"""Most characters of a lock file that an error message quotes."""
 
 
 class DeviceChoice(StrEnum):
@@ -40,17 +40,17 @@ class DeviceChoice(StrEnum):
     CPU = "cpu"
     MPS = "mps"
     METAL = "metal"
-    """Another name of `mps`."""
+    """Alias of `mps`."""
     BEST = "best"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Device of a run, under the machine's name for it.
+    """Device of a run, with the name that the machine reports.
 
-    `memory_gb` is None for the CPU. `has_bfloat16`: it is supported and faster than float32. `number` counts devices of
-    this kind; 1 for a CPU with any number of cores. `capability` is the compute capability of a GPU, 0.0 for others.
-    `has_int8`: a CPU has instructions that multiply in eight bits.
+    `memory_gb` is None for the CPU. `has_bfloat16` means that bfloat16 is supported and faster than float32. `number`
+    counts devices of this kind; a CPU counts as 1, whatever its cores. `capability` is the compute capability of a GPU,
+    (0, 0) for other devices. `has_int8` means that a CPU has instructions to multiply in eight bits.
     """
 
     kind: Literal["cuda", "mps", "cpu"]
@@ -63,20 +63,20 @@ class Device:
 
     @property
     def preset_gb(self) -> float | None:
-        """Memory in gigabytes as presets count it, for 16-bit computation; None for the CPU."""
+        """Memory in gigabytes to choose a preset by: half of it without bfloat16, None for the CPU."""
         if self.memory_gb is None or self.has_bfloat16:
             return self.memory_gb
         return self.memory_gb / 2
 
     def lock_in(self, cache: Path) -> Path:
-        """Return the lock that a job holds while it uses the device."""
+        """Return the path of the lock that a job holds while it uses the device."""
         return cache / f"{self.kind}.lock"
 
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
-    """Return the requested device; `best` takes the first available of cuda, mps, cpu.
+    """Return the requested device; `best` is the first available of cuda, mps, cpu.
 
-    `RefusedError` if it is not available, the environment forbids it, or torch cannot use the GPU of the machine.
+    Raise a `RefusedError` if it is unavailable, the environment forbids it, or torch cannot use the GPU of the machine.
     """
     if choice is DeviceChoice.METAL:
         choice = DeviceChoice.MPS
@@ -96,14 +96,14 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
 
 
 def explain_unusable(system: Path = Path("/")) -> str | None:
-    """Explain which GPU of this machine torch cannot use, why, and what to install; None if there is none.
+    """Return the GPU that torch cannot use on this machine, the cause, and the fix; None if there is no such GPU.
 
-    `system` is the root of the file tree. GPUs hidden by CUDA_VISIBLE_DEVICES do not count.
+    `system` is the root of the file system. An empty CUDA_VISIBLE_DEVICES hides NVIDIA GPUs.
     """
     import torch
 
     built = f"torch {torch.__version__}"
-    # WSL2 has no such device, but the library of a driver in Windows.
+    # WSL2 has no such device file, only the library of the Windows driver.
     is_nvidia = any(system.glob("dev/nvidia[0-9]*")) or any(system.glob("usr/lib/wsl/lib/libcuda.so*"))
     if is_nvidia and own_environment().get("CUDA_VISIBLE_DEVICES") != "":
         version = system / "proc/driver/nvidia/version"
@@ -119,7 +119,7 @@ def explain_unusable(system: Path = Path("/")) -> str | None:
 
 
 def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
-    """Return whether a GPU can run this build: machine code of its generation (`sm_86`), or PTX for an older one.
+    """Return whether a torch build runs on a GPU: by machine code for its generation (`sm_86`), or by older PTX.
 
     `capability` is the GPU's major and minor version; `built_for` is the result of `torch.cuda.get_arch_list`.
     """
@@ -135,7 +135,7 @@ def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
 def is_triton_raising(capability: tuple[int, int]) -> bool:
     """Return whether flash-linear-attention raises in training: on a Hopper GPU (9.0), with Triton 3.4.0 to 3.7.0.
 
-    flash-qla takes its place where it is installed.
+    False if flash-qla is installed, which replaces it.
     """
     try:
         version = tuple(map(int, re.findall(r"\d+", importlib.metadata.version("triton"))[:3]))
@@ -145,9 +145,9 @@ def is_triton_raising(capability: tuple[int, int]) -> bool:
 
 
 def leave_out_kernels(device: str | int) -> None:
-    """Keep flash-linear-attention out of this process if it raises on the device, as its Triton kernels do on a CPU.
+    """Block the import of flash-linear-attention if it raises on the device, as its Triton kernels do on a CPU.
 
-    transformers takes whatever it can import, on any device. Call this before it imports a model.
+    transformers uses it on any device if it can import it. Call this before transformers imports a model.
     """
     import torch
 
@@ -156,7 +156,7 @@ def leave_out_kernels(device: str | int) -> None:
 
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
-    """Refuse (`RefusedError`) fewer devices than a recipe needs; a CPU can run any number of processes."""
+    """Raise a `RefusedError` if a recipe needs more devices than there are; a CPU runs any number of processes."""
     if device.kind != "cpu" and asked > device.number:
         found = f"there are {device.number} of {device.kind} ({device.name})"
         raise RefusedError(f"devices {asked}: {found}. Ask for --devices {device.number}.")
@@ -203,8 +203,8 @@ def _cpu() -> Device:
 def exclusive(path: Path, wait_seconds: float, holder: str = "a run") -> Iterator[None]:
     """Hold the lock of a device while the block runs; the system frees it when the process dies.
 
-    Another holder may take `wait_seconds` to end, then a `RefusedError` names it; `holder` describes this one to
-    others.
+    Wait up to `wait_seconds` for another holder, then raise a `RefusedError` that names it. `holder` describes this
+    process to others.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds

@@ -9,10 +9,10 @@ _SECRETS: Final = (
     *("AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "SECRETS"),
     *("TOKEN", "DSN", "PROXY", "URL"),
 )
-"""Variables with a word that ends like this may contain a secret, or an address with a password."""
+"""Endings of words in the names of variables that may contain a secret, or an address with a password."""
 
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-"""Keep freed memory of tensors up to 32 MB, which the system would have to clear page by page (glibc only)."""
+"""Settings of glibc that keep freed tensors up to 32 MB, because the system clears new memory page by page."""
 
 _PASSED: Final = (
     *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
@@ -26,7 +26,7 @@ def num_processors() -> int:
 
 
 def own_environment() -> Mapping[str, str]:
-    """Return the environment of this process, to read what a launcher or a user set."""
+    """Return the environment of this process, for variables that a launcher or a user set."""
     return os.environ
 
 
@@ -40,9 +40,9 @@ def environment_without_secrets(keep: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def training_environment(num_devices: int = 1) -> dict[str, str]:
-    """Return the environment of a training process: this one's, without secrets, network and progress output.
+    """Return the environment of a training process: this one's without secrets, offline, with quiet libraries.
 
-    A process that loads untrusted models gets no passwords. `num_devices` GPUs are visible, one per process.
+    It has no passwords, because the process loads untrusted models. `num_devices` GPUs are visible, one per process.
     """
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(num_devices)))).split(",")
     return {
@@ -50,20 +50,20 @@ def training_environment(num_devices: int = 1) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        # Wait without spinning: half the default's time on a busy machine, and the same on a quiet one.
+        # Waiting without spinning halves the time on a busy machine, and changes nothing on an idle one.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         **{name: os.environ.get(name, value) for name, value in _MEMORY.items()},
         **(_of_several(num_devices) if num_devices > 1 else {}),
         "TRANSFORMERS_VERBOSITY": "error",
-        # One GPU per process: with more, the trainer would split each micro-batch, which four-bit bases cannot do.
+        # One GPU per process: with more, the trainer would split each micro-batch, which four-bit bases do not support.
         "CUDA_VISIBLE_DEVICES": ",".join(seen[:num_devices]),
-        # One arithmetic on one machine, whatever a library prefers.
+        # Deterministic cuBLAS: runs on one machine compute the same numbers.
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
 
 
 def worker_environment() -> dict[str, str]:
-    """Return the variables that workers of a Ray cluster get besides Ray's."""
+    """Return the variables that workers of a Ray cluster get in addition to Ray's."""
     return {name: value for name, value in ray_environment().items() if name in _PASSED}
 
 
@@ -75,11 +75,11 @@ def ray_environment() -> dict[str, str]:
 
 
 def _of_several(num_processes: int) -> dict[str, str]:
-    """Return the variables of one of several processes, unless the user sets them."""
+    """Return the extra variables of one of several processes; values that the user sets take precedence."""
     usual = {
-        # As many threads in all as there are CPUs; torch's launcher would give each process one.
+        # One thread per CPU over all processes; torch's launcher would give each process one thread.
         "OMP_NUM_THREADS": str(max(1, num_processors() // num_processes)),
-        # They run on one machine, which their messages need not leave.
+        # All processes run on this machine, so their messages can use the loopback interface.
         **(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo") if sys.platform == "linux" else {}),
     }
     return {name: os.environ.get(name, value) for name, value in usual.items()}
@@ -94,9 +94,9 @@ def keep_current_folder_out() -> None:
 
 
 def go_offline() -> None:
-    """Change this process's environment to that of a training process; call it before importing deep learning.
+    """Give this process the environment of a training process; call this before importing deep learning libraries.
 
-    Read secrets before: this removes them, since the process loads untrusted models.
+    Read secrets before the call: it removes them, because the process loads untrusted models.
     """
     for name in os.environ.keys() - environment_without_secrets().keys():
         del os.environ[name]

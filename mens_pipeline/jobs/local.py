@@ -1,4 +1,4 @@
-"""Run jobs as child processes of this machine: start, watch and end them."""
+"""Run jobs as child processes on this machine: start, watch and end them."""
 
 import ctypes
 import os
@@ -34,7 +34,7 @@ def job_command(job_path: Path, *options: str) -> list[str]:
     return python_command(_ENTRY, str(job_path), str(os.getpid()), *options)
 
 
-def run_job(  # noqa: PLR0913 - what a process is started with
+def run_job(  # noqa: PLR0913 - options of a process
     job_path: Path,
     poll: Callable[[], None] = lambda: None,
     *,
@@ -43,12 +43,12 @@ def run_job(  # noqa: PLR0913 - what a process is started with
     on_ray: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a job in a separate process, in its own group, until it ends; return its exit code, see `ExitCode`.
+    """Run a job in a process group of its own until it ends, and return its exit code (see `ExitCode`).
 
-    Any exception ends the job: first SIGTERM, after which it may take `grace_seconds` to write a checkpoint, then
-    SIGKILL for its group. Ranks, one per device, end with the process that started them. The output goes to `child.log`
-    next to the job; `poll` is called a few times a second while it runs, and once after its end. With `on_ray` a Ray
-    cluster decides where it runs; `variables` are added to those of every job.
+    Any exception here ends the job: SIGTERM, `grace_seconds` to write a checkpoint, then SIGKILL for its group. Ranks,
+    one per device, end with the process that started them. The output goes to `child.log` next to the job. `poll` is
+    called a few times a second while the job runs, and once after its end. With `on_ray`, a Ray cluster places the
+    workers. `variables` are added to the environment of every job.
     """
     environment = ray_environment() if on_ray else training_environment(num_ranks)
     ranks = ["--ranks", str(num_ranks)] if num_ranks > 1 and not on_ray else []
@@ -83,7 +83,7 @@ def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the system for SIGTERM when the parent ends in any way; exit if it has ended. Only Linux can do this."""
+    """Have the system send SIGTERM when the parent ends; exit if it has ended already. Only Linux supports this."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -92,7 +92,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def result_after(run_dir: Path, code: int) -> dict[str, Any]:
-    """Return the result of a training; a `RefusedError` says why it is not done."""
+    """Return the result of a training run; raise a `RefusedError` with the reason if it is not done."""
     refuse_failure(run_dir, code, "training")
     result = read_result(run_dir)
     if result is None:

@@ -17,14 +17,14 @@ _QUIET_SECONDS: Final = 20.0
 
 
 NOWHERE: Final = Path(os.devnull)
-"""Log file of all ranks but the first, which discards it."""
+"""Log file of all ranks but the first: lines in it are discarded."""
 
 
 class TelemetryLog:
-    """The log of a job; lines are written at once, so that they survive its death."""
+    """The log of a job; each line is written immediately, so that it survives a crash."""
 
     def __init__(self, path: Path) -> None:
-        """Append to a log; cut off the unfinished line of a job that died."""
+        """Open a log to append to; cut off the unfinished line of a job that died."""
         self._path = path
         if path.is_file():
             os.truncate(path, _end_of_whole_lines(path))
@@ -37,7 +37,7 @@ class TelemetryLog:
 
 
 class Follower:
-    """Follows the log of a job that another process writes."""
+    """Reader of the log of a job that another process writes."""
 
     def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class Follower:
         self._position = _end_of_whole_lines(path) if path.is_file() else 0
 
     def poll(self) -> None:
-        """Pass on new whole lines."""
+        """Pass each new complete event to `listen`."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as log:
@@ -61,7 +61,7 @@ class Follower:
 def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
     """Call `poll` repeatedly in a thread while the block runs, and once more at its end.
 
-    Failures, such as those of a restarting database, are logged, and the next call tries again.
+    Errors, such as those of a restarting database, are logged, and the next call tries again.
     """
     is_over = threading.Event()
 
@@ -87,7 +87,7 @@ def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
 
 @contextmanager
 def log_wait(what: str, log_line: Callable[[str], None]) -> Iterator[None]:
-    """Log every 20 seconds how long the block has taken so far, so that nobody takes a wait for a failure."""
+    """Log the elapsed time every 20 seconds while the block runs, so that a wait does not look like a failure."""
     begin = time.monotonic()
 
     def log_seconds() -> None:

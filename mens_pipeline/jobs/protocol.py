@@ -21,14 +21,14 @@ LOG: Final = "child.log"
 """Output of the process and its libraries."""
 
 STOP: Final = "stop"
-"""Asks workers on a cluster to stop, since no signal reaches them."""
+"""File that makes workers on a cluster stop; no signal reaches them."""
 
 _LAST_WORDS: Final = 1_500
-"""Characters of a log that a message shows."""
+"""Characters at the end of a log that a message shows."""
 
 CHECKPOINTS: Final = "checkpoints"
 COMPLETE: Final = "complete"
-"""In a checkpoint: it is complete."""
+"""File that marks a checkpoint as complete."""
 
 
 class ExitCode(IntEnum):
@@ -39,20 +39,20 @@ class ExitCode(IntEnum):
     REFUSED = 3
     """`failure.json` contains the reason."""
     INTERRUPTED = 143
-    """Asked to stop; a resumable job has written a checkpoint."""
+    """Stopped on request; a resumable job has written a checkpoint."""
 
 
 class Job(Strict):
-    """A job, fully decided; each kind adds its own fields."""
+    """A job with all its parameters; each kind adds its own fields."""
 
-    kind: str = Field(description="Name of its function in `KINDS`.")
-    run_dir: Path = Field(description="Folder of all its files.")
-    lock_path: Path = Field(description="Held while the device is in use.")
-    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+    kind: str = Field(description="Kind of the job, a key of `KINDS`.")
+    run_dir: Path = Field(description="Folder of all files of the job.")
+    lock_path: Path = Field(description="Lock of the device, held while the job uses it.")
+    lock_seconds: float = Field(default=120.0, ge=0, description="Seconds to wait for another holder.")
 
     @property
     def path(self) -> Path:
-        """The document that its process reads."""
+        """Path of the document that the process of the job reads."""
         return self.run_dir / JOB
 
 
@@ -87,13 +87,13 @@ def read_result(run_dir: Path) -> dict[str, Any] | None:
 
 
 def fail(job: Job, reason: str) -> ExitCode:
-    """Write the reason of a refusal, for the parent to read."""
+    """Write the reason of a refusal for the parent, and return the exit code."""
     (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
     return ExitCode.REFUSED
 
 
 def find_exit_code(run_dir: Path) -> ExitCode:
-    """Return how a training ended, by the files that it left."""
+    """Infer the exit code of a training run from the files that it left."""
     if read_result(run_dir) is not None:
         return ExitCode.DONE
     left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
@@ -121,7 +121,7 @@ def newest_checkpoint(run_dir: Path) -> Path | None:
 
 
 def _is_whole(mark: Path) -> bool:
-    """Return whether the files of a checkpoint have their sizes; a power cut may leave empty ones."""
+    """Return whether the files of a checkpoint have their recorded sizes; a power cut may leave empty files."""
     try:
         sizes = json.loads(mark.read_text(encoding="utf-8", errors="replace"))
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
@@ -130,7 +130,7 @@ def _is_whole(mark: Path) -> bool:
 
 
 def refuse_failure(run_dir: Path, code: int, what: str) -> None:
-    """Refuse (`RefusedError`, with the reason) a job that is not done."""
+    """Raise a `RefusedError` with the reason if a job is not done."""
     if code == ExitCode.DONE:
         return
     if code == ExitCode.INTERRUPTED:

@@ -1,6 +1,6 @@
 """Train with workers of a Ray cluster: the driver, `python -m mens_pipeline.jobs JOB [PARENT] --ray`.
 
-It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. When a worker is lost, all
+It runs on any node, requests a Ray worker for each device of the recipe, and waits for them. When a worker is lost, all
 restart from the newest checkpoint. Every node needs the folders of the job at the same paths. Ray assigns the GPUs, so
 no lock is held.
 """
@@ -19,16 +19,16 @@ from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, fail, find_exit
 from mens_pipeline.jobs.run import find_reason, load_function, read_job
 
 _RAY: Final = "ray"
-"""Ray's files, in the folder of a run."""
+"""Folder of Ray's files in the folder of a run."""
 
 _MOST_FAILURES: Final = 3
 
 
 def run_workers(job: Any, job_path: Path) -> ExitCode:
-    """Train on the cluster at `RAY_ADDRESS`, or on a new one here; refuse with the reason of a worker."""
+    """Train on the cluster at `RAY_ADDRESS` or on a new local one, and return the exit code of the job."""
     for name in (FAILURE, STOP):
         (job.run_dir / name).unlink(missing_ok=True)
-    # Dagster's client warns of a job that reports nothing.
+    # Dagster's client warns about a job that does not connect.
     with open_dagster_pipes() if PipesEnvVarParamsLoader().is_dagster_pipes_process() else nullcontext():  # type: ignore[no-untyped-call]
         _fit(job, job_path)
     return find_exit_code(job.run_dir)
@@ -40,9 +40,9 @@ def _fit(job: Any, job_path: Path) -> None:
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.train.v2.api.exceptions import TrainingFailedError
 
-    # Without a cluster it starts one. Its dashboard would answer any page in a browser.
+    # This starts a cluster if there is none. Its dashboard would answer requests from any web page in a browser.
     ray.init(include_dashboard=False)
-    # After Ray's own. Workers look for the file at each step, since no signal reaches their training thread.
+    # Replaces Ray's handlers. Workers check for the file at each step: no signal reaches their training thread.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: (job.run_dir / STOP).touch())
     is_cuda = job.device == "cuda"

@@ -1,4 +1,4 @@
-"""A job inside its process: its kind, the device that it holds alone, and how it reports its end."""
+"""Run a job inside its process: load its kind, hold its device, and report its end."""
 
 import os
 import shutil
@@ -25,9 +25,9 @@ from mens_pipeline.storage.validation import Strict, errors_in
 
 
 class JobKind(NamedTuple):
-    """Parameters, a subclass of `Job`, and function of a kind of job, each as `module:name`.
+    """A kind of job: its parameters, a subclass of `Job`, and its function, each as `module:name`.
 
-    The function takes the parameters, and returns False if it was asked to stop before its end.
+    The function receives the parameters, and returns False if it stopped early on request.
     """
 
     parameters: str
@@ -53,7 +53,7 @@ class _Named(Strict, extra="ignore"):
 
 
 def read_job(path: Path) -> Job:
-    """Read a job as the parameters of its kind; a `RefusedError` says what is malformed."""
+    """Read a job as the parameters of its kind; raise a `RefusedError` if it is malformed."""
     try:
         text = path.read_text(encoding="utf-8")
         kind = _Named.model_validate_json(text).kind
@@ -84,7 +84,7 @@ _NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos 
 def main(arguments: Sequence[str]) -> ExitCode:
     """Run the job that a file describes: in this process, in several, or on a Ray cluster.
 
-    `arguments` are the path of the job, the parent process to end with (none under Ray), and `--ranks N` or `--ray`.
+    `arguments` are the path of the job, the id of the parent process to end with (optional), `--ranks N` and `--ray`.
     """
     parser = ArgumentParser(prog="python -m mens_pipeline.jobs")
     parser.add_argument("job", type=Path)
@@ -98,11 +98,11 @@ def main(arguments: Sequence[str]) -> ExitCode:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         job = read_job(asked.job)
-    except MensError as error:  # there is no known run folder yet to record the failure in
+    except MensError as error:  # the run folder, which records failures, is not known yet
         parser.exit(ExitCode.CRASHED, f"{parser.prog}: {error}\n")
     try:
         if asked.ray:
-            from mens_pipeline.jobs.ray import run_workers  # noqa: PLC0415 - of an extra
+            from mens_pipeline.jobs.ray import run_workers  # noqa: PLC0415 - needs an extra
 
             return run_workers(job, asked.job)
         if asked.ranks > 1:
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> ExitCode:
 
 
 def _do(job: Job) -> ExitCode:
-    # If several train together, the process that started them holds the device.
+    # With several ranks, the process that started them holds the device.
     is_alone = own_team(own_environment()).size == 1
     with _holding(job) if is_alone else nullcontext():
         try:
@@ -126,7 +126,7 @@ def _do(job: Job) -> ExitCode:
 
 
 def find_reason(job: Job, error: Exception) -> str | None:
-    """Return the reason of a refusal, or what the machine lacks; None for a defect. It frees a full disk."""
+    """Return the reason of a refusal or machine problem, None for a bug; delete partial checkpoints on a full disk."""
     if isinstance(error, MensError):
         return str(error)
     if not found_no_room(error):
@@ -135,13 +135,13 @@ def find_reason(job: Job, error: Exception) -> str | None:
     advice = "Make room, and run the command again: it goes on from its newest checkpoint."
     for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
         if not (checkpoint / COMPLETE).exists():
-            shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and takes the last free space
+            shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and uses the last free space
     return f"{job.run_dir}: no space left on its disk ({error}). {advice}"
 
 
 @contextmanager
 def _holding(job: Job) -> Iterator[None]:
-    """Hold the folder and the device of a job while the block runs, and delete the failure of an earlier try."""
+    """Hold the folder and the device of a job while the block runs, and delete the failure of an earlier attempt."""
     (job.run_dir / FAILURE).unlink(missing_ok=True)
     with hold_folder(job.run_dir), exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
         yield
@@ -150,7 +150,7 @@ def _holding(job: Job) -> Iterator[None]:
 def found_no_room(error: Exception) -> bool:
     """Return whether an exception means a full disk.
 
-    The system names the reason, safetensors quotes it, and torch reports where its file ends.
+    The system names the cause, safetensors quotes it, and torch only reports a wrong position in its file.
     """
     if isinstance(error, OSError):
         return is_full(error)
@@ -158,7 +158,7 @@ def found_no_room(error: Exception) -> bool:
 
 
 def leave(code: ExitCode) -> None:
-    """End this process at once: threads of libraries must not keep a finished one alive."""
+    """End this process immediately: library threads must not keep a finished process alive."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
