@@ -37,14 +37,14 @@ _FOREIGN_SIGNS: Final[dict[tuple[Code, str], str]] = {
     (Code.EXPECTED_TOKEN, "of"): "Write `in`.",
     (Code.EXPECTED_TYPE, "]"): "Write `List[int]`, not `int[]`.",
 }
-"""Signs of other languages, some with the token before them -> what to write in Vox."""
+"""Error and token of another language, some with the token before it -> the spelling in Vox."""
 
 
 def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Diagnostic, int | None]:
-    """Convert a failure of the parser to a diagnostic that names its likely cause.
+    """Convert a parser failure to a diagnostic that names its likely cause.
 
-    Also returns the offset of the dropped text that caused it, if any; the code is then `unknown-decorator` or
-    `unclosed-string`, or the advice mentions it.
+    Also return the offset of the dropped text that caused it, or None. The code of such a diagnostic is
+    `unknown-decorator` or `unclosed-string`, or its advice mentions the text.
     """
     start = stream.starts[finding.token]
     found = stream.texts[finding.token]

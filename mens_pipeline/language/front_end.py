@@ -22,7 +22,7 @@ Made = TypeVar("Made")
 
 
 class DeepStack:
-    """The recursion limit, raised on demand by some Python calls, and restored when the last parse has ended."""
+    """The recursion limit of Python, raised on demand, and restored when the last parse has ended."""
 
     def __init__(self, extra_frames: int) -> None:
         self._extra_frames = extra_frames
@@ -41,7 +41,7 @@ class DeepStack:
 
     @contextmanager
     def parse(self) -> Iterator[None]:
-        """Count a parse as running for the duration of the body."""
+        """Count a parse as running while the block runs."""
         with self._lock:
             self._num_parses += 1
         try:
@@ -53,7 +53,7 @@ class DeepStack:
                     self._restore()
 
     def deepen(self) -> None:
-        """Raise the limit until no parse is running."""
+        """Raise the limit; it stays raised until no parse is running."""
         with self._lock:
             if self._usual_limit is None:
                 self._usual_limit = sys.getrecursionlimit()
@@ -98,20 +98,20 @@ class Analysis:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics without influence on the verdict (E3, E4)."""
+        """The diagnostics that do not affect the verdict (E3, E4)."""
         return tuple(d for d in self.diagnostics if d.severity is Severity.WARNING)
 
 
 def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
     """Lex and parse a text in a mode (M1-M5), with a cache.
 
-    The verdict is that of the reference front end; the messages are our own. Callers share the frozen trees.
+    The verdict equals the one of the reference front end; the messages are our own. Callers share the frozen trees.
     """
     return _ANALYSES.analyze(source, mode)
 
 
 class AnalysisCache:
-    """Thread-safe LRU cache of analyses, bounded by the characters of their texts; a longer text is not kept."""
+    """Thread-safe LRU cache of analyses, bounded by the total length of their texts; longer texts are not kept."""
 
     def __init__(self, max_characters: int) -> None:
         self._max_characters = max_characters
@@ -140,7 +140,7 @@ class AnalysisCache:
 
 
 _CHARACTERS_OF_AN_ENTRY: Final = 50
-"""The memory of an entry apart from its tree, in characters of code."""
+"""Memory of an entry apart from its tree, as an equivalent number of characters."""
 
 
 def _compute_size(source: str) -> int:
@@ -148,7 +148,7 @@ def _compute_size(source: str) -> int:
 
 
 _ANALYSES: Final = AnalysisCache(2**22)
-"""About 70 MB: enough for the seed data, so that each stage of the corpus reuses the trees of the one before."""
+"""About 70 MB: enough for the seed data, so that each stage of the corpus reuses the trees of the previous stage."""
 
 
 def analyze_uncached(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
@@ -185,7 +185,7 @@ def analyze_bytes(data: bytes, mode: Mode = Mode.SOURCE) -> Analysis:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Suspend garbage collection, which doubles the time of large parses; trees have no cycles."""
+    """Pause garbage collection, which doubles the time of large parses; trees have no cycles."""
     if not gc.isenabled():
         yield
         return
@@ -214,10 +214,10 @@ def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tu
 
 
 def verdict_record(analysis: Analysis) -> dict[str, Any]:
-    """Return an analysis in JSON types; lines count from 1, columns from 0, offsets are bytes.
+    """Convert an analysis to JSON types; lines count from 1, columns from 0, offsets are bytes.
 
-    `declarations` are their kinds in order (A2), `constructs` the histogram (A10), both empty if the text is rejected;
-    `diagnostics` are the errors.
+    `declarations` lists their kinds in order (A2), and `constructs` is the histogram (A10); both are empty for a
+    rejected text. `diagnostics` lists the errors.
     """
     module = analysis.module
     return {
@@ -230,7 +230,7 @@ def verdict_record(analysis: Analysis) -> dict[str, Any]:
 
 
 def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
-    """Return diagnostics in JSON types."""
+    """Convert diagnostics to JSON types."""
     return [
         {
             "line": diagnostic.start.line,

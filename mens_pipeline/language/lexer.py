@@ -32,7 +32,7 @@ def _longest_first(spellings: Iterable[str]) -> str:
 
 
 def _walk(spellings: Iterable[str]) -> str:
-    """Match the longest prefix of any spelling (L10)."""
+    """Return a pattern for the longest prefix of any spelling (L10)."""
     tails: dict[str, list[str]] = {}
     for spelling in spellings:
         if spelling:
@@ -42,7 +42,7 @@ def _walk(spellings: Iterable[str]) -> str:
 
 
 def _string(quote: str) -> str:
-    """Match a string up to its closing quote, else up to a backslash before LF, else up to the end (L6, L7)."""
+    """Return a pattern for a string, up to its closing quote, a backslash before LF, or the end (L6, L7)."""
     return rf"{quote}(?:[^{quote}\\]++|\\[^\n])*+(?:{quote}|\\?)"
 
 
@@ -76,7 +76,7 @@ class Token(NamedTuple):
 
     @property
     def is_trivia(self) -> bool:
-        """Whether the parser does not see this token."""
+        """Whether the parser skips this token."""
         return self.kind in TRIVIA
 
 
@@ -143,7 +143,7 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def scan(source: str) -> TokenStream:
-    """Tokenize a text to the columns that the parser reads: significant tokens and newlines."""
+    """Tokenize a text into the columns that the parser reads: significant tokens and newlines."""
     pieces: list[str] = _PIECES.findall(source)
     piece_kinds = list(map(_KindOf(_FIXED).__getitem__, pieces))
     piece_starts = list(accumulate(map(len, pieces), initial=0))

@@ -19,8 +19,8 @@ from mens_pipeline.language.vocabulary import DECORATORS
 class DeclarationSpan:
     """One declaration and its doc comment; offsets include decorators and modifiers, `end` is after the last token.
 
-    `name` is None for an unnamed block such as `routes`; `decorators` include wrappers. `doc_start` is that of the
-    comment directly above, else `start`; `doc` are its lines without markers.
+    `name` is None for an unnamed block such as `routes`; `decorators` include wrappers. `doc_start` is the start
+    of the comment directly above, or `start` without one; `doc` has its lines without markers.
     """
 
     declaration: Declaration
@@ -42,7 +42,7 @@ def declaration_spans(
 ) -> tuple[DeclarationSpan, ...]:
     """Return the top-level declarations of an accepted text, in source order.
 
-    A doc comment is the run of whole-line comments directly above; comment frontmatter is not one. The synthetic `main`
+    A doc comment is the run of whole-line comments directly above, without frontmatter. The synthetic `main`
     of a script spans its first to its last statement.
     """
     tokens = tokenize(source) if tokens is None else tokens
@@ -69,7 +69,7 @@ def declaration_spans(
 
 
 def name_of(declaration: Declaration) -> str | None:
-    """Return the name that a declaration declares; None if it has none.
+    """Return the name of a declaration; None if it has no name.
 
     A wrapper has the name of its function, an index is `Table.index`, an import the last part of its first path.
     """
@@ -145,7 +145,7 @@ _WORDING: Final = frozenset(
 _LITERALS: Final = (ast.IntLit, ast.FloatLit, ast.DecimalLit, ast.StringLit, ast.BoolLit, ast.LiteralPattern)
 
 _FIXED: Final = frozenset(("op", "role", "kind", "root", "category", "strategy"))
-"""Fields with a word of the language, which is never a name, even if the program declares an equal one."""
+"""Fields with a word of the language, which is never a name, even if the program declares the same word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,8 @@ class Structure:
 def structure_of(root: ast.Node) -> Structure:
     """Return the structure of a declaration or a module.
 
-    It depends neither on declared names nor on values of literals, comments, spacing and redundant brackets, but on the
-    names of built-in types, methods, tags, attributes and operators.
+    It ignores declared names, literal values, comments, spacing and redundant brackets. It depends on the names of
+    built-in types, methods, tags, attributes and operators.
     """
     return _structure(root, _declared_names(root))
 

@@ -20,7 +20,7 @@ def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = 
 
 
 def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
-    """Return the first error in names and types; None if there is none."""
+    """Return the first error in names and types; None if there are no errors."""
     found = semantic_diagnostics(module, source, assumed)
     return next((one for one in found if one.severity is Severity.ERROR), None)
 

@@ -1,8 +1,8 @@
-"""The text around a cursor, as far as the parser can read it.
+"""The parsable text around a cursor.
 
-Editors send windows and half-written files. A program can still be read from the declaration at the cursor, with the
-openers that a window cut off, and from every other declaration that is a program by itself. An error elsewhere in the
-file then costs nothing, because its declaration is left out, and each key costs the parse of one declaration.
+Editors send windows and half-written files. This module keeps the declaration at the cursor, adds the openers that a
+window cut off, and keeps every other declaration that parses by itself. It leaves out declarations with errors, so an
+error elsewhere in the file does no harm. Each keystroke costs the parse of one declaration.
 """
 
 import re
@@ -23,15 +23,15 @@ from mens_pipeline.language.viability import Viability, ViableText, complete
 
 _MOST_BEFORE: Final = 24_000
 _MOST_AFTER: Final = 12_000
-"""Characters before and after a cursor that are read; a model sees fewer."""
+"""Most characters read before and after a cursor; a model sees fewer."""
 _MOST_PARSED: Final = 60_000
-"""Characters to parse while searching for a line from which a declaration can be read."""
-_MOST_CUT: Final = 4  # ends of a suffix that are tried: with its last line, without it, and so on
-_DEEPEST: Final = 5  # blocks to open before the first line of a window
+"""Characters to parse in search of the first readable line, before only the line of the cursor is tried."""
+_MOST_CUT: Final = 4  # cuts of a suffix to try: whole, without its last line, and so on
+_DEEPEST: Final = 5  # most blocks to open before the first line of a window
 _OPENERS: Final = frozenset("([{")
 _ENDS: Final = frozenset("}])")
 _DECLARED_ELSEWHERE: Final = frozenset({Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT})
-"""Errors that a declaration outside the text would explain."""
+"""Errors that a declaration outside the text could explain."""
 _LEARNED_UNIT: Final = "    "
 _INDENT: Final = re.compile(r"^[ \t]+(?=\S)", re.MULTILINE)
 _FIRST_WORD: Final = re.compile(r"^@?[A-Za-z_]+", re.MULTILINE)  # of a line that is not indented
@@ -50,11 +50,11 @@ _OTHERS: Final = (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Text before and after a cursor, in place of a client's where the parser cannot read that.
+    """Parsable text before and after a cursor, in place of the client's text.
 
-    `above` and `below` are complete declarations; `prefix` begins the declaration at the cursor and ends with the line
-    of the cursor, `suffix` is the rest of both. `skipped` are phrases that name the parts that were left out, `assumed`
-    names that may be declared there. `is_window`: the client may not have sent all declarations. `is_cut`: the suffix
+    `above` and `below` are complete declarations. `prefix` is the declaration at the cursor up to the cursor, and
+    `suffix` is its rest. `skipped` has phrases that name the parts left out, and `assumed` has the names that may be
+    declared there. `is_window` means that the client may not have sent all declarations, and `is_cut` that the suffix
     may end inside the declaration.
     """
 
@@ -69,11 +69,11 @@ class Surroundings:
     is_cut: bool = False
 
     def accept(self, piece: str) -> bool:
-        """Check whether a piece fits in a file that somebody is typing.
+        """Return whether a piece fits in a file that somebody is typing.
 
-        It fits where the declaration is complete. At the end of a line it also fits where the line is complete, only
-        blocks are open after it, and further lines that close them complete the declaration. If the text after the
-        cursor was cut off, or cannot be reached without the line either, the line alone decides.
+        It fits if it completes the declaration. At the end of a line it also fits if the line is complete, only blocks
+        are open after it, and closing some of them completes the declaration. If the text after the cursor was cut
+        off, or does not parse even without the line, the line alone decides.
         """
         if self.completes(piece):
             return True
@@ -91,22 +91,22 @@ class Surroundings:
         return closing is not None and set("}]) \n").issuperset(closing)
 
     def cut(self, piece: str) -> str | None:
-        """Return a piece, or as many of its first lines as fit; None if none do."""
+        """Return a piece, or as many of its leading lines as fit; None if nothing fits."""
         ends = [len(piece), *(place for place in range(len(piece) - 1, 0, -1) if piece[place] == "\n")]
         return next((piece[:end] for end in ends if self.accept(piece[:end])), None)
 
     def runs_on(self, piece: str) -> bool:
-        """Check whether a piece is too long: it closes a block that the suffix closes, after lines that fit."""
+        """Return whether a piece is too long: after lines that fit, it closes a block that the suffix closes."""
         return _find_depth(piece)[0] < 0 and _find_depth(self.cut(piece) or "}")[0] == 0
 
     def completes(self, piece: str) -> bool:
-        """Check whether the declaration is complete with a piece."""
+        """Return whether a piece completes the declaration."""
         return analyze(self.prefix + piece + self.suffix, self.mode).ok
 
     def find_error(self, piece: str) -> Diagnostic | None:
-        """Return the first error in names and types that a piece brings; None if it brings none, or nobody can tell.
+        """Return the first name or type error in a piece; None if there is no error, or the text does not parse.
 
-        A piece begins with the word that it continues. A name that may be declared outside the text does not count.
+        The check includes a word that the piece continues. It skips names that may be declared outside the text.
         """
         text = f"{self.above}{self.prefix}{piece}"
         whole = f"{text}{self.suffix}{self.below}"
@@ -127,7 +127,7 @@ class Surroundings:
 
     @cached_property
     def is_finished(self) -> bool:
-        """Whether nothing is left to write: inside a comment or a string, or after the last declaration of a file."""
+        """Whether there is nothing to complete: in a comment or a string, or after the last declaration of a file."""
         last = next(reversed(tokenize(self.prefix)), None)
         if last is not None and last.kind in {"COMMENT", "DROPPED_STRING"}:
             return True
@@ -137,9 +137,9 @@ class Surroundings:
         return is_blank and not above.startswith(("//", "#", "@")) and analyze(self.prefix + _NEXT, self.mode).ok
 
     def indent(self, piece: str) -> str:
-        """Return a piece with the indentation of the file, if that is not four spaces, which a model learned.
+        """Return a piece with the indentation of the file; models learned to write four spaces.
 
-        Its first line has the indentation of the block after a line end, and no blank after a blank.
+        After a line end, its first line gets the indentation of the block; after a blank, it gets no more blanks.
         """
         unit = self._indent_unit
         line = self.prefix.rpartition("\n")[2]
@@ -150,7 +150,7 @@ class Surroundings:
             return piece
         first, *lines = piece.split("\n")
         begin = _count_columns(self._own_indent)
-        levels = [(begin, self._own_indent)]  # columns as written, and the indentation in their place
+        levels = [(begin, self._own_indent)]  # columns as written, and the indentation that replaces them
         written = [first]
         for line in lines:
             text = line.lstrip(" \t")
@@ -183,7 +183,7 @@ class Surroundings:
 
     @cached_property
     def _indent_unit(self) -> str:
-        """The indentation of one level in the text: a tab or some spaces; empty if no line is indented."""
+        """The indentation of one level in the text: a tab or several spaces; empty if no line is indented."""
         found = _INDENT.findall(f"{self.above}{self.prefix}{self.suffix}{self.below}")
         spaces = [len(one) for one in found if "\t" not in one]
         return "\t" if len(found) > 2 * len(spaces) else " " * gcd(*spaces)
@@ -196,13 +196,13 @@ class Surroundings:
 
     @cached_property
     def _cuts(self) -> tuple[str, ...]:
-        """The text after the cursor, and that without its last lines, which may need a line that was cut off."""
+        """The text after the cursor, whole and without its last lines, which may need a line that was cut off."""
         lines = self.suffix.splitlines(keepends=True)
         return tuple("".join(lines[: len(lines) - num]) for num in range(min(_MOST_CUT, len(lines))))
 
     @cached_property
     def _is_sound(self) -> bool:
-        """Whether the declaration is complete without the line of the cursor, or once blocks are closed there."""
+        """Whether the declaration is complete without the line of the cursor, or with closed blocks in its place."""
         before, _, after = self._lines
         return _is_reached(before, after, _count_blocks(before, self.mode) or 0, self.mode)
 
@@ -214,7 +214,7 @@ def read_surroundings(prefix: str, suffix: str, mode: Mode = Mode.SOURCE) -> Sur
 
 
 class _CursorReader:
-    """Reads around one cursor, and notes the parts that it leaves out."""
+    """Reader of the text around one cursor; it records the parts that it leaves out."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
@@ -228,11 +228,11 @@ class _CursorReader:
         head, *above, own = ("", *parts) if len(parts := self._split(prefix)) == 1 else parts
         is_part = _has_open_string(own) or not _is_alive(own, self._mode)
         if is_part and not all(map(self._is_program, (head, *above))) and _is_alive(prefix, self._mode):
-            # One declaration looks like several, as one with a string of several lines may.
+            # A declaration with a string of several lines may look like several declarations.
             head, above, own = "", [], prefix
         opened = self._open(own, -_find_depth(rest)[0])
         is_outside = "{" not in own or self._is_program(own)
-        if below and is_outside and "}" not in rest:  # perhaps among decorators of the next declaration
+        if below and is_outside and "}" not in rest:  # perhaps between decorators of the next declaration
             rest += below.pop(0)
         is_cut = not below
         is_window = is_long or opened != own or not self._is_program(head)
@@ -249,10 +249,10 @@ class _CursorReader:
         )
 
     def _split(self, text: str, *, is_start: bool = True) -> list[str]:
-        """Split a text where a line can only begin a declaration; the first part precedes them all.
+        """Split a text before each line that can only begin a declaration; the first part precedes all of them.
 
         `is_start` tells whether the text begins at the start of a line. Lines are read one by one, because an open
-        string hides those below.
+        string would hide the lines below it.
         """
         found = _FIRST_WORD.finditer(text)
         starts = [word.start() for word in found if (word.start() or is_start) and _begins_declaration(word[0])]
@@ -280,7 +280,7 @@ class _CursorReader:
         return ""
 
     def _open(self, own: str, depth: int) -> str:
-        """Return the readable end of the declaration at the cursor, with openers where it has to have them.
+        """Return the parsable end of the declaration at the cursor, with openers in front if it needs them.
 
         `depth` is the number of blocks that the text after the cursor closes.
         """
@@ -298,7 +298,7 @@ class _CursorReader:
                 if _is_alive(opener + part, self._mode):
                     self._leave_out("\n".join(lines[:place]), "lines above the cursor")
                     return opener + part
-                # The parser fails at the first token that cannot follow, so no line before it is worth a try.
+                # The parser fails at the first impossible token: from a line before it, it would fail there again.
                 error = analyze(opener + part, self._mode).errors[0]
                 furthest = max(furthest, error.start.line - opener.count("\n") - 1)
             place += furthest if num_parsed < _MOST_PARSED else max(furthest, len(lines) - place - 1)
@@ -357,7 +357,7 @@ def _count_blocks(text: str, mode: Mode) -> int | None:
 
 
 def _is_reached(text: str, after: str, num_open: int, mode: Mode) -> bool:
-    """Check whether closing some open blocks between two texts makes them a program."""
+    """Return whether closing some open blocks between two texts makes them a program."""
     return any(analyze(f"{text}{'}' * num}\n{after}", mode).ok for num in range(num_open + 1))
 
 

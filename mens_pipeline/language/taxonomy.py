@@ -13,10 +13,10 @@ DEFAULT_DIFFICULTY: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """One construct that a model can learn, of a declaration kind (A2).
+    """A construct that a model can learn; `kind` is the kind of its declarations (A2).
 
-    `name` is finer than the histogram's (A10): `workflow`, `query`. `difficulty` is 1 (easy) to 10; upstream's
-    curriculum order.
+    `name` is more specific than `histogram_name` (A10): `workflow`, `query`. `difficulty` ranges from 1 (easy) to 10,
+    and gives the order of upstream's curriculum.
     """
 
     name: str

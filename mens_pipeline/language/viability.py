@@ -1,6 +1,6 @@
-"""Whether a text can still become a program, and a completion that makes it one; this steers generation.
+"""Decide whether a text can still become a program, and find its completion; this steers generation.
 
-The parser is predictive and never backtracks, so it fails at the first token that no program has there (the
+The parser is predictive and never backtracks, so it fails at the first token that no program can have there (the
 valid-prefix property). A text can be continued unless its parse fails without looking at the end. Two things need care:
 the last piece of a text may become another token (`i`, `if`, `iffy`; `=`, `=>`; `1`, `1.5`, `1dec`), and a few
 decisions look ahead.
@@ -38,9 +38,9 @@ ParserPlace = tuple[tuple[CodeType, int], ...]
 
 
 class _EndOfText(str):
-    """Kind or text of the token after the last one; it records whether, and with what, the parser compares it.
+    """Kind or text of the token after the last one, which records comparisons by the parser.
 
-    `asked` is None if the last comparison was a look-up in a set or a table.
+    `asked` is the value last compared with it; None if that was a look-up in a set or a table.
     """
 
     __slots__ = ("asked", "is_seen")
@@ -63,7 +63,7 @@ class _EndOfText(str):
 
 
 class ProbeParser(ModuleParser):
-    """A parser that knows its open blocks, and writes no messages, since those look at irrelevant tokens."""
+    """A parser that tracks its open blocks; it writes no messages, because they look at irrelevant tokens."""
 
     def __init__(self, tokens: list[Token], mode: Mode) -> None:
         self._end, self._end_text = _EndOfText("EOF"), _EndOfText("")
@@ -78,32 +78,32 @@ class ProbeParser(ModuleParser):
 
     @property
     def has_seen_end(self) -> bool:
-        """Whether the end of the tokens decided anything."""
+        """Whether the parser has looked at the end of the tokens."""
         return self._end.is_seen or self._end_text.is_seen
 
     @property
     def asked(self) -> str | None:
-        """The kind that the parser last compared the end with; None if it was one of several."""
+        """The kind that the parser last compared the end with; None if it looked for one of several."""
         return self._end.asked
 
     def block(self) -> tuple[Statement, ...]:
-        """`'{' Block` (G30)."""
+        """Parse `'{' Block` (G30), and track it as open."""
         self.open_blocks.append([])
         statements = super().block()
         self.open_blocks.pop()
         return statements
 
     def statement_of_block(self) -> Statement:
-        """`Stmt` directly in a block (G30)."""
+        """Parse `Stmt` directly in a block (G30), and record its first token."""
         self.open_blocks[-1].append(self.pos)
         return super().statement_of_block()
 
     def next_token_text(self) -> str:
-        """Return nothing: there are no messages."""
+        """Return an empty text, because there are no messages."""
         return ""
 
     def _warn_of_stray_word(self, word: str) -> None:
-        """Ignore it: warnings are for people."""
+        """Do nothing, because warnings are for people."""
 
 
 _DIGITS: Final = frozenset("0123456789")
@@ -116,7 +116,7 @@ WORDS: Final = CONTEXT_WORDS | KEYWORDS | {key for table in KEYED_DECORATORS.val
 
 
 class Viability(Enum):
-    """Verdict on the beginning of a text."""
+    """Verdict on a text as the beginning of a program."""
 
     DEAD = "dead"  # no continuation is a program
     OPEN = "open"  # some continuation is a program, the text is not
@@ -142,7 +142,7 @@ class ViableText:
 
     The cost of a piece does not grow with the text: earlier declarations are not parsed again, nor are statements of
     open blocks, except the first and the last ones. With `is_strict`, for generation, text that the lexer drops counts
-    as dead: meaningless characters, unknown decorators, open strings, integers above 2^63 (L5, L7, L9, L10).
+    as dead: meaningless characters, unknown decorators, open strings, integers from 2^63 on (L5, L7, L9, L10).
     """
 
     def __init__(self, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> None:
@@ -168,7 +168,7 @@ class ViableText:
         return self._look(piece).viability
 
     def place_behind(self, piece: str) -> ParserPlace:
-        """Return the place of the parser after the text with a piece; texts with the same place usually end alike."""
+        """Return the parser's place after the text and a piece; texts with the same place usually end alike."""
         return self._look(piece).place
 
     def append(self, piece: str) -> Viability:
@@ -218,7 +218,7 @@ class ViableText:
     def _leads_on(self, tokens: list[Token], ending: _Parse | None = None, depth: int = 0) -> bool:
         """Return whether complete tokens begin a program.
 
-        `ending` is the known outcome of their parse; `depth` counts tokens at their end that are only guesses.
+        `ending` is the outcome of their parse, if known; `depth` counts guessed tokens at their end.
         """
         ending = self._parse(tokens)[0] if ending is None else ending
         if ending is not _Parse.AFTER_LOOK:
@@ -256,8 +256,8 @@ def _find_settled(tokens: list[Token], items: list[int], blocks: list[list[int]]
     """Yield token ranges that can be cut out without changing the parse of the rest.
 
     The first statement of a block stays, because it distinguishes a block from an object (G37). A range begins after a
-    statement that certainly ends with its line: an `if` may continue with `else` in the next one (N8). `items` are the
-    first tokens of declarations and statements at the top level, `blocks` those of statements in each open block.
+    statement that certainly ends with its line: an `if` may continue with `else` in the next (N8). `items` are the
+    first tokens of top-level declarations and statements, `blocks` the first tokens of statements in each open block.
     """
     certain = len(tokens) - _LOOKAHEAD
     if first := max((start for start in items if start < certain), default=0):
@@ -335,7 +335,7 @@ NEXT: Final[tuple[Token, ...]] = (
     ("NL", "\n"),
     *((spelling, spelling) for spelling in sorted(KEYWORDS | SYMBOLS | DECORATORS)),
 )
-"""One of each token that may follow."""
+"""One example of each token that may follow."""
 
 
 _TEXT_OF: Final[dict[str, str]] = {
@@ -354,8 +354,8 @@ _TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}  # word
 def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, max_length: int = 2000) -> str | None:
     """Return a short continuation that makes a text a program, empty if it is one; `is_strict` as in `ViableText`.
 
-    None for a dead text, for one that needs more than `max_length` characters, and if no token may follow, as after a
-    `1` that only more digits could complete, by making it too large (L5).
+    Return None for a dead text, for a text that needs more than `max_length` characters, and if no token may follow, as
+    after a `1` that only more digits could complete, by making it too large (L5).
     """
     return DEEP_STACK.run(lambda: _write_completion(_Growing(mode, is_strict=is_strict), text, max_length))
 
@@ -385,10 +385,10 @@ class _Growing(ViableText):
                     yield f"{blank}{word} "
 
     def _tail(self, blank: str) -> list[Token] | None:
-        """Return the last tokens, which suffice to judge the next one; None if none may follow."""
+        """Return the last tokens, which suffice to judge the next one; None if no token may follow."""
         pieces = tokenize(self.unsettled + blank)
         is_dropped = self.is_strict and any(piece.kind in DROPPED for piece in pieces)
-        if is_dropped or pieces[-1].kind == "COMMENT":  # what follows would be part of it
+        if is_dropped or pieces[-1].kind == "COMMENT":  # the next text would be part of it
             return None
         tokens = to_tokens(pieces)
         parser = ProbeParser(tokens, self.mode)
@@ -405,9 +405,9 @@ class _Growing(ViableText):
 
 
 def _pieces(text: _Growing, before: str) -> Iterator[str]:
-    """Yield texts that may come next, first the one that the parser expects; an open string must end before all else.
+    """Yield texts that may come next, the expected one first; an open string must end before anything else.
 
-    If the parser expects the last piece, `before`, again, it swallowed it, as in `@forall(`: try closers first.
+    If the parser expects the last piece, `before`, again, it has swallowed it, as in `@forall(`: closers come first.
     """
     pieces = tokenize(text.unsettled)
     last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""
@@ -430,7 +430,7 @@ def _longer(last: str) -> Iterable[str]:
     if not last:
         return ()
     if last[0].isdecimal():
-        return ".5", "dec"  # an integer above 2^63 is dropped (L5), a longer number is not
+        return ".5", "dec"  # an integer from 2^63 on is dropped (L5), a longer number is not
     return (longer[len(last) :] for _, longer in longer_tokens(last))
 
 

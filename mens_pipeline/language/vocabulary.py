@@ -174,7 +174,7 @@ FOREIGN_WORDS: Final[dict[str, str]] = {
     "use": "Write `import`.",
     "var": "Write `let mut`.",
 }
-"""Words of other languages -> what to write in Vox."""
+"""Word of another language -> advice for Vox."""
 
 
 class Separator(Enum):

@@ -147,7 +147,7 @@ class FormField(Node):
 
 
 class Form(Node):
-    """`@form`; the last of repeated clauses wins."""
+    """`@form`; if a clause is repeated, the last one counts."""
 
     name: str
     fields: tuple[FormField, ...]
@@ -259,7 +259,7 @@ class Url(Node):
 
 
 class StateField(Node):
-    """A field of a state, its type optional."""
+    """A field of a state, with an optional type."""
 
     name: str
     type: Type | None
@@ -293,7 +293,7 @@ class StateMachine(Node):
 
 
 class ReactiveMember(Node):
-    """One member; `role` is `state`, `derived`, `effect`, `mount`, `cleanup` or `statement`.
+    """One reactive member; `role` is `state`, `derived`, `effect`, `mount`, `cleanup` or `statement`.
 
     `depends_on` is None for an effect without a dependency list.
     """
@@ -314,7 +314,7 @@ class StyleRule(Node):
 
 
 class ReactiveComponent(Node):
-    """`component`; `members` are in order, without views; the last view wins."""
+    """`component`; `members` are in source order, without views; `view` is the last view."""
 
     name: str
     params: tuple[Param, ...]
@@ -347,7 +347,7 @@ class V0Component(Node):
 
 
 class Route(Node):
-    """One route; `handlers` are pairs of `loader`, `pending` or `error` and a name."""
+    """One route; `handlers` are (key, name) pairs, with the keys `loader`, `pending` and `error`."""
 
     path: str
     component: str

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass_transform(frozen_default=True)
 class NodeType(type):
-    """Makes each class of nodes a frozen dataclass with slots."""
+    """Metaclass that makes each node class a frozen dataclass with slots."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> Any:
         """Return the class as a dataclass."""
         made = super().__new__(cls, name, bases, names)
-        # `slots` makes the class a second time, then with its slots.
+        # `dataclass` creates the class again to add the slots, and calls this a second time.
         return made if "__slots__" in names else dataclass(frozen=True, slots=True)(made)
 
 
@@ -48,7 +48,7 @@ def children(node: Node) -> list[Node]:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield a node and all below it, without recursion, parents first; the target of `x += e` comes twice (A5)."""
+    """Yield a node and its descendants, parents first, without recursion; the target of `x += e` comes twice (A5)."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -146,7 +146,7 @@ class DecimalLit(Node):
 
 
 class StringLit(Node):
-    """A string in either kind of quotes, escapes resolved (L6)."""
+    """A string in either kind of quotes, with its escapes resolved (L6)."""
 
     value: str
 
@@ -253,7 +253,7 @@ class IndexAccess(Node):
 
 
 class MatchArm(Node):
-    """`pattern => body`; a statement after the arrow is a Block of one."""
+    """`pattern => body`; a statement after the arrow becomes a Block."""
 
     pattern: Pattern
     body: Expr
@@ -267,7 +267,7 @@ class Match(Node):
 
 
 class If(Node):
-    """`if`; an `else if` is an else list with one expression statement."""
+    """`if`; `otherwise` of an `else if` is one expression statement."""
 
     condition: Expr
     then: tuple[Statement, ...]

@@ -1,7 +1,7 @@
-"""The grammar: its fingerprint here, its exported form in `export`.
+"""The fingerprint of the grammar; `export` writes the grammar itself.
 
-The fingerprint hashes the source of lexer and parser, without comments, docstrings and blank lines. A change of a
-table, a rule or a message changes it; a change of documentation does not. It does not depend on machine or Python.
+The fingerprint hashes the source of lexer and parser, without docstrings, blank lines and comment lines. It changes
+with every table, rule and message, but not with documentation, machine or Python version.
 """
 
 import ast
@@ -12,7 +12,7 @@ from typing import Final
 
 _LANGUAGE: Final = Path(__file__).parents[1]
 GRAMMAR_FILES: Final = ("vocabulary.py", "taxonomy.py", "lexer.py", "ast/*.py", "parser/*.py")
-"""The files that define which texts are Vox and what they mean."""
+"""The files that define the texts of Vox and their meaning."""
 
 
 @cache

@@ -1,8 +1,8 @@
-"""The grammar file, in the dialect of Lark that llguidance reads, and the same rules as GBNF for llama.cpp.
+"""Export the grammar: `vox.lark` in the Lark dialect of llguidance, and the same rules as GBNF for llama.cpp.
 
 `vox.lark` is handwritten except for its fingerprint and the rules below the last heading, which come from the tables
 of the front end. `python -m mens_pipeline.language.grammar.export > new.lark` updates both. The two notations differ
-only in spelling, because all regular expressions in it are classes of characters with a repetition.
+only in spelling, because every regular expression in the file is a repeated character class.
 """
 
 import re
@@ -45,7 +45,7 @@ class GrammarFormat(StrEnum):
 
 
 def grammar_text(notation: GrammarFormat, *, is_ui: bool = False) -> str:
-    """Return the grammar of a subset of Vox, nested up to the limit of the parser; `is_ui` is for `.vox.ui` files."""
+    """Return the grammar of a subset of Vox, without the parser's limit on nesting; `is_ui` is for `.vox.ui` files."""
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     if is_ui:
         text = text.replace("\ndecl: ", "\ndecl: reactive | ").replace("mode `source`", "mode `ui`")
@@ -75,7 +75,7 @@ def _gbnf_name(name: str) -> str:
 
 
 def renew(lark: str) -> str:
-    """Return the grammar with its fingerprint and the rules from tables up to date."""
+    """Return the grammar with an up-to-date fingerprint and up-to-date rules from tables."""
     by_hand = lark.partition(_TABLES)[0]
     stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
     return stamped + _TABLES + "".join(f"{name}: {alternatives}\n" for name, alternatives in _table_rules())
@@ -90,7 +90,7 @@ def _table_rules() -> Iterator[tuple[str, str]]:
     yield "NAME", f"IDENT | TYPEIDENT | {_alternatives(map(_quote, soft))}"
     yield "VIEW_TAG", _alternatives(map(_quote, sorted(VIEW_TAGS)))
     yield "IDENT", _identifier_but(KEYWORDS | {"_"})
-    # What a path to select from and a call before a block begin with (G6, G41).
+    # First word of a path with `as { }` (G6), and of a call before a block (G41).
     yield "PLAIN", _identifier_but(KEYWORDS | VIEW_TAGS | {"_", "rust"})
 
 
@@ -114,7 +114,7 @@ def _quote(word: str) -> str:
 
 
 def _identifier_but(words: Iterable[str]) -> str:
-    """Neither notation can subtract, so list every way to differ from the words."""
+    """List every way to differ from the words, because neither notation can subtract."""
     return _alternatives(_branches(set(words), ""))
 
 

@@ -60,14 +60,14 @@ _SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 
 
 def check_range(value: int) -> int:
-    """Return an int that fits into 64 bits; raise a `VoxError` for others (V1)."""
+    """Return an int if it fits into 64 bits, otherwise raise a `VoxError` (V1)."""
     if LEAST_INT <= value <= MOST_INT:
         return value
     raise VoxError(ErrorKind.INTEGER_OVERFLOW, "an integer of more than 64 bits")
 
 
 def add(machine: Machine, left: Value, right: Value) -> Value:
-    """`+` of numbers, or of a string and anything (O3)."""
+    """Add numbers, or join a string with any value (O3)."""
     if type(left) is int and type(right) is int:
         return check_range(left + right)
     if type(left) is str or type(right) is str:
@@ -90,7 +90,7 @@ def multiply(_machine: Machine, left: Value, right: Value) -> Value:
 
 
 def divide(_machine: Machine, left: Value, right: Value) -> Value:
-    """`/`, truncated toward zero on ints."""
+    """Divide two numbers; truncate toward zero on ints."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         quotient = abs(left) // abs(right)
@@ -99,7 +99,7 @@ def divide(_machine: Machine, left: Value, right: Value) -> Value:
 
 
 def remainder(_machine: Machine, left: Value, right: Value) -> Value:
-    """`%`, with the sign of the left operand."""
+    """Compute the remainder, with the sign of the left operand."""
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         rest = abs(left) % abs(right)
@@ -161,7 +161,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 
 def negate(value: Value) -> Value:
-    """Unary `-` of a number."""
+    """Negate a number."""
     if type(value) is int:
         return check_range(-value)
     if type(value) is float:
@@ -172,7 +172,7 @@ def negate(value: Value) -> Value:
 
 
 def truth(value: Value, what: str) -> bool:
-    """Return a condition that is a bool; raise a `VoxError` for others: Vox has no truthiness (V13)."""
+    """Return a condition if it is a bool, otherwise raise a `VoxError`: Vox has no truthiness (V13)."""
     if value is True or value is False:
         return bool(value)
     raise type_error(f"{what} takes a bool, found {kind_name(value)}")

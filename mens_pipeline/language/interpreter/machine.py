@@ -83,16 +83,16 @@ class Machine:
             self.out_of_steps()
 
     def out_of_steps(self) -> None:
-        """End the test for its steps or its time; compiled code compares first and calls only then."""
+        """End the test at its step or time limit; compiled code checks the limit before it calls this."""
         if self.seconds_over is not None:
             raise VoxError(LimitKind.TIME, f"more than {self.seconds_over:g} s")
         raise VoxError(LimitKind.STEPS, f"more than {self.limits.max_steps:,} steps")
 
     def expire(self, seconds: float) -> None:
-        """End the test for its time by leaving no steps.
+        """End the test at its time limit by leaving it no steps.
 
         This runs in a signal handler, where an exception could leave locks of the process held. It raises only during a
-        search by a regular expression, which counts no steps.
+        regular expression search, which counts no steps.
         """
         self.seconds_over = seconds
         self.max_steps = -1
@@ -126,7 +126,7 @@ class Machine:
             raise VoxError(LimitKind.SIZE, f"a value nested more than {self.limits.max_nesting} levels deep")
 
     def write(self, text: str) -> None:
-        """Keep a line of output, without its newline, as far as the limit allows (R5)."""
+        """Add a line, given without its newline, to the output, up to the limit (R5)."""
         room = self.limits.max_output - self.num_written
         line = f"{text}\n"[:room]
         self.output.append(line)
@@ -137,7 +137,7 @@ class Machine:
 
 @contextmanager
 def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
-    """Limit the CPU time of a test, also where it counts no steps, by a signal, in the main thread only (R6)."""
+    """Limit the CPU time of a test by a signal, even while it counts no steps; main thread only (R6)."""
     if current_thread() is not main_thread():
         yield
         return

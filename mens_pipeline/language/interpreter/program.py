@@ -1,4 +1,4 @@
-"""Prepare a text to run: its names first, then constants, again for every test (C1, C9, T4); contracts (T7)."""
+"""Prepare a text to run: declare its names, then compute constants for every test (C1, C9, T4); contracts (T7)."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ _INTERFACE = ast.ReactiveComponent | ast.Fragment | ast.V0Component
 class Program:
     """The declarations of one text, ready to run on a machine.
 
-    The text sees the names of `below`, unless it declares them itself; `below` does not see those of the text.
+    The text sees the names of `below`, unless it declares them itself; `below` does not see the names of the text.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Program:
         self._declared: dict[str, Value] = {}
         self._declare_all(module.declarations)
         self.tests = {d.function.name: d for d in module.declarations if isinstance(d, ast.Test | ast.Forall)}
-        """Name -> test or property; the last of equal names counts (T2)."""
+        """Name -> test or property; the last one of a name counts (T2)."""
 
     def begin(self) -> None:
         """Reset all names for a test: declarations first, then constants in order."""
@@ -55,11 +55,11 @@ class Program:
             mount_members(members.members, self._scope)
 
     def declares(self, name: str) -> bool:
-        """Return whether the text declares a name, perhaps that of a module that another text imports."""
+        """Return whether the text declares a name; it may stand for a module that another text imports."""
         return name in self._declared or any(constant.name == name for constant in self._constants)
 
     def define(self, name: str, value: Value) -> None:
-        """Replace the value of a name, for functions of the text too, from the next `begin` on."""
+        """Replace the value of a name, including its uses in the text, from the next `begin` on."""
         self._declared[name] = value
 
     def redefine(self, declaration: ast.Declaration) -> None:
@@ -181,7 +181,7 @@ def _conditions(function: ast.Function, scope: Scope, words: Sequence[str]) -> l
 
 
 def _check(decorator: ast.Decorator, condition: ast.Expr, scope: Scope) -> Code:
-    """Compile a condition to code that returns None if it holds, else the value of the fallback if there is one."""
+    """Compile a condition to code that returns None if it holds, or else calls the fallback or raises."""
     code, cost = scope.stretch(condition)
     machine, names, fallback = scope.module.machine, scope.module.names, decorator.fallback
     word = decorator.name

@@ -82,7 +82,7 @@ class Refusal(StrEnum):
 
 
 Reason = ErrorKind | LimitKind | Refusal
-"""Reason of an outcome; a failed assertion has none."""
+"""Reason of an outcome; a failed assertion has no reason."""
 
 
 class ErrorClass(StrEnum):
@@ -116,8 +116,8 @@ class CaseResult:
     """The result of one case, a test or a property.
 
     `reason` is an error, limit or refusal; None if it passed or an assertion failed. `line` (from 1) and `column` (from
-    0) of the text `text` are where it ended, or where the test begins if it passed. `output` is cut at the limit;
-    `num_steps` counts statements and expressions. `notes` are such as `vacuous` for a pass without an assertion (T6).
+    0) in `text` mark where it ended, or the start of the test if it passed. `output` is cut at the limit. `num_steps`
+    counts statements and expressions. `notes` are remarks, such as `vacuous` for a pass without an assertion (T6).
     """
 
     name: str
@@ -153,9 +153,9 @@ class ProgramStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """The result of a program and its tests, one per test, in source order; none unless the program ran.
+    """The result of a program; `tests` has one result per test, in source order, and is empty unless the program ran.
 
-    `limit` stopped the whole program; None unless its status is `stopped`. `notes` are such as tests left out.
+    `limit` stopped the whole program; None unless `status` is `stopped`. `notes` are remarks, such as tests left out.
     """
 
     status: ProgramStatus
@@ -176,7 +176,7 @@ class ProgramReport:
 
     @property
     def error_class(self) -> ErrorClass | None:
-        """The class of the first failure; None if all tests passed or there are none."""
+        """The class of the first failure; None if all tests passed or there are no tests."""
         if self.status is ProgramStatus.REJECTED:
             return ErrorClass.PARSE
         if self.status is ProgramStatus.STOPPED:
@@ -186,7 +186,7 @@ class ProgramReport:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one program; seconds and memory need signals and rlimits."""
+    """Limits of one program; limits of time and memory need signals and rlimits."""
 
     max_steps: int = 1_000_000  # statements and expressions of a test, copying included (R1)
     max_depth: int = 1_000  # nested calls (R2)
@@ -205,8 +205,8 @@ class Limits:
 class Features:
     """Features that a task can enable.
 
-    `check_contracts` checks `@require`, `@ensure` and `@invariant` (T7); never for scores. `database` simulates `db` by
-    lists of records (U5). `views` let tests inspect components and change their state (U6).
+    `check_contracts` checks `@require`, `@ensure` and `@invariant` (T7); never for scores. `database` simulates `db`
+    with lists of records (U5). `views` let tests inspect components and change their state (U6).
     """
 
     check_contracts: bool = False
@@ -223,7 +223,7 @@ _OUTCOMES: dict[type, Outcome] = {
 
 
 class VoxError(Exception):
-    """The end of a test, which programs cannot catch; `reason` is None for a failed assertion."""
+    """An error that ends a test, and that programs cannot catch; `reason` is None for a failed assertion."""
 
     def __init__(self, reason: Reason | None, message: str) -> None:
         super().__init__(message)

@@ -56,19 +56,19 @@ _INTS: Final = (0, 1, -1, 2, -2, 3, 7, 10, 100, -100, 255, 1000)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, -0.5, 0.1, 1e-9, 100.0, -1e6, 1e6)
 _CHARACTERS: Final = "abcxyzABC019 ._-,\"'\\\n\té日"
 
-_Draw = Callable[[Random, bool], Value]  # draws a value; the second argument asks for an edge case
+_Draw = Callable[[Random, bool], Value]  # draws a value; the second argument requests an edge case
 
 
 def cases(params: Sequence[ast.Param], seed: str) -> list[list[Value]]:
     """Draw the arguments of a property, edge cases first; raise a `VoxError` for a type that cannot be drawn."""
     random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
     draws = [_find_draw(param.type) for param in params]
-    first = [[draw(SmallestDraws(), True) for draw in draws]]  # noqa: FBT003 - the shape of a draw
+    first = [[draw(SmallestDraws(), True) for draw in draws]]  # noqa: FBT003 - the signature of a draw
     return first + [[draw(random, number < _NUM_EDGE_CASES) for draw in draws] for number in range(1, NUM_CASES)]
 
 
 class SmallestDraws(Random):
-    """Draws the first of everything: the smallest case, or the smallest arguments."""
+    """Random source that draws the first choice: the smallest case, or the smallest arguments."""
 
     def random(self) -> float:
         """Return a number above almost every threshold."""
@@ -115,7 +115,7 @@ class CaseRunner:
     seed: str
 
     def run_case(self, test: ast.Test | ast.Forall, seconds: float) -> CaseResult:
-        """Run a test for up to `seconds`; nothing that the program does raises here."""
+        """Run a test for up to `seconds`; the result contains any error of the program."""
         self.machine.begin()
         with time_limit(self.machine, seconds):
             error = catch_error(partial(self._execute, test))
@@ -176,13 +176,13 @@ class CaseRunner:
                 raise
 
     def _judge(self, value: Value) -> None:
-        """Fail only a test that returns an `Error`: even `false` is a pass (T3)."""
+        """Raise a `VoxError` if the test returned an `Error`; even `false` is a pass (T3)."""
         if type(value) is VariantValue and value.name == "Error":
             raise VoxError(None, f"the test returned {quote_value(self.machine, value)}")
 
 
 def catch_error(body: Callable[[], object]) -> VoxError | None:
-    """Run a part of a program, and return the error that ended it, None if it completed."""
+    """Run a part of a program, and return the error that ended it; None if it completed."""
     try:
         body()
     except VoxError as error:
@@ -249,14 +249,14 @@ class CallableProgram:
 
     @contextmanager
     def running(self, seconds: float) -> Iterator[None]:
-        """Allow calls in the body, for `seconds` altogether; later calls end with a time limit."""
+        """Allow calls while the block runs, for `seconds` in total; later calls exceed the time limit."""
         self.machine.begin()
         with DEEP_STACK.parse(), time_limit(self.machine, seconds):
             DEEP_STACK.deepen()
             yield
 
     def call(self, function: str, arguments: Sequence[Value], max_steps: int | None = None) -> CallResult:
-        """Call a function in a fresh state; `max_steps` replaces the limit of steps."""
+        """Call a function in a fresh state; `max_steps` overrides the step limit."""
         machine = self.machine
         if machine.seconds_over is not None:
             message = f"the calls took more than {machine.seconds_over:g} s"
@@ -312,7 +312,7 @@ def run_tests(
 
 
 def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[ast.Module | None, ProgramReport]:
-    """Parse a program; return its syntax, None if it is rejected, and a report for that case (J1, R8)."""
+    """Parse a program; return its syntax tree, or None and a report on its rejection (J1, R8)."""
     size = byte_length(source)
     if size > limits.max_source:
         message = f"the program has {size:,} bytes; the most is {limits.max_source:,}"
@@ -365,12 +365,12 @@ def run_with_tests(
     *,
     features: Features = NO_FEATURES,
 ) -> ProgramReport:
-    """Run hidden tests against a candidate, and none of its own tests.
+    """Run hidden tests against a candidate, without its own tests.
 
     The two texts are parsed separately. The tests see all names of the candidate, and `hidden_output()`, the output so
     far. The candidate sees only names that the tests declare above the line `GIVEN_END`. If both declare a name, each
-    uses its own. A candidate that redefines a name that the tests rely on fails all of them. `ConfigurationError` if
-    the tests are rejected, or there are none.
+    uses its own. A candidate that redefines a name that the tests rely on fails all of them. Raise a
+    `ConfigurationError` if the tests are rejected, or there are no tests.
     """
     hidden = hidden_module(tests)
     # The UI mode accepts pages; source files mean the same in both modes (M5).
@@ -394,7 +394,7 @@ def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Fea
     given = given_module(tests)
     lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
     own = tuple(d for d in candidate.declarations if isinstance(d, ast.Test | ast.Forall))
-    # Its own tests come first, so that other declarations of the same names replace them (C2).
+    # Its own tests come first, so that other declarations of the same names replace them (C1).
     ordered = replace(candidate, declarations=(*own, *without_tests(candidate).declarations))
     below = Program(ordered, TextName.PROGRAM, machine, features, lowest)
     program = Program(hidden_module(tests), TextName.TESTS, machine, features, below)
@@ -403,7 +403,7 @@ def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Fea
 
 
 def hidden_module(tests: str) -> ast.Module:
-    """Parse hidden tests; raise a `ConfigurationError` if they are rejected or there are none."""
+    """Parse hidden tests; raise a `ConfigurationError` if they are rejected or there are no tests."""
     analysis = analyze(tests)
     if analysis.module is None:
         first = analysis.errors[0]
@@ -415,7 +415,7 @@ def hidden_module(tests: str) -> ast.Module:
 
 
 def given_module(tests: str) -> ast.Module | None:
-    """Return the syntax of the code that a task gives; None if it gives none."""
+    """Return the syntax tree of the code that a task gives; None if it gives no code."""
     end = tests.find(GIVEN_END)
     if end < 0:
         return None

@@ -75,7 +75,7 @@ def _read_diagnostic(record: dict[str, Any]) -> Diagnostic:
 
 
 _GRACE_SECONDS: Final = 2.0  # extra time for parsing, starting and replying
-_PATIENCE: Final = 10  # times as long by the clock, since a busy machine gives a process a part of its time
+_PATIENCE: Final = 10  # wall-clock seconds per CPU second: a busy machine gives a process only part of its time
 _CHUNK: Final = 65_536
 
 _START: Final = """import sys
@@ -87,7 +87,7 @@ main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)"""
 _SCHEDULED: Final = 2  # the clock of the CPU time of a process, as in clock_getcpuclockid(3)
 
 _SET_LIMIT_OF: Final[Callable[..., object] | None] = getattr(resource, "prlimit", None)
-"""Only Linux has it."""
+"""`prlimit`, which only Linux has."""
 
 _STARTERS: Final[dict[int, ThreadPoolExecutor]] = {}
 """Process -> its thread that starts workers. The kernel kills a worker when the thread that started it ends, so this
@@ -109,9 +109,9 @@ def worker_command(module: str) -> tuple[str, ...]:
 
 
 class WorkerProcess:
-    """A process that replies to requests, restarted when it does not.
+    """A process that replies to requests, and is replaced if it does not.
 
-    Bytes of memory and the id of this process are appended to its command.
+    The memory limit in bytes and the id of this process are appended to its command.
     """
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
@@ -119,9 +119,9 @@ class WorkerProcess:
         self._process = self._start()
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the reply, both in JSON types; programs alone may take `seconds` of CPU time.
+        """Send a request and return the reply, both in JSON types; the program itself may use `seconds` of CPU time.
 
-        `WorkerStoppedError` if it did not reply in time or died; another process replaces it.
+        Raise a `WorkerStoppedError` if the process died or did not reply in time; another process replaces it.
         """
         allowed = seconds + _GRACE_SECONDS
         end = monotonic() + allowed * (_PATIENCE if self._bound_time(allowed) else 1)
@@ -147,7 +147,7 @@ class WorkerProcess:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            assert pipe is not None  # noqa: S101 - asked for when it was started
+            assert pipe is not None  # noqa: S101 - requested at the start
             pipe.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -162,12 +162,12 @@ class WorkerProcess:
             env={"PYTHONPATH": str(Path(mens_pipeline.__file__).parents[1]), "PYTHONHASHSEED": "0"},
             start_new_session=True,
         ).result()
-        assert process.stdin is not None  # noqa: S101 - asked for
+        assert process.stdin is not None  # noqa: S101 - requested above
         os.set_blocking(process.stdin.fileno(), False)
         return process
 
     def _bound_time(self, seconds: float) -> bool:
-        """Let the kernel, if it can, kill the worker after this much more CPU time."""
+        """Limit the further CPU time of the worker, and return whether the kernel enforces the limit."""
         pid = self._process.pid
         if _SET_LIMIT_OF is None:
             return False
@@ -180,7 +180,7 @@ class WorkerProcess:
         return True
 
     def _send(self, data: bytes, end: float) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
+        assert self._process.stdin is not None  # noqa: S101 - requested at the start
         pipe = self._process.stdin.fileno()
         view = memoryview(data)
         while view:
@@ -189,7 +189,7 @@ class WorkerProcess:
             view = view[os.write(pipe, view) :]
 
     def _receive(self, end: float) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - asked for when it was started
+        assert self._process.stdout is not None  # noqa: S101 - requested at the start
         pipe = self._process.stdout.fileno()
         parts: list[bytes] = []
         while not parts or not parts[-1].endswith(b"\n"):
@@ -258,7 +258,7 @@ class Sandbox(WorkerPool):
         self._seed = seed
 
     def kept_out(self) -> dict[str, str]:
-        """Return each protection of a worker -> why it does not hold here, empty if it does."""
+        """Map each protection of a worker to the reason why it does not hold here, empty if it holds."""
         with self.worker() as worker:
             try:
                 kept: dict[str, str] = worker.exchange(None, self.limits.program_seconds)
@@ -286,7 +286,7 @@ class Sandbox(WorkerPool):
             yield from threads.map(lambda pair: self.run_with_tests(*pair), pairs)
 
     def _reply(self, source: str, tests: str | None, mode: Mode) -> ProgramReport:
-        """Ask for hidden `tests`, or with None for the program's own."""
+        """Have a worker run hidden `tests`, or the program's own tests if None."""
         given = {"source": source, "tests": tests, "seed": self._seed, "mode": mode}
         request = {**given, "limits": asdict(self.limits), "features": asdict(self._features)}
         try:

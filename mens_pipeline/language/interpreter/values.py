@@ -85,7 +85,7 @@ class Native:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Built-ins have no names of parameters (C4)."""
+        """Empty, because parameters of built-ins have no names (C4)."""
         return ()
 
     def check(self, found: int) -> None:
@@ -166,7 +166,7 @@ def byte_length(text: str) -> int:
 
 
 def float_text(value: float) -> str:
-    """Format a float with the shortest digits that round-trip, without exponent and final `.0`."""
+    """Format a float with the shortest digits that round-trip, without an exponent or a final `.0`."""
     if math.isnan(value):
         return "NaN"
     digits = repr(value)
@@ -256,14 +256,14 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST_INT: Final = -(2**63)
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"})
 MOST_LEVELS: Final = 20
-"""Deeper values have no literal: nobody reads them, and Python recurses here."""
+"""Most levels of a value with a literal: nobody reads deeper values, and `literal_of` recurses."""
 
 
 def literal_of(value: Value, level: int = 0) -> str | None:
     """Return a Vox expression for a value; `level` is its depth in the whole value.
 
-    None for a value without one: a function, a namespace, an actor, NaN, a string with a lone surrogate, or a value
-    nested more than 20 levels deep.
+    Return None for a value without one: a function, a namespace, an actor, NaN, a string with a lone surrogate, or a
+    value nested more than 20 levels deep.
     """
     kind = type(value)
     if kind is bool:

@@ -1,7 +1,7 @@
 """The worker process of the sandbox, which runs programs one after the other without access to the outside.
 
-It replies to a line of JSON with a line of JSON, and to `null` with its protections. Only the interpreter runs here,
-which gives programs no access; limits, system call filter and audit hook are a second line of defence.
+It replies to each line of JSON with a line of JSON, and to `null` with its protections. Only the interpreter runs here,
+and it gives programs no access; limits, system call filter and audit hook are a second line of defence.
 
 Covered on Linux on x86_64 and aarch64, even for root: no files, sockets, processes, threads or other programs; no
 signals to other processes and no access to them; no executable memory; no raised limits. Only the system calls in
@@ -72,7 +72,7 @@ _WITHOUT_EXECUTION: Final = {"mmap": (9, 222), "mprotect": (10, 226)}
 _MACHINES: Final = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
 """Machine -> the column above, and its `AUDIT_ARCH_*` number."""
 
-# Classic BPF, as linux/filter.h and linux/seccomp.h have it.
+# Classic BPF: constants of linux/filter.h and linux/seccomp.h.
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _AT_NUMBER, _AT_MACHINE, _AT_PROTECTION = 0, 4, 32
 _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000 | errno.EPERM, 0x8000_0000
@@ -86,7 +86,7 @@ class _Filter(ctypes.Structure):
 def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[str, str]:
     """Give up access that programs never need; `prctl` and `machine` (as in `uname`) default to this system's.
 
-    Returns each protection -> why it does not hold here, empty if it does.
+    Return each protection with the reason why it does not hold here, empty if it holds.
     """
     call = prctl or own_prctl()
     program = system_call_filter(machine or platform.machine())
@@ -168,11 +168,11 @@ _FORBIDDEN: Final = (
     *("open", "socket.", "subprocess.", "os.", "pty.", "shutil.", "ctypes.", "urllib.", "ftplib.", "http."),
     *("import", "exec", "compile", "mmap.", "tempfile.", "glob.", "syslog.", "webbrowser.", "sqlite3."),
 )
-"""Events of Python's audit system that no program causes."""
+"""Prefixes of Python audit events that no Vox program causes."""
 
 
 def run_request(source: str, tests: str | None, seed: int, mode: str, **bounds: dict[str, Any]) -> dict[str, Any]:
-    """Run hidden `tests`, or with None the program's own; `bounds` are limits and features."""
+    """Run hidden `tests`, or the program's own tests if None; `bounds` are limits and features."""
     limits, features = Limits(**bounds["limits"]), Features(**bounds["features"])
     if tests is not None:
         return report_record(run_with_tests(source, tests, limits, seed, features=features))
@@ -180,11 +180,11 @@ def run_request(source: str, tests: str | None, seed: int, mode: str, **bounds: 
 
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-"""A half of a character, which a program gets from JSON, and which no file or response can hold."""
+"""A lone surrogate, which a program can get from JSON, but which UTF-8 cannot encode."""
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
-    """Reply to all requests: `kept` to `null`, else the result of `respond`, in JSON types, with halves escaped."""
+    """Reply to each request: `kept` to `null`, else the result of `respond`, as JSON with lone surrogates escaped."""
     for line in requests:
         request = json.loads(line)
         reply = kept if request is None else respond(request)
@@ -199,7 +199,7 @@ def confine(
     add_hook: Callable[[Callable[[str, Any], None]], None] = sys.addaudithook,
     contain_it: Callable[[], dict[str, str]] = contain,
 ) -> dict[str, str]:
-    """Give up address space beyond `memory_bytes`, and new files, sockets and processes; return as `contain`."""
+    """Give up address space beyond `memory_bytes`, and new files, sockets and processes; return as `contain` does."""
     set_limit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
         set_limit(nothing, (0, 0))
@@ -218,7 +218,7 @@ def refuse(event: str, _arguments: Any) -> None:
 
 
 def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
-    """Warm up, confine this process by `give_up`, and reply to requests."""
+    """Warm up, confine this process with `give_up`, and reply to requests."""
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     kept = give_up(memory_bytes)
     serve(requests, replies, lambda request: run_request(**request), kept)

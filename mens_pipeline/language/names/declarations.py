@@ -1,4 +1,4 @@
-"""The names of a program, those of every program, and the findings on them."""
+"""The names that a program declares, the built-in names, and the findings about them."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS, PREDEFINED_VARIANTS
 
 VALUES: Final = frozenset((*BUILT_INS, *ASSERTIONS, "path", "workflow_wait", "workflow_wait_signal"))
-"""Functions, constructors and namespaces (F1, F10); the interpreter does not run the last three."""
+"""Built-in functions, constructors and namespaces (F1, F10); the interpreter does not run the last three."""
 
 VARIANTS: Final[dict[str, int]] = {**PREDEFINED_VARIANTS, "Err": 1, "null": 0}
 """Variant -> number of its fields, as patterns may write them (V10-V12)."""
@@ -34,7 +34,7 @@ GENERIC_TYPES: Final[dict[str, int | None]] = {
 """Type -> number of its arguments, None if it varies."""
 
 METHOD_NAMES: Final = frozenset(name for methods in METHODS.values() for name in methods)
-"""Methods of all values of the library."""
+"""Names of all methods in the library."""
 
 
 MAX_FINDINGS = 100
@@ -74,7 +74,7 @@ class Findings:
             self._found.setdefault((place.start, code), (Span(place.start, place.end), message, advice, severity))
 
     def name_in(self, node: ast.Node, name: str) -> Span:
-        """Find the name of a declaration: the first such word after `fn`, else the first one, else the whole node."""
+        """Return the span of a declared name: after `fn`, else its first occurrence, else the whole node."""
         word = re.escape(name)
         for pattern in (rf"\bfn\s+({word})\b", rf"\b({word})\b"):
             found = re.compile(pattern).search(self._source, node.start, node.end)
@@ -137,7 +137,7 @@ class Scopes:
 
     @contextmanager
     def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
-        """Enter a block, whose declarations end with it (B1); `in_loop` is by default that of the outer block."""
+        """Enter a block, and drop its declarations at its end (B1); `in_loop` defaults to the outer block."""
         mark, was_in_loop = len(self._hidden), self.in_loop
         if in_loop is not None:
             self.in_loop = in_loop
@@ -166,9 +166,9 @@ class Scopes:
 class ModuleNames:
     """The names of one program.
 
-    `values` are functions, constants, constructors, components and built-in values, the last of each name (C1);
-    `variants` maps each to the types that have it. `is_open` tells whether an unknown module is imported: any
-    upper-case name may be one of its variants. `assumed` are declared elsewhere, with unknown types.
+    `values` are functions, constants, constructors, components and built-in values; the last one of a name counts
+    (C1). `variants` maps each variant to its types. `is_open` tells whether an unknown module is imported: any
+    upper-case name may be one of its variants. `assumed` names are declared elsewhere, with unknown types.
     """
 
     values: dict[str, Binding] = field(default_factory=dict)

@@ -28,10 +28,10 @@ from mens_pipeline.language.vocabulary import FOREIGN_WORDS, VIEW_TAGS
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Bindings of a program by the `id` of their syntax.
+    """Bindings of a program, by the `id` of the syntax node.
 
-    `uses` map a name or view to its meaning; `declared` a pattern, parameter, loop or decorator to the name that it
-    declares; `indexes` a loop to its second name.
+    `uses` maps a name or view to its binding, `declared` maps a pattern, parameter, loop or decorator to the binding
+    that it declares, and `indexes` maps a loop to the binding of its index.
     """
 
     uses: dict[int, Binding] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Resolution:
 
 
 class Resolver:
-    """A walk through bodies with the names that are visible at each place."""
+    """A walk through bodies that tracks the visible names."""
 
     def __init__(self, names: ModuleNames, findings: Findings) -> None:
         self.names = names
@@ -49,7 +49,7 @@ class Resolver:
         self.resolution = Resolution()
         self._generics: frozenset[str] = frozenset()
         self.foreign_tables: set[str] = set()
-        """Tables used by a program that declares none: they are in another file of its project."""
+        """Tables used by a program that declares no table: another file of its project declares them."""
         self._unknown_types: list[tuple[str, Span]] = []
 
     def finish(self) -> None:
@@ -67,7 +67,7 @@ class Resolver:
         body: Sequence[ast.Statement],
         generics: Iterable[str] = (),
     ) -> None:
-        """Resolve a function; parameters are visible from the next default on (C3)."""
+        """Resolve a function; a parameter is visible in the defaults of later parameters (C3)."""
         self._generics = frozenset(generics)
         with self.scopes.block(in_loop=False):
             self.parameters(params)
@@ -96,7 +96,7 @@ class Resolver:
                 self.visit(statement)
 
     def visit(self, node: ast.Node) -> None:
-        """Resolve an expression or a statement, by its own form or part by part."""
+        """Resolve an expression or a statement, by the rule for its class or part by part."""
         form = _FORMS.get(type(node))
         if form is not None:
             form(self, node)
@@ -566,4 +566,4 @@ _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
     ast.Form: _form,
     **dict.fromkeys((ast.BackButton, ast.DeepLink, ast.Push), _handlers),
 }
-"""Declarations that contain names; a script, a token or an import does not."""
+"""Declarations that contain names; imports and design tokens contain no names."""

@@ -17,7 +17,7 @@ from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, 
 Entry = TypeVar("Entry")
 
 MAX_NESTING: Final = 4000
-"""Nested expressions, prefix operands, blocks, patterns and types.
+"""Most levels of nested expressions, prefix operands, blocks, patterns and types.
 
 A nested `if` counts twice, a lambda with a block three times. The language has no limit, but the reference overflows
 its stack near this depth (E6). Freeing such a tree takes native stack: threads that parse untrusted text need 1 MiB.
@@ -59,11 +59,11 @@ class TokenCursor(ABC):
 
     @abstractmethod
     def expression(self) -> Expr:
-        """`Expr` (G33)."""
+        """Parse `Expr` (G33)."""
 
     @abstractmethod
     def block(self) -> tuple[Statement, ...]:
-        """`'{' Block` (G30)."""
+        """Parse `'{' Block` (G30)."""
 
     def end(self) -> int:
         """Return the offset after the last consumed token, newlines excluded."""
@@ -76,7 +76,7 @@ class TokenCursor(ABC):
         return self.starts[pos]
 
     def skip_newlines(self) -> TokenKind:
-        """`~`: skip newlines and return the kind of the next token."""
+        """Skip newlines (`~`), and return the kind of the next token."""
         kinds = self.kinds
         pos = self.pos
         while kinds[pos] == "NL":
@@ -107,7 +107,7 @@ class TokenCursor(ABC):
         return True
 
     def take_any(self) -> str:
-        """Consume one token of any kind, none at the end of the input, and return its text (P4)."""
+        """Consume one token of any kind, unless the input has ended, and return its text (P4)."""
         text = self.texts[self.pos]
         if self.pos < self.last:
             self.pos += 1
@@ -125,7 +125,7 @@ class TokenCursor(ABC):
             self.fail(code, f"expected `{word}` {where}")
 
     def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
-        """Consume a closing token or reject, at the opener if the text ends; `where` is such as `the argument list`."""
+        """Consume a closing token or reject, at the opener if the text ends; `where` names the list or block."""
         if self.kinds[self.pos] == kind:
             self.pos += 1
         elif self.pos >= self.last:
@@ -168,7 +168,7 @@ class TokenCursor(ABC):
     def separated_list(
         self, entry: Callable[[], Entry], closer: TokenKind, where: str, *, spans_lines: bool = False
     ) -> tuple[Entry, ...]:
-        """`[ entry { ',' entry } [ ',' ] ] closer`, after its opener, on one line unless it may span several (N6)."""
+        """Parse `[ entry { ',' entry } [ ',' ] ] closer`, after its opener, on one line unless `spans_lines` (N6)."""
         entries: list[Entry] = []
         while (self.skip_newlines() if spans_lines else self.kinds[self.pos]) != closer:
             entries.append(entry())
@@ -182,7 +182,7 @@ class TokenCursor(ABC):
         return self.separated_list(partial(self.name, what), ")", f"after {what}")
 
     def in_braces(self, where: str, what: str) -> Iterator[None]:
-        """`'{' { ~ entry } ~ '}'`: yield before each entry, which the caller consumes; `what` describes them all."""
+        """Parse `'{' { ~ entry } ~ '}'`: yield before each entry, which the caller consumes; `what` names the block."""
         opener = self.pos
         self.expect("{", where)
         while self.skip_newlines() != "}":

@@ -22,7 +22,7 @@ class DeclarationParser(FunctionParser):
     """Parser of declarations that are not functions."""
 
     def const(self) -> ast.Const:
-        """`'let' [ 'mut' ] Name [ ':' Type ] '=' Expr` (G14)."""
+        """Parse `'let' [ 'mut' ] Name [ ':' Type ] '=' Expr` (G14)."""
         start = self.begin()
         self.take("mut")
         name = self.name("a name (a module-level `let` takes no pattern)")
@@ -32,7 +32,7 @@ class DeclarationParser(FunctionParser):
         return ast.Const(start, self.end(), name, annotation, value)
 
     def type_definition(self, start: int, *, is_pub: bool = False) -> ast.TypeDef:
-        """`TypeDecl` (G15), whose modifier begins at `start`."""
+        """Parse `TypeDecl` (G15), whose modifier begins at `start`."""
         self.pos += 1
         name = self.name("a type name")
         if self.at("{"):
@@ -49,7 +49,7 @@ class DeclarationParser(FunctionParser):
         return ast.TypeDef(start, self.end(), name, is_pub, tuple(variants), ())
 
     def _fields(self) -> tuple[ast.Field, ...]:
-        """`'{' Fields` (G15); the end of the input closes them (E5)."""
+        """Parse `'{' Fields` (G15); the end of the input closes them (E5)."""
         self.pos += 1
         fields: list[ast.Field] = []
         while self.skip_newlines() != "}":
@@ -77,7 +77,7 @@ class DeclarationParser(FunctionParser):
         return ast.Variant(start, self.end(), name, fields)
 
     def table(self) -> ast.Table:
-        """`'@table' 'type' Name '{' Fields` (G16)."""
+        """Parse `'@table' 'type' Name '{' Fields` (G16)."""
         start = self.begin()
         self.expect("type", "on the line of `@table`")
         name = self.name("a table name")
@@ -87,7 +87,7 @@ class DeclarationParser(FunctionParser):
         return ast.Table(start, self.end(), name, fields)
 
     def index(self) -> ast.Index:
-        """`'@index' Name '.' Name 'on' '(' columns ')'` (G17)."""
+        """Parse `'@index' Name '.' Name 'on' '(' columns ')'` (G17)."""
         start = self.begin()
         table = self.name("a table name")
         self.expect(".", "after the table name")
@@ -98,7 +98,7 @@ class DeclarationParser(FunctionParser):
         return ast.Index(start, self.end(), table, name, columns)
 
     def url(self, start: int, *, is_pub: bool = False) -> ast.Url:
-        """`UrlDecl` (G23), whose modifier begins at `start`."""
+        """Parse `UrlDecl` (G23), whose modifier begins at `start`."""
         self.pos += 1
         name = self.name("a name after `url`")
         variants: list[ast.Variant] = []
@@ -124,7 +124,7 @@ class DeclarationParser(FunctionParser):
         return ast.Field(start, self.end(), name, annotation, optional)
 
     def state_machine(self, start: int, *, is_pub: bool = False) -> ast.StateMachine:
-        """`StateMachine` (G24), whose modifiers begin at `start`."""
+        """Parse `StateMachine` (G24), whose modifiers begin at `start`."""
         is_partial = self.take_word("partial")
         self.pos += 1
         name = self.name("a name after `state_machine`")
@@ -180,7 +180,7 @@ class DeclarationParser(FunctionParser):
         return name
 
     def component(self) -> ast.ReactiveComponent:
-        """`Component` (G18)."""
+        """Parse `Component` (G18)."""
         start = self.begin()
         name = self.name("a component name")
         params = self.parameter_list()
@@ -222,7 +222,7 @@ class DeclarationParser(FunctionParser):
         return ast.ReactiveMember(start, self.end(), role, None, None, dependencies, body)
 
     def _reactive_body(self, role: str) -> ast.Expr:
-        """`ReactiveBody`: a brace after the colon is always a block (G18)."""
+        """Parse `ReactiveBody`; a brace after the colon is always a block (G18)."""
         self.expect(":", f"after `{role}`")
         if not self.at("{"):
             return self.expression()
@@ -231,7 +231,7 @@ class DeclarationParser(FunctionParser):
         return ast.Block(start, self.end(), statements)
 
     def reactive_module(self) -> ast.ReactiveModule:
-        """`ReactiveModule` (M5)."""
+        """Parse `ReactiveModule` (M5)."""
         start = self.starts[self.pos]
         members: list[ast.ReactiveMember] = []
         while self.skip_newlines() in {"state", "derived", "effect", "on"}:
@@ -239,7 +239,7 @@ class DeclarationParser(FunctionParser):
         return ast.ReactiveModule(start, self.end(), tuple(members))
 
     def _style_blocks(self) -> tuple[ast.StyleRule, ...]:
-        """`StyleBlocks`: each loop ends silently at the first token that does not match (G19)."""
+        """Parse `StyleBlocks`; each loop ends silently at the first token that does not match (G19)."""
         rules: list[ast.StyleRule] = []
         self.skip_newlines()
         while self.at_word("style", "raw_css"):
@@ -266,7 +266,7 @@ class DeclarationParser(FunctionParser):
             rules.append(ast.StyleRule(start, self.end(), selector, tuple(properties), is_raw_css))
 
     def fragment(self) -> ast.Fragment:
-        """`'fragment' Name '(' [ Params ] ')' '{' Expr ~ '}'` (G20)."""
+        """Parse `'fragment' Name '(' [ Params ] ')' '{' Expr ~ '}'` (G20)."""
         start = self.begin()
         name = self.name("a fragment name")
         params = self.parameter_list()
@@ -278,7 +278,7 @@ class DeclarationParser(FunctionParser):
         return ast.Fragment(start, self.end(), name, params, body)
 
     def v0_component(self) -> ast.V0Component:
-        """`V0` (G21); the end of the input closes it (E5)."""
+        """Parse `V0` (G21); the end of the input closes it (E5)."""
         start = self.begin()
         image_path = None
         identity = ""
@@ -305,7 +305,7 @@ class DeclarationParser(FunctionParser):
         return ast.Field(start, self.end(), name, annotation, optional)
 
     def routes(self) -> ast.Routes:
-        """`Routes`: the first token that cannot start an entry ends the list (G22)."""
+        """Parse `Routes`; the first token that cannot start an entry ends the list (G22)."""
         start = self.begin()
         self.expect("{", "after `routes`")
         entries: list[ast.Route] = []
@@ -351,7 +351,7 @@ class DeclarationParser(FunctionParser):
         return key, self.name("a function or component name")
 
     def workflow(self) -> ast.Workflow:
-        """`Workflow`, with or without `@distributed_train` (G25)."""
+        """Parse `Workflow`, with or without `@distributed_train` (G25)."""
         start = self.starts[self.pos]
         strategy: str | None = None
         peers: int | None = None
@@ -397,7 +397,7 @@ class DeclarationParser(FunctionParser):
             self.fail(Code.EXPECTED_TOKEN, f"expected `to` or `{{` after the {what} parameters", advice)
 
     def activity(self) -> ast.Activity:
-        """`Activity` (G25)."""
+        """Parse `Activity` (G25)."""
         start = self.begin()
         name = self.name("an activity name")
         params = self.parameter_list()
@@ -407,7 +407,7 @@ class DeclarationParser(FunctionParser):
         return ast.Activity(start, self.end(), name, params, returned, body)
 
     def actor(self) -> ast.Actor:
-        """`Actor` (G26, S20)."""
+        """Parse `Actor` (G26, S20)."""
         start = self.begin()
         name = self.name("an actor name")
         handlers: list[ast.Handler] = []
@@ -427,7 +427,7 @@ class DeclarationParser(FunctionParser):
         return ast.Handler(start, self.end(), event, params, returned, body)
 
     def form(self) -> ast.Form:
-        """`Form` (G27, S11)."""
+        """Parse `Form` (G27, S11)."""
         start = self.begin()
         name = self.name("a form name")
         fields: list[ast.FormField] = []
@@ -510,7 +510,7 @@ class DeclarationParser(FunctionParser):
         return self.take_any()
 
     def design_tokens(self) -> ast.Tokens:
-        """`Tokens` (G28, S12)."""
+        """Parse `Tokens` (G28, S12)."""
         start = self.begin()
         entries = tuple(self._design_token() for _ in self.in_braces("after `@tokens`", "the design tokens"))
         return ast.Tokens(start, self.end(), entries)
@@ -537,7 +537,7 @@ class DeclarationParser(FunctionParser):
         return ast.DesignToken(start, self.end(), category, name, tuple(values))
 
     def mobile_block(self, form: type[MobileBlock], *, takes_string: bool = False) -> MobileBlock:
-        """`BackButton`, `Push`, or `DeepLink`, whose values may be strings (G29, S13)."""
+        """Parse `BackButton`, `Push`, or `DeepLink`, whose values may be strings (G29, S13)."""
         start = self.starts[self.pos]
         word = self.take_any()
         entries: list[tuple[str, str]] = []

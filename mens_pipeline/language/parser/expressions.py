@@ -43,7 +43,7 @@ class StatementParser(OperandParser):
     """Parser of expressions, statements and blocks."""
 
     def block(self) -> tuple[ast.Statement, ...]:
-        """`'{' Block` (G30)."""
+        """Parse `'{' Block` (G30)."""
         opener = self.pos
         self.expect("{", "to open a block")
         depth = self.open_level()
@@ -57,11 +57,11 @@ class StatementParser(OperandParser):
         return tuple(statements)
 
     def statement_of_block(self) -> ast.Statement:
-        """`Stmt` directly in a block (G30)."""
+        """Parse `Stmt` directly in a block (G30)."""
         return self.statement()
 
     def statement(self) -> ast.Statement:
-        """`Stmt` (G30)."""
+        """Parse `Stmt` (G30)."""
         form = _STATEMENTS.get(self.kinds[self.pos])
         if form is not None:
             return form(self)
@@ -121,7 +121,7 @@ class StatementParser(OperandParser):
         return kind(start, self.end())
 
     def expression(self) -> ast.Expr:
-        """`Expr = ~ Infix(0)` (G33)."""
+        """Parse `Expr = ~ Infix(0)` (G33)."""
         kinds = self.kinds
         pos = self.pos
         while kinds[pos] == "NL":
@@ -152,7 +152,7 @@ class StatementParser(OperandParser):
             left = ast.With(start, end, left, right) if name == "With" else ast.Binary(start, end, name, left, right)
 
     def primary(self) -> ast.Expr:
-        """Return one operand with its postfix loop (G33, G35)."""
+        """Parse one operand and its postfix operators (G33, G35)."""
         pos = self.pos
         kind = self.kinds[pos]
         node: ast.Expr
@@ -223,7 +223,7 @@ class StatementParser(OperandParser):
         return ast.ObjectField(self.starts[pos], self.end(), key, value)
 
     def match_expression(self) -> ast.Match:
-        """`Match` (G38); the end of the input closes it (E5)."""
+        """Parse `Match` (G38); the end of the input closes it (E5)."""
         start = self.begin()
         subject = self.expression()
         self.expect("{", "after the subject of `match`")
@@ -257,7 +257,7 @@ class StatementParser(OperandParser):
         return ast.MatchArm(start, self.end(), pattern, body)
 
     def if_expression(self) -> ast.If:
-        """`If` (G39); a chain of `else if` is read in a loop, so that it does not count as nesting."""
+        """Parse `If` (G39); a chain of `else if` is read in a loop, so that it does not count as nesting."""
         heads: list[tuple[int, ast.Expr, tuple[ast.Statement, ...]]] = []
         otherwise: tuple[ast.Statement, ...] | None = None
         while True:
@@ -280,7 +280,7 @@ class StatementParser(OperandParser):
         return node
 
     def for_expression(self) -> ast.For:
-        """`For` (G39)."""
+        """Parse `For` (G39)."""
         start = self.begin()
         binding = self.name("a loop variable")
         index = self.name("an index variable") if self.take(",") else None
@@ -294,7 +294,7 @@ class StatementParser(OperandParser):
         return ast.For(start, self.end(), binding, index, iterable, key, body)
 
     def spawn_expression(self) -> ast.Spawn:
-        """`'spawn' '(' Expr ')'` (G33)."""
+        """Parse `'spawn' '(' Expr ')'` (G33)."""
         start = self.begin()
         opener = self.pos
         if not self.at("("):
@@ -305,13 +305,13 @@ class StatementParser(OperandParser):
         return ast.Spawn(start, self.end(), target)
 
     def side_effect_expression(self) -> ast.SideEffect:
-        """`'side_effect' '{' Block` (G33)."""
+        """Parse `'side_effect' '{' Block` (G33)."""
         start = self.begin()
         statements = self.block()
         return ast.SideEffect(start, self.end(), statements)
 
     def workflow_version(self) -> ast.WorkflowVersion:
-        """`'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42).
+        """Parse `'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42).
 
         Each check comes as early as possible, so that a prefix that is not rejected can be completed.
         """

@@ -26,7 +26,7 @@ class FunctionParser(StatementParser):
     """Parser of functions and their wrappers."""
 
     def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> ast.Function:
-        """`FnDecl` (G8), whose modifier begins at `start`."""
+        """Parse `FnDecl` (G8), whose modifier begins at `start`."""
         decorators = self.function_decorators()
         self._expect_fn()
         name = self.name("a function name")
@@ -92,7 +92,7 @@ class FunctionParser(StatementParser):
         return text
 
     def asynchronous(self) -> ast.Function:
-        """`AsyncFn` (G5)."""
+        """Parse `AsyncFn` (G5)."""
         start = self.begin()
         kind = self.kinds[self.pos]
         if kind != "fn" and (kind not in FUNCTION_DECORATORS or kind == "@reactive"):
@@ -100,7 +100,7 @@ class FunctionParser(StatementParser):
         return self.function(start, is_async=True)
 
     def extern_function(self) -> ast.Function:
-        """`ExternFn` (G7)."""
+        """Parse `ExternFn` (G7)."""
         start = self.begin()
         self.expect("fn", "after `extern`")
         name = self.name("a function name")
@@ -118,7 +118,7 @@ class FunctionParser(StatementParser):
         return ast.Loading(start, self.end(), function)
 
     def test(self) -> ast.Test:
-        """`'@test' [ '(' [ STRING ] [ ')' ] ] FnDecl` (G12)."""
+        """Parse `'@test' [ '(' [ STRING ] [ ')' ] ] FnDecl` (G12)."""
         start = self.begin()
         label = ""
         if self.take("("):
@@ -128,7 +128,7 @@ class FunctionParser(StatementParser):
         return ast.Test(start, self.end(), label, function)
 
     def forall(self) -> ast.Forall:
-        """`'@forall' [ '(' ForallArg [ ')' ] ] FnDecl` (G12)."""
+        """Parse `'@forall' [ '(' ForallArg [ ')' ] ] FnDecl` (G12)."""
         start = self.begin()
         label = ""
         if self.take("("):
@@ -142,7 +142,7 @@ class FunctionParser(StatementParser):
         return ast.Forall(start, self.end(), label, function)
 
     def scheduled_function(self) -> ast.Scheduled:
-        """`'@scheduled' ~ '(' STRING ')' FnDecl` (G12, S10)."""
+        """Parse `'@scheduled' ~ '(' STRING ')' FnDecl` (G12, S10)."""
         start = self.begin()
         self.skip_newlines()
         self.expect("(", "and an interval after `@scheduled`")
@@ -152,7 +152,7 @@ class FunctionParser(StatementParser):
         return ast.Scheduled(start, self.end(), interval, function)
 
     def endpoint(self) -> ast.Endpoint:
-        """`'@endpoint' '(' «kind» ':' kind ')' FnDecl` (G12, S5)."""
+        """Parse `'@endpoint' '(' «kind» ':' kind ')' FnDecl` (G12, S5)."""
         start = self.begin()
         self.expect("(", "after `@endpoint`")
         if not self.at_word("kind"):
@@ -168,7 +168,7 @@ class FunctionParser(StatementParser):
         return ast.Endpoint(start, self.end(), kind, function)
 
     def mcp_tool(self) -> ast.McpTool:
-        """`( '@tool' | '@mcp.tool' ) [ STRING ] FnDecl` (G12)."""
+        """Parse `( '@tool' | '@mcp.tool' ) [ STRING ] FnDecl` (G12)."""
         start = self.begin()
         if self.at("("):
             self.fail(Code.EXPECTED_TOKEN, "expected a description or `fn`", 'Write `@mcp.tool "..."`.')
@@ -177,7 +177,7 @@ class FunctionParser(StatementParser):
         return ast.McpTool(start, self.end(), description, function)
 
     def mcp_resource(self) -> ast.McpResource:
-        """`( '@resource' | '@mcp.resource' ) ( '(' STRING ',' STRING ')' | STRING STRING ) FnDecl` (G12)."""
+        """Parse `( '@resource' | '@mcp.resource' ) ( '(' STRING ',' STRING ')' | STRING STRING ) FnDecl` (G12)."""
         start = self.begin()
         parenthesised = self.take("(")
         uri = self.double_quoted("a resource URI")
@@ -194,7 +194,7 @@ class FunctionParser(StatementParser):
         return self.function(self.starts[self.pos])
 
     def function_decorators(self) -> tuple[ast.Decorator, ...]:
-        """`{ ~ FnDecorator } ~` (G8)."""
+        """Parse `{ ~ FnDecorator } ~` (G8)."""
         decorators: list[ast.Decorator] = []
         while self.skip_newlines() in FUNCTION_DECORATORS:
             decorators.append(self._decorator())
@@ -292,7 +292,7 @@ class FunctionParser(StatementParser):
         return _convert_value(kind, self.texts[pos])
 
     def _loose_list(self) -> tuple[str, ...]:
-        """`'[' token { ',' token } ']'`, with tokens of any kind (G10)."""
+        """Parse `'[' token { ',' token } ']'`, with tokens of any kind (G10)."""
         opener = self.pos
         self.pos += 1
         items: list[str] = []

@@ -46,7 +46,7 @@ class Mode(StrEnum):
 
 
 def mode_of(file_name: str) -> Mode:
-    """Return the mode of a file name, which is never the script mode (M6)."""
+    """Return the grammar mode for a file name, which is never the script mode (M6)."""
     return Mode.UI if file_name.endswith(".vox.ui") else Mode.SOURCE
 
 
@@ -68,7 +68,7 @@ class ModuleParser(DeclarationParser):
         self.mode = mode
 
     def items(self) -> tuple[tuple[Declaration, ...], tuple[Finding, ...]]:
-        """Return all declarations of the text, and the failures.
+        """Parse the whole text, and return its declarations and the failures.
 
         To report more than one error, parsing continues after a failure at the next line that can only begin a
         declaration; the first failure decides the verdict (E2).
@@ -95,7 +95,7 @@ class ModuleParser(DeclarationParser):
         return tuple(declarations), tuple(failures)
 
     def item(self) -> Declaration | Statement:
-        """Parse a declaration, or in a script perhaps a statement (M2)."""
+        """Parse a declaration, or a statement of a script (M2)."""
         self.depth = 0
         is_statement = self.mode is Mode.SCRIPT and not (
             self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
@@ -151,7 +151,7 @@ class ModuleParser(DeclarationParser):
         return self.state_machine(start)
 
     def public(self) -> Function | TypeDef | Url | StateMachine:
-        """`PubDecl` (G4)."""
+        """Parse `PubDecl` (G4)."""
         start = self.begin()
         kind = self.kinds[self.pos]
         if kind == "fn" or (kind in FUNCTION_DECORATORS and kind != "@reactive"):
@@ -167,7 +167,7 @@ class ModuleParser(DeclarationParser):
     def _is_at_line_of_declaration(self) -> bool:
         """Return whether the next token begins an unindented line that can only be a declaration.
 
-        An unknown decorator leaves a stray word (L10), so its line counts by its `@`.
+        An unknown decorator leaves a stray word (L10), so any line that starts with `@` counts.
         """
         if self.pos > 0 and self.kinds[self.pos - 1] != "NL":
             return False
@@ -176,7 +176,7 @@ class ModuleParser(DeclarationParser):
         return (margin == start and self.kinds[self.pos] in LINE_STARTERS) or self.source[margin] == "@"
 
     def import_declaration(self) -> Import:
-        """`'import' ImportItem { ',' ImportItem }` (G6)."""
+        """Parse `'import' ImportItem { ',' ImportItem }` (G6)."""
         start = self.begin()
         paths = [*self._item()]
         while self.take(","):
@@ -298,6 +298,6 @@ _SCRIPT_STARTERS: Final[frozenset[TokenKind]] = TOMBSTONES | frozenset((
 """Tokens that begin a declaration in script mode (M3)."""
 
 LINE_STARTERS: Final = (_FORMS.keys() | FUNCTION_DECORATORS | {"fn", "agent", "@component"}) - {"let", "workflow"}
-"""Tokens that can only begin a declaration in an unindented line."""
+"""Tokens that can only begin a declaration at the start of an unindented line."""
 
 _DECLARATION_WORDS: Final = (_FORMS.keys() & KEYWORDS) | {"fn", "routes", "url", "state_machine", "partial"}

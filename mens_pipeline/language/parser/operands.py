@@ -13,7 +13,7 @@ class OperandParser(TokenCursor):
     """Parser of types, parameter lists, patterns (which do not span lines, N5) and operands."""
 
     def type_expression(self) -> ast.Type:
-        """`Type` (G32)."""
+        """Parse `Type` (G32)."""
         pos = self.pos
         kind = self.kinds[pos]
         start = self.starts[pos]
@@ -56,7 +56,7 @@ class OperandParser(TokenCursor):
         return ast.FunctionType(start, self.end(), parameters, result)
 
     def return_type(self) -> ast.Type | None:
-        """`[ Ret ]` (G32); the arrow form gets a warning (E3)."""
+        """Parse `[ Ret ]` (G32); the arrow form gets a warning (E3)."""
         if self.take("to"):
             return self.type_expression()
         if self.at("->"):
@@ -67,7 +67,7 @@ class OperandParser(TokenCursor):
         return None
 
     def parameter_list(self) -> tuple[ast.Param, ...]:
-        """`'(' [ Params ] ')'` (G32)."""
+        """Parse `'(' [ Params ] ')'` (G32)."""
         opener = self.pos
         self.expect("(", "before the parameters")
         if self.take(")"):
@@ -92,7 +92,7 @@ class OperandParser(TokenCursor):
         return ast.Param(start, self.end(), name, annotation, default)
 
     def pattern(self) -> ast.Pattern:
-        """`Pattern` (G31)."""
+        """Parse `Pattern` (G31)."""
         pos = self.pos
         kind = self.kinds[pos]
         text = self.texts[pos]
@@ -126,7 +126,7 @@ class OperandParser(TokenCursor):
 
     @abstractmethod
     def primary(self) -> ast.Expr:
-        """Return one operand with its postfix loop (G33)."""
+        """Parse one operand and its postfix operators (G33)."""
 
     def postfix(self, node: ast.Expr, start: int) -> ast.Expr:
         """Parse calls, members and indexes on the same line (G35)."""
@@ -161,7 +161,7 @@ class OperandParser(TokenCursor):
         return ast.MethodCall(start, self.end(), node, name, arguments)
 
     def arguments(self) -> tuple[ast.Argument, ...]:
-        """`Args` and the closing parenthesis, after the opening one (G40)."""
+        """Parse `Args` and the closing parenthesis, after the opening one (G40)."""
         opener = self.pos - 1
         arguments: list[ast.Argument] = []
         while self.skip_newlines() != ")":
@@ -174,7 +174,7 @@ class OperandParser(TokenCursor):
         return tuple(arguments)
 
     def argument(self) -> ast.Argument:
-        """`[ Id '=' ] Expr` (G40)."""
+        """Parse `[ Id '=' ] Expr` (G40)."""
         pos = self.pos
         start = self.starts[pos]
         if self.kinds[pos] == "IDENT" and self.kinds[pos + 1] == "=":
@@ -217,7 +217,7 @@ class OperandParser(TokenCursor):
         return ast.View(start, self.end(), tag, attributes, tuple(children))
 
     def bare_lambda(self, pos: int) -> ast.Lambda:
-        """`Id '=>' Expr` (G36), with the name at `pos`."""
+        """Parse `Id '=>' Expr` (G36), with the name at `pos`."""
         start, end = self.starts[pos], self.ends[pos]
         param = ast.Param(start, end, self.texts[pos], None, None)
         self.pos += 1
@@ -261,7 +261,7 @@ class OperandParser(TokenCursor):
         return params
 
     def list_literal(self) -> ast.ListLit:
-        """`'[' ... ']'` (G33)."""
+        """Parse `'[' ... ']'` (G33)."""
         opener = self.pos
         self.pos += 1
         elements: list[ast.Expr] = []
@@ -274,7 +274,7 @@ class OperandParser(TokenCursor):
         return ast.ListLit(self.starts[opener], self.end(), tuple(elements))
 
     def unary(self) -> ast.Unary:
-        """`not` or `-` and its operand, on one line (G33)."""
+        """Parse `not` or `-` and its operand, on one line (G33)."""
         pos = self.pos
         self.pos = pos + 1
         depth = self.open_level()
@@ -283,7 +283,7 @@ class OperandParser(TokenCursor):
         return ast.Unary(self.starts[pos], self.end(), "Neg" if self.kinds[pos] == "-" else "Not", operand)
 
     def function_lambda(self) -> ast.Lambda:
-        """`fn(...) body`, perhaps after `@cancellable`, which consumes any token in place of `fn` (G36)."""
+        """Parse `fn(...) body`, perhaps after `@cancellable`, which consumes any token in place of `fn` (G36)."""
         start = self.starts[self.pos]
         cancellable = self.take_any() == "@cancellable"
         if cancellable:
@@ -309,7 +309,7 @@ class OperandParser(TokenCursor):
         return ast.BoolLit(start, end, kind == "true")
 
     def keyword_name(self) -> ast.Ident:
-        """`env`, `http` and `to` are names in an expression (L13)."""
+        """Parse `env`, `http` or `to` as a name in an expression (L13)."""
         pos = self.pos
         self.pos = pos + 1
         return ast.Ident(self.starts[pos], self.ends[pos], self.texts[pos])

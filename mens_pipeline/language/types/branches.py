@@ -1,4 +1,4 @@
-"""Blocks, `if`, `match`, `for` and lambdas as expressions (B3-B5, K1-K5), and the values that a `match` misses."""
+"""Type rules of blocks, `if`, `match`, `for` and lambdas (B3-B5, K1-K5), and the values that a `match` misses."""
 
 from typing import Final
 
@@ -23,14 +23,14 @@ from mens_pipeline.language.types.terms import (
 
 
 def side_effect(checker: Checker, node: ast.SideEffect, _expected: Type) -> Type:
-    """`side_effect`: a separate function, called immediately (U2)."""
+    """Type `side_effect` as a separate function that is called immediately (U2)."""
     with checker.function(ANYTHING):
         found = checker.block(node.statements)
     return UNKNOWN if found == NEVER else found
 
 
 def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
-    """`if`: the type of both branches, Unit without `else` (B4)."""
+    """Type `if` as the join of its branches, or as Unit without `else` (B4)."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `if`"))
     if node.otherwise is None:
         checker.block(node.then)
@@ -41,7 +41,7 @@ def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
 
 
 def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
-    """`for`: a list of the values of its body (B5)."""
+    """Type `for` as a list of the values of its body (B5)."""
     found = checker.infer(node.iterable)
     element: Type = UNKNOWN
     if isinstance(found, Nominal) and found.name in {"List", "Rows"} and found.arguments:
@@ -58,7 +58,7 @@ def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
 
 
 def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
-    """Type a lambda; parameters without annotation have the types that its place expects."""
+    """Type a lambda; parameters without an annotation get the types expected at its place."""
     given = expected.parameters if isinstance(expected, Callable) else ()
     types = []
     for index, param in enumerate(node.params):
@@ -86,7 +86,7 @@ def parameter(checker: Checker, param: ast.Param, hint: Type = UNKNOWN) -> Type:
 
 
 def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
-    """`match`: the type of all its arms, which must cover all values of the subject (K1)."""
+    """Type `match` as the join of its arms, which must cover all values of the subject (K1)."""
     subject = checker.infer(node.subject)
     if not is_definite(subject):
         subject = _type_with_arms(checker, node)
@@ -101,7 +101,7 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
 
 
 def _table_type(node: ast.Match, subject: Nominal) -> Type:
-    """Return the type of a query: only in the reference it is a Result, so the arms decide."""
+    """Return the type of a query as its arms use it, because the reference has a Result instead."""
     names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ast.ConstructorPattern)}
     inner = subject if subject.name == "Rows" else Nominal("Option", (subject.arguments[0],))
     return Nominal("Result", (inner,)) if names & {"Ok", "Error", "Err"} else inner
@@ -210,7 +210,7 @@ def canonical(name: str) -> str:
 
 
 class ArmCoverage:
-    """The values that the arms of one `match` take."""
+    """The values that the arms of one `match` cover."""
 
     def __init__(self, declared: DeclaredTypes) -> None:
         self._declared = declared
@@ -228,18 +228,18 @@ class ArmCoverage:
         self._rows.append((pattern,))
 
     def is_covered(self, pattern: ast.Pattern) -> bool:
-        """Return whether the arms so far take everything that this pattern does."""
+        """Return whether the arms so far match every value that a pattern matches."""
         return self._takes_all or self._key(pattern) in self._simple
 
     def missing(self, subject: Type) -> str | None:
-        """Return a pattern for a value that no arm takes; None if there is none, or it is unknown."""
+        """Return a pattern for a value that no arm matches; None if all values are covered, or this is unknown."""
         if self._takes_all or not self._rows:
             return None
         found = self._missing(self._rows, (subject,))
         return None if found is None else found[0]
 
     def _is_any(self, pattern: ast.Pattern) -> bool:
-        """Return whether it matches everything: `_`, or a name that is not, and does not look like, a variant (K2)."""
+        """Return whether a pattern matches everything: `_`, or a lower-case name that is not a variant (K2)."""
         if isinstance(pattern, ast.IdentPattern):
             return not self._declared.names.is_variant(pattern.name) and not pattern.name[0].isupper()
         return isinstance(pattern, ast.WildcardPattern)

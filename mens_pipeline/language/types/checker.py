@@ -39,9 +39,9 @@ ANYTHING = Wanted(UNKNOWN, "")
 
 @dataclass(frozen=True, slots=True)
 class TypeRules:
-    """Class of syntax -> its rule; passed in, because the modules of the checker need one another.
+    """Class of syntax -> its type rule; passed in, because the modules of the checker depend on one another.
 
-    `nested` is for expressions with the value of one of their parts, which are checked separately.
+    `nested` is for expressions that return the value of one of their parts; each part is checked separately.
     """
 
     plain: dict[type, Function[["Checker", Any, Type], Type]]
@@ -91,7 +91,7 @@ class Checker:
             self.findings.add(Code.TYPE_MISMATCH, node, message)
 
     def block(self, statements: Sequence[Statement], wanted: Wanted = ANYTHING) -> Type:
-        """Infer the type of a block, which is that of its last statement (B3)."""
+        """Infer the type of a block from its last statement (B3)."""
         type_: Type = UNIT
         is_over = False
         for statement in statements:
@@ -126,7 +126,7 @@ class Checker:
         self.findings.add(code, place, message, advice)
 
     def report_unknown(self, code: Code, place: Node | Span, message: str, name: str, known: Any) -> None:
-        """Report a name that is not one of the known ones, with the nearest of those."""
+        """Report an unknown name, and suggest the nearest known name."""
         if not self.findings.is_full:
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))
 

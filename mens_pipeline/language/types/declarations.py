@@ -18,7 +18,7 @@ from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
 
 def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
-    """`let`: the type is the annotation, if there is one; a mutable record may get more fields."""
+    """Type `let` by its annotation, if it has one; a mutable record may gain fields."""
     name = f"`{node.pattern.name}`" if isinstance(node.pattern, ast.IdentPattern) else "this pattern"
     declared = checker.declared.of(node.type, checker.generics)
     found = checker.expect(node.value, Wanted(declared, f"the value of {name}"))
@@ -30,7 +30,7 @@ def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
 
 
 def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
-    """`=`; the target of `x += e`, which is kept as `x = x + e`, is typed once."""
+    """Check an assignment; the target of `x += e`, which is stored as `x = x + e`, is typed once."""
     target = _assign_target(checker, node.target)
     root = node.target
     while isinstance(root, ast.FieldAccess | ast.IndexAccess):
@@ -69,7 +69,7 @@ def return_(checker: Checker, node: ast.Return, _wanted: Wanted) -> Type:
 
 
 def while_(checker: Checker, node: ast.While, wanted: Wanted) -> Type:
-    """`while`; code after an endless loop is unreachable."""
+    """Check `while`; code after an endless loop is unreachable."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `while`"))
     checker.block(node.body)
     is_endless = isinstance(node.condition, ast.BoolLit) and node.condition.value
@@ -135,7 +135,7 @@ _RULES: Final = TypeRules(
 
 def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
     checker = Checker(DeclaredTypes(names), resolution, findings, _RULES)
-    # Others need the inferred types of these.
+    # Other declarations need the inferred types of constants and reactive modules.
     ordered = sorted(module.declarations, key=lambda one: not isinstance(one, ast.Const | ast.ReactiveModule))
     for declaration in ordered:
         if findings.is_full:

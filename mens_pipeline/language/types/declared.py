@@ -1,4 +1,4 @@
-"""The types of declarations, and whether a value of one type fits where another is expected."""
+"""The types of declarations, and the check whether a value of one type fits another type."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -43,7 +43,7 @@ class DeclaredTypes:
     def of(self, node: ast.Type | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
         """Return the type of an annotation, unknown if it is not modelled.
 
-        `generics` are the type parameters of the function around it: variables for its callers, unknown inside.
+        `generics` are the type parameters of the enclosing function: variables for its callers, unknown inside it.
         """
         if isinstance(node, ast.DecimalType):
             return DEC
@@ -61,7 +61,7 @@ class DeclaredTypes:
         return UNKNOWN
 
     def _type_by_name(self, name: str, generics: Iterable[str], *, as_variables: bool) -> Type:
-        """Return a type by its name; unknown if it is declared and built in as well (V10)."""
+        """Return a type by its name; unknown if it is both declared and built in (V10)."""
         if name in generics:
             return Variable(name) if as_variables else UNKNOWN
         is_declared = name in self.names.types
@@ -99,7 +99,7 @@ class DeclaredTypes:
         return Callable(types, result, fewest, tuple(param.name for param in params))
 
     def properties(self, binding: Binding) -> tuple[dict[str, Type], frozenset[str]] | None:
-        """Return the attributes of a component with their types, and the required ones; None if it takes any."""
+        """Return the attributes of a component with their types, and the required ones; None if it accepts any."""
         node = binding.node
         if isinstance(node, ast.ReactiveComponent | ast.Fragment):
             types = {param.name: self.of(param.type) for param in node.params}
@@ -122,11 +122,11 @@ class DeclaredTypes:
         return Callable(self._types(variant.fields), result, fewest, tuple(field.name for field in variant.fields))
 
     def _types(self, fields: Sequence[ast.Field]) -> tuple[Type, ...]:
-        """Return the types of fields; an optional one takes a value or an Option, so it is unknown."""
+        """Return the types of fields; an optional field accepts a value or an Option, so it is unknown."""
         return tuple(UNKNOWN if field.optional else self.of(field.type) for field in fields)
 
     def variants(self, type_: Type) -> dict[str, tuple[Type, ...]] | None:
-        """Return the variants of a type -> the types of their fields; None if it has none."""
+        """Map the variants of a type to the types of their fields; return None if it has no variants."""
         if not isinstance(type_, Nominal):
             return None
         if type_.name == "Option" and type_.arguments:
@@ -156,7 +156,7 @@ class DeclaredTypes:
         return isinstance(type_, Nominal) and type_.name in self.names.types and self.variants(type_) is not None
 
     def readable(self, type_: Type) -> dict[str, Type] | None:
-        """Return the fields as `fields`, with those of every record of a table."""
+        """Return the fields of a type, with those of every record (`ROW_FIELDS`) for a table."""
         fields = self.fields(type_)
         if fields is not None and self.is_table(type_):
             return dict.fromkeys(ROW_FIELDS, UNKNOWN) | fields

@@ -1,4 +1,4 @@
-"""Expressions: literals, operators, access (O2-O12, V8), calls (C2-C10), and queries of tables (U5)."""
+"""Type rules of expressions: literals, operators, access (O2-O12, V8), calls (C2-C10), and queries of tables (U5)."""
 
 from typing import Final
 
@@ -80,7 +80,7 @@ def tuple_literal(checker: Checker, node: ast.TupleLit, _expected: Type) -> Type
 
 
 def binary(checker: Checker, node: ast.Binary, _expected: Type) -> Type:
-    """Type an infix operator other than `|>`, a chain of them without recursion."""
+    """Type an infix operator other than `|>`; chains of them need no recursion."""
     chain: list[ast.Binary] = []
     left: ast.Expr = node
     while isinstance(left, ast.Binary) and left.op != "Pipe":
@@ -141,7 +141,7 @@ def unary(checker: Checker, node: ast.Unary, _expected: Type) -> Type:
 
 
 def try_(checker: Checker, node: ast.Try, _expected: Type) -> Type:
-    """`?`: the value inside; the function must be able to return an absent value or an error (O10)."""
+    """Type `?` as the value inside; the function must be able to return an absent value or an error (O10)."""
     found = checker.infer(node.operand)
     if isinstance(found, Nominal) and found.name in {"Rows", "Found"}:
         return found if found.name == "Rows" else UNKNOWN
@@ -158,7 +158,7 @@ def try_(checker: Checker, node: ast.Try, _expected: Type) -> Type:
 
 
 def with_(checker: Checker, node: ast.With, expected: Type) -> Type:
-    """`with`: the value of its operand (O12)."""
+    """Type `with` as its operand (O12)."""
     found = checker.infer(node.operand, expected)
     checker.infer(node.options)
     return found
@@ -171,7 +171,7 @@ def call(checker: Checker, node: ast.Call, _expected: Type) -> Type:
     if isinstance(callee, Callable):
         result = apply(checker, node, Callee(callee, what), node.arguments)
         if binding is not None and binding.node is None and binding.name == "len" and node.arguments:
-            # `len` does not take all types (F1); to type its argument twice is safe for names and literals.
+            # `len` does not accept all types (F1). Typing its argument twice is safe for names and literals.
             value = node.arguments[0].value
             found = checker.infer(value) if isinstance(value, ast.Ident | ast.IntLit) else UNKNOWN
             if isinstance(found, Nominal) and found.name in {"int", "float", "dec", "bool", "Unit", "Option", "Result"}:
@@ -190,7 +190,7 @@ def call(checker: Checker, node: ast.Call, _expected: Type) -> Type:
 
 
 def pipe(checker: Checker, node: ast.Binary, _expected: Type) -> Type:
-    """`|>`: call the right operand with the left one."""
+    """Type `|>` as a call of the right operand with the left one."""
     function = checker.infer(node.right)
     if isinstance(function, Callable):
         argument = ast.Argument(node.left.start, node.left.end, None, node.left)
@@ -203,7 +203,7 @@ def pipe(checker: Checker, node: ast.Binary, _expected: Type) -> Type:
 
 
 def spawn(checker: Checker, node: ast.Spawn, _expected: Type) -> Type:
-    """`spawn`: a handle to an actor."""
+    """Type `spawn` as a handle to an actor."""
     checker.infer(node.target)
     binding = checker.find_binding(node.target)
     return (
@@ -246,7 +246,7 @@ def method_call(checker: Checker, node: ast.MethodCall, _expected: Type) -> Type
 
 
 def _of_found(checker: Checker, node: ast.MethodCall, receiver: Nominal) -> Type:
-    """Type a method of a found record: an Option, or in the reference a Result of one."""
+    """Type a method call on a found record: an Option, or in the reference a Result."""
     known = METHOD_TYPES["Option"] | METHOD_TYPES["Result"]
     if node.method not in known:
         _unknown_method(checker, node, Nominal("Option", receiver.arguments), list(known))
@@ -270,7 +270,7 @@ def _unknown_method(checker: Checker, node: ast.MethodCall, receiver: Type, know
 
 
 def _of_unknown(checker: Checker, node: ast.MethodCall, receiver: Type) -> Type:
-    """Type a method of an unknown value; JSON has only methods that some value has."""
+    """Type a method call on an unknown value; a JSON value has only methods of the library."""
     accessor = method_type("Record", node.method) if node.method.startswith("get_") else None
     if receiver == JSON and isinstance(accessor, Callable):
         return apply(checker, node, Callee(accessor, f"`{node.method}`"), node.arguments)
@@ -327,7 +327,7 @@ def _attributes(
 
 
 def object_literal(checker: Checker, node: ObjectLit, expected: Type) -> Type:
-    """Type a record; if a struct is expected, it must have exactly its fields."""
+    """Type a record; if a struct is expected, the fields must be the same, except absent ones of type Option."""
     fields = checker.declared.fields(expected)
     if fields is None:
         inner = expected.arguments[-1] if isinstance(expected, Nominal) and expected.name == "Map" else UNKNOWN
@@ -356,7 +356,7 @@ def check_fields(checker: Checker, node: ObjectLit, owner: Type, fields: dict[st
 
 
 def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
-    """Type a field of a record, a member of a namespace, a table of `db` (O8)."""
+    """Type a field of a record, a member of a namespace, or a table of `db` (O8)."""
     binding = checker.find_binding(node.object)
     if binding is not None and binding.node is None and binding.name == "db":
         return Nominal("Table", (Nominal(node.field),)) if node.field in checker.declared.names.tables else UNKNOWN
@@ -420,7 +420,7 @@ _CHAIN: Final = frozenset(("filter", "where", "order_by", "limit", "select", "us
 """Methods that return rows."""
 
 _OTHERS: Final = frozenset(("query", "using", "live", "first", "find_by", "upsert"))
-"""Methods of the reference alone."""
+"""Methods that only the reference has."""
 
 _OF_RESULTS: Final = ("unwrap", "is_ok", "is_err")
 _BY_COLUMN: Final = frozenset(("order_by", "select"))
@@ -434,7 +434,7 @@ _COUNTS: Final = {
 
 
 def table_method_call(checker: Checker, node: MethodCall, receiver: Nominal) -> Type:
-    """Type a method of a table or of rows, which are also a list."""
+    """Type a method call on a table, or on rows, which are also a list."""
     record, method = receiver.arguments[0], node.method
     is_table = receiver.name == "Table"
     function = None if is_table else method_type("List", method)
@@ -477,7 +477,7 @@ def _check_argument(checker: Checker, node: MethodCall, index: int, argument: Ar
 
 
 def _type_rows(method: str, record: Type) -> Type:
-    """Return rows and found records as separate types: programs use them directly or as a Result."""
+    """Return the result type of a table method; rows and found records have types that also fit a Result."""
     if method in _CHAIN or method == "unwrap":
         return Nominal("Rows", (record,))
     return {

@@ -1,4 +1,4 @@
-"""The types of built-in values, written in Vox; the interpreter knows the numbers of their arguments."""
+"""The types of built-in values, written in Vox; the numbers of their arguments come from the interpreter."""
 
 from functools import cache
 from typing import Final
@@ -258,5 +258,5 @@ def built_in_type(name: str) -> Type:
 
 
 def _set_fewest(type_: Type, native: Native) -> Type:
-    assert isinstance(type_, Callable)  # noqa: S101 - what is native is called
+    assert isinstance(type_, Callable)  # noqa: S101 - natives are callable
     return Callable(type_.parameters, type_.result, native.fewest)

@@ -32,7 +32,7 @@ class Callable:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The type of a record literal; `is_open` tells whether it may have got more fields (B6)."""
+    """The type of a record literal; `is_open` tells whether it may have gained fields (B6)."""
 
     fields: "tuple[tuple[str, Type], ...]"
     is_open: bool = False
@@ -52,7 +52,7 @@ UNKNOWN: Final = Nominal("_")
 JSON: Final = Nominal("Json")
 """A value from a JSON text: unknown, but with methods of the library only."""
 ELEMENT: Final = Nominal("Element")
-"""A view; texts and lists of views fit as well."""
+"""A view; every value except Unit fits, such as a text or a list of views."""
 NEVER: Final = Nominal("never")
 """The type of `return` and `panic`, of the elements of `[]`, and of the value in `None`."""
 INT: Final = Nominal("int")
@@ -97,7 +97,7 @@ def substitute(type_: Type, chosen: Mapping[str, Type]) -> Type:
 
 
 def settle(type_: Type) -> Type:
-    """Replace `NEVER`, as in the type of an empty list, by unknown."""
+    """Replace `NEVER`, as in the type of an empty list, with unknown."""
     if type_ == NEVER:
         return UNKNOWN
     if isinstance(type_, Nominal) and type_.arguments:

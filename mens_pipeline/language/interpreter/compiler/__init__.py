@@ -1,1 +1,1 @@
-"""From syntax trees to closures: names are resolved once, and running is calling."""
+"""Compile syntax trees to closures: names are resolved once, and programs run by calls of the closures."""

@@ -1,4 +1,4 @@
-"""Patterns, blocks and statements (3.1 and 3.3 of the run-time rules)."""
+"""Compile patterns, blocks and statements (3.1 and 3.3 of the run-time rules)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSign
 from mens_pipeline.language.interpreter.values import UNIT, Value, VariantValue, quote_value
 
 Matcher = Callable[[Value, Frame], bool]
-"""Returns whether a value matches, and binds the names of the pattern if so."""
+"""Function that returns whether a value matches a pattern, and binds the names of the pattern if so."""
 
 
 def matcher(pattern: ast.Pattern, scope: Scope, *, mutable: bool = False) -> Matcher:
@@ -90,7 +90,7 @@ def unit(_frame: Frame) -> Value:
 
 
 def block(statements: Sequence[ast.Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
-    """Compile a block in its own scope; its value is that of its last statement (B3).
+    """Compile a block in its own scope; its last statement gives its value (B3).
 
     All its steps are charged on entry, even those that an early `return` skips; nested blocks charge their own. In a
     function body, a final `return` needs no jump.
@@ -127,7 +127,7 @@ def _sequence(codes: Sequence[Code], cost: int, scope: Scope) -> Code:
 
 
 def let(node: ast.Let, scope: Scope) -> Code:
-    """`let`; the value comes first, so that `let x = x + 1` reads the outer `x` (B2)."""
+    """Compile `let`; the value comes first, so that `let x = x + 1` reads the outer `x` (B2)."""
     value = scope.code(node.value)
     machine = scope.module.machine
     has_rows = scope.gives_rows(node.value)
@@ -167,7 +167,7 @@ def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
 
 
 def while_(node: ast.While, scope: Scope) -> Code:
-    """`while`; every iteration charges the condition."""
+    """Compile `while`; every iteration charges the condition."""
     condition, cost = scope.stretch(node.condition)
     body = block(node.body, scope.child(in_loop=True))
     machine = scope.module.machine

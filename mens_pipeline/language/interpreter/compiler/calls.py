@@ -1,4 +1,4 @@
-"""Functions and lambdas (3.2 of the run-time rules), and calls of functions, methods and views, `|>` (C2-C10, O11)."""
+"""Functions and lambdas (3.2 of the run-time rules), calls of functions, methods and views, and `|>` (C2-C10, O11)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _SLOTS_A_STEP = 64  # captured locals that cost one step
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """A compiled function; `defaults` has None for required parameters, `blank` is the frame after all of them."""
+    """A compiled function; `defaults` has None for required parameters, `blank` is the frame after the parameters."""
 
     body: Code
     defaults: tuple[Code | None, ...]
@@ -38,8 +38,8 @@ class CompiledFunction:
 class FunctionValue:
     """A module-level function, or a lambda with its captured values (C5, C6).
 
-    It is compiled at the first call, because most tests reach few functions. `captured` are copies of the locals around
-    it.
+    It is compiled at the first call, because most tests reach few functions. `captured` are copies of the locals
+    around it.
     """
 
     __slots__ = ("_captured", "_make", "_plan", "name", "parameter_names")
@@ -91,7 +91,7 @@ class FunctionValue:
 def compile_function(
     params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]
 ) -> CompiledFunction:
-    """Compile a function; `compile_body` compiles its body in `scope`, where the parameters are declared."""
+    """Compile a function; `compile_body` compiles its body in `scope`, which then declares the parameters."""
     defaults: list[Code | None] = []
     first = scope.layout.size
     scope.layout.size += len(params)
@@ -108,7 +108,7 @@ def lambda_(node: ast.Lambda, scope: Scope) -> Code:
 
 
 def charge_body(node: ast.Expr, scope: Scope) -> Code:
-    """Compile an expression that is the body of a function, and charges its steps itself."""
+    """Compile the expression that is the body of a function; the code charges its own steps."""
     (code, cost), machine = scope.stretch(node), scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -119,7 +119,7 @@ def charge_body(node: ast.Expr, scope: Scope) -> Code:
 
 
 def side_effect(node: ast.SideEffect, scope: Scope) -> Code:
-    """`side_effect`: a lambda without parameters, called immediately (U2)."""
+    """Compile `side_effect` as a lambda without parameters that is called immediately (U2)."""
     create = _closure("side_effect", (), scope, lambda inner: block(node.statements, inner, is_function_body=True))
     machine = scope.module.machine
     return lambda frame: create(frame).invoke(machine, [])
@@ -143,7 +143,7 @@ _Names = Sequence[tuple[int, str]]  # indices and names of the named arguments o
 
 
 def call(node: ast.Call, scope: Scope) -> Code:
-    """Compile a call: arguments, then the callee (O1)."""
+    """Compile a call, which evaluates the arguments before the callee (O1)."""
     if is_name(node.callee, ASSERTIONS):
         return assertion(node, scope)
     codes = scope.codes([argument.value for argument in node.arguments])
@@ -152,7 +152,7 @@ def call(node: ast.Call, scope: Scope) -> Code:
 
 
 def pipe(node: ast.Binary, scope: Scope) -> Code:
-    """`|>`: call the right operand with the left one; a bare name of the assert family is the built-in (C8)."""
+    """Compile `|>` as a call of the right operand; a bare name of the assert family is the built-in (C8)."""
     if is_name(node.right, ASSERTIONS):
         argument = ast.Argument(node.left.start, node.left.end, None, node.left)
         return assertion(ast.Call(node.start, node.end, node.right, (argument,)), scope)
@@ -190,7 +190,7 @@ def _check_names(function: FunctionValue | Constructor | Native, names: _Names) 
     parameters = function.parameter_names
     for index, name in names:
         expected = parameters[index] if index < len(parameters) else None
-        # Attributes of a view lose an `attr_` in front (A8).
+        # Attributes of a view lose a leading `attr_` (A8).
         if expected not in {name, f"attr_{name}"}:
             instead = f"is called `{expected}`" if expected is not None else "has no name"
             message = f"argument {index + 1} is given as `{name}` but {instead}"
@@ -221,12 +221,12 @@ def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
 
 
 def view(node: ast.View, scope: Scope) -> Code:
-    """Compile a view with children, always a user interface, to code that raises."""
+    """Compile a view with children to code that raises, because it is always a user interface."""
     return scope.failing(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
 
 
 def spawn(node: ast.Spawn, scope: Scope) -> Code:
-    """`spawn`: a handle to an actor of this program, which replies synchronously (U2)."""
+    """Compile `spawn` to a handle of an actor of this program, which replies synchronously (U2)."""
     target = scope.code(node.target)
 
     def run(frame: Frame) -> Value:
@@ -239,7 +239,7 @@ def spawn(node: ast.Spawn, scope: Scope) -> Code:
 
 
 def method_call(node: ast.MethodCall, scope: Scope) -> Code:
-    """Compile a method call: receiver, then arguments (O1)."""
+    """Compile a method call, which evaluates the receiver before the arguments (O1)."""
     target, machine, name = scope.code(node.object), scope.module.machine, node.method
     codes = scope.codes([argument.value for argument in node.arguments])
     names = _find_names(node.arguments)

@@ -1,4 +1,4 @@
-"""Literals, names, operators and access (section 2 of the run-time rules), and the assert family (C8, T3)."""
+"""Compile literals, names, operators and access (section 2 of the run-time rules), and the assert family (C8, T3)."""
 
 from collections.abc import Callable, Collection
 from typing import Final
@@ -95,7 +95,7 @@ def binary(node: ast.Binary, scope: Scope) -> Code:
 
 
 def logical(node: ast.Binary, scope: Scope) -> Code:
-    """`and` and `or`: evaluate the right operand only if it decides (O7)."""
+    """Compile `and` or `or`, which evaluate the right operand only if it decides (O7)."""
     left, right = scope.code(node.left), scope.code(node.right)
     word, decided = ("`and`", False) if node.op == "And" else ("`or`", True)
 
@@ -110,7 +110,7 @@ def logical(node: ast.Binary, scope: Scope) -> Code:
 
 
 def unary(node: ast.Unary, scope: Scope) -> Code:
-    """`-` and `not` (O6)."""
+    """Compile `-` or `not` (O6)."""
     operand = scope.code(node.operand)
     negates = node.op == "Neg"
 
@@ -125,7 +125,7 @@ def unary(node: ast.Unary, scope: Scope) -> Code:
 
 
 def try_(node: ast.Try, scope: Scope) -> Code:
-    """`?`: unwrap, or return `None` or the `Error` early (O10)."""
+    """Compile `?`, which unwraps a value, or returns `None` or the `Error` early (O10)."""
     operand, machine = scope.code(node.operand), scope.module.machine
     passes_lists = scope.module.features.database  # rows count as a Result (U5)
 
@@ -145,7 +145,7 @@ def try_(node: ast.Try, scope: Scope) -> Code:
 
 
 def with_(node: ast.With, scope: Scope) -> Code:
-    """`with`: evaluate the options and ignore them (O12)."""
+    """Compile `with`, which evaluates the options and ignores them (O12)."""
     operand, options = scope.code(node.operand), scope.code(node.options)
 
     def run(frame: Frame) -> Value:
@@ -187,7 +187,7 @@ def member(value: Value, field: str) -> Value:
 
 
 def index_access(node: ast.IndexAccess, scope: Scope) -> Code:
-    """`xs[k]`, `record["key"]` (O9)."""
+    """Compile `xs[k]` or `record["key"]` (O9)."""
     target, index = scope.code(node.object), scope.code(node.index)
 
     def run(frame: Frame) -> Value:

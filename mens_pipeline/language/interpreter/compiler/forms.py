@@ -15,7 +15,7 @@ from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, qu
 
 
 def if_(node: ast.If, scope: Scope) -> Code:
-    """`if`: the value of the branch taken, else Unit (B4)."""
+    """Compile `if`, whose value is the branch taken, or else Unit (B4)."""
     condition, then = scope.code(node.condition), block(node.then, scope)
     otherwise = block(node.otherwise, scope) if node.otherwise is not None else unit
 
@@ -34,7 +34,7 @@ def if_(node: ast.If, scope: Scope) -> Code:
 
 
 def match(node: ast.Match, scope: Scope) -> Code:
-    """`match`: the first arm that matches (K1)."""
+    """Compile `match`, which runs the first arm that matches (K1)."""
     subject, machine = scope.code(node.subject), scope.module.machine
     arms = []
     for arm in node.arms:
@@ -55,7 +55,7 @@ def match(node: ast.Match, scope: Scope) -> Code:
 
 
 def for_(node: ast.For, scope: Scope) -> Code:
-    """`for`: a list of the values of its body; the second name is the index from 0 (B5)."""
+    """Compile `for`, which lists the values of its body; the second name is the index from 0 (B5)."""
     iterable, machine = scope.code(node.iterable), scope.module.machine
     inner = scope.child(in_loop=True)
     element = inner.declare(node.binding, mutable=False)
@@ -84,7 +84,7 @@ def for_(node: ast.For, scope: Scope) -> Code:
 
 
 _Step = tuple[Code, bool]
-"""One step of a path: the code of its key, and whether that must be a field of a record."""
+"""One step of a path: the code of its key, and whether the key must be a field of a record."""
 
 
 def assign(node: ast.Assign, scope: Scope) -> Code:
@@ -111,7 +111,7 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
 
 
 def _assign_state(value: Code, root: ast.Ident, steps: list[_Step], node: ast.Assign, scope: Scope) -> Code:
-    """Only a `state` of the module can be assigned to (U6), which is known at run time."""
+    """Compile an assignment to a module-level name; only at run time is it known to be a `state` (U6)."""
     known, machine = scope.module.names, scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -152,7 +152,7 @@ def _target_error(root: ast.Expr, scope: Scope) -> VoxError:
 
 
 def _copy_with(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
-    """Values are immutable (V6), so copy each list or record along the path."""
+    """Copy each list or record along the path, because values are immutable (V6)."""
     (key, is_field), rest = keys[0], keys[1:]
     if is_field and type(value) is not dict:
         raise type_error(f"{kind_name(value)} has no fields, so no `.{key}`")
@@ -210,7 +210,7 @@ FORMS: Final = Compilers(
         ast.Spawn: calls.spawn,
         ast.Block: lambda node, scope: block(node.statements, scope),
         ast.SideEffect: calls.side_effect,
-        ast.WorkflowVersion: lambda node, _scope: expressions.constant(node.maximum),  # what a new run would use (U2)
+        ast.WorkflowVersion: lambda node, _scope: expressions.constant(node.maximum),  # the version for a new run (U2)
         ast.View: lambda node, scope: (views if scope.module.features.views else calls).view(node, scope),
         ast.SelfClosingView: _self_closing_view,
     },

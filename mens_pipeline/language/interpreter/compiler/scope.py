@@ -23,7 +23,7 @@ Code = Callable[[Frame], Value]
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
-    """Class of node -> its compiler; passed in, because the modules of the compiler need one another."""
+    """Class of node -> its compiler; passed in, because the modules of the compiler depend on one another."""
 
     expressions: dict[type, Callable[[Any, Scope], Code]]
     statements: dict[type, Callable[[Any, Scope], Code]]
@@ -123,7 +123,7 @@ class Scope:
         return self.module.forms.statements[type(node)](node, self)
 
     def stretch(self, node: ast.Expr) -> tuple[Code, int]:
-        """Compile an expression that runs conditionally, such as a match arm; return the steps to charge as well."""
+        """Compile an expression that runs conditionally, such as a match arm; return its code and its steps."""
         outside = self.layout.cost
         self.layout.cost = 0
         code = self.code(node)
@@ -136,7 +136,7 @@ class Scope:
         return error.at(self.module.text, node.start)
 
     def failing(self, error: VoxError, node: ast.Node, *before: Code) -> Code:
-        """Compile a mistake that is known already: it ends the test when it is reached, after `before` has run."""
+        """Compile a known mistake to code that runs `before`, and then ends the test."""
         reason, message = error.reason, error.message
 
         def run(frame: Frame) -> Value:

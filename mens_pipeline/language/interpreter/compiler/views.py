@@ -1,4 +1,4 @@
-"""Views and components for hidden tests (U6): what they show, and state that handlers change."""
+"""Compile views and components for hidden tests (U6): their content, and the state that handlers change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ def view(node: ast.View | ast.SelfClosingView, scope: Scope) -> Code:
 
 
 def _attribute(attribute: ast.Attribute, scope: Scope) -> Code:
-    """Compile a value; that of `bind` is the state itself, which input changes."""
+    """Compile an attribute; the value of `bind` is the state itself, which input changes."""
     code, value, known = scope.code(attribute.value), attribute.value, scope.module.names
     if attribute.name != "bind" or not isinstance(value, ast.Ident):
         return code

@@ -127,7 +127,7 @@ def _keys(machine: Machine, record: dict[str, Value]) -> list[Value]:
 
 
 def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str, Value], Value], VariantValue]:
-    """Return a getter of a JSON object that accepts these Python types (F7); `what` names them in its message."""
+    """Return a getter of a JSON object for values of these Python types (F7); `what` names them in its message."""
 
     def get(_machine: Machine, record: dict[str, Value], key: Value) -> VariantValue:
         name = a_text(key, "a key")
@@ -260,4 +260,4 @@ ROWS_METHODS: Final[dict[str, Native]] = by_name(
     Native("count", lambda _machine, rows: len(rows), 0, 0),
     Native("all", lambda _machine, rows: rows, 0, 0),
 )
-"""Methods of the rows of a query, available only directly after that query."""
+"""Methods of the rows of a query, called on the query or on a name for its result (U5)."""

@@ -1,4 +1,4 @@
-r"""Formats of text: JSON (F7), CSV and paths (F9); regular expressions (F8).
+r"""Text formats: JSON (F7), CSV and paths (F9); regular expressions (F8).
 
 Regular expressions have the syntax of the Rust crate and run on Python's engine, whose searches can take exponential
 time: the CPU time of the test bounds them. Syntax of Rust without a counterpart in Python is an `Error`: operations on
@@ -38,7 +38,7 @@ _DIGITS_OF_64_BITS: Final = 20
 
 
 def parse(machine: Machine, text: Value) -> VariantValue:
-    """`std.json.parse`: a Result."""
+    """Parse JSON to a Result, for `std.json.parse`."""
     source = a_text(text, "what `parse` reads")
     machine.allocate(byte_length(source))
     machine.charge(len(source) // 8)
@@ -51,7 +51,7 @@ def parse(machine: Machine, text: Value) -> VariantValue:
 
 
 def parse_or_none(machine: Machine, text: Value) -> Value:
-    """`json.parse`: the bare value, `None` for invalid JSON."""
+    """Parse JSON to a bare value, or to `None` if it is invalid, for `json.parse`."""
     result = parse(machine, text)
     return result.fields[0] if result.name == "Ok" else NONE
 
@@ -101,7 +101,7 @@ def _to_value(value: Any) -> Value:
 
 
 def stringify(machine: Machine, value: Value, level: int = 0) -> str:
-    """`json.stringify`: compact, keys sorted; `level` is the depth of `value` in the whole value."""
+    """Format a value as compact JSON with sorted keys; `level` is its depth in the whole value."""
     machine.descend(level)
     text = _format_json(machine, value, level + 1)
     machine.allocate(byte_length(text))

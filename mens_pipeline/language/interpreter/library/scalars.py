@@ -1,4 +1,4 @@
-"""Checks of arguments of built-ins (section 4); numbers and bools (F1, F2), strings (F3)."""
+"""Argument checks of built-ins (section 4), and methods of numbers and bools (F1, F2) and strings (F3)."""
 
 import math
 import re
@@ -46,7 +46,7 @@ _MOST_DIGITS: Final = 4000  # below Python's limit of 4,300 digits
 
 
 def to_int(_machine: Machine, value: Value) -> int:
-    """`int(x)`: 0 for a text that is not an int."""
+    """Convert a value to an int, for `int(x)`; a text that is not an int gives 0."""
     if type(value) is int or type(value) is bool:
         return int(value)
     if type(value) is float:
@@ -59,7 +59,7 @@ def to_int(_machine: Machine, value: Value) -> int:
 
 
 def to_float(_machine: Machine, value: Value) -> float:
-    """`float(x)`: 0.0 for a text that is not a float."""
+    """Convert a value to a float, for `float(x)`; a text that is not a float gives 0.0."""
     if type(value) is float or type(value) is int:
         return float(value)
     if type(value) is str:
@@ -89,7 +89,7 @@ def by_name(*natives: Native) -> dict[str, Native]:
 
 
 def getter(name: str) -> Native:
-    """Return a method that takes an index from 0 and returns `Some` element, `None` out of range."""
+    """Return a method that returns `Some` element at an index from 0, or `None` out of range."""
 
     def get(_machine: Machine, values: Sequence[Value], index: Value) -> VariantValue:
         place = an_int(index, f"the argument of `{name}`")
@@ -139,7 +139,7 @@ def _edge_test(name: str, holds: Callable[[str, str], bool]) -> Native:
 
 
 def _split(machine: Machine, text: str, separator: Value = " ") -> list[Value]:
-    """Split; an empty separator gives an empty string, each character, and an empty string."""
+    """Split a text; an empty separator gives an empty string, each character, and an empty string."""
     between = a_text(separator, "the separator")
     machine.allocate(text.count(between) + 1)
     machine.allocate(byte_length(text))
