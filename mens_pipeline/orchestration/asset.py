@@ -1,4 +1,4 @@
-"""Assets: how they are declared, when they are due, and how their steps refuse, fail and end."""
+"""Declare assets, set their deadlines, and report why their steps were refused, failed or canceled."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
 def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
     """Turn errors of this package into a `dg.Failure` that starts with the reason and is not retried.
 
-    The step does not begin if its run is already over.
+    The step does not start if its run is already over.
     """
 
     @wraps(make)
@@ -63,14 +63,14 @@ def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
 
 
 def read_reason(error: SerializableErrorInfo) -> str:
-    """Return the message of an error in one line; of a Dagster error that wraps another, the inner message."""
+    """Return the message of an error on one line; for a Dagster error that wraps another, the inner message."""
     text = (error.cause or error).message.strip()
     lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())
     return " ".join(line for line in lines if line)
 
 
 def read_refusals(instance: dg.DagsterInstance, run_id: str) -> dict[str, list[str]]:
-    """Return step -> what its checks with severity ERROR refused in a run, with the figures where a check says them."""
+    """Return step -> messages of its checks that failed in a run with severity ERROR, with figures if given."""
     refusals: dict[str, list[str]] = {}
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
         event = entry.get_dagster_event()
@@ -84,7 +84,7 @@ def read_refusals(instance: dg.DagsterInstance, run_id: str) -> dict[str, list[s
 def read_reasons(
     failures: Iterable[dg.DagsterEvent], refusals: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Yield step and reason for each failed step; of a step whose checks refused, what they said."""
+    """Yield step and reason for each failed step, or the messages of its failed checks."""
     for event in failures:
         if said := refusals.get(event.step_key or ""):
             yield "; ".join(dict.fromkeys(said))
@@ -94,7 +94,7 @@ def read_reasons(
 
 
 NEXT: Final = "next"
-"""Name of the metadata entry of a failed check that says what to do in the UI."""
+"""Name of the metadata entry of a failed check with the next step in the UI."""
 
 _AGAIN: Final = (
     'After a correction choose "From asset failure", or launch a new run. "From failure" judges the old result again.'
@@ -114,7 +114,7 @@ def add_advice(result: dg.AssetCheckResult) -> dg.AssetCheckResult:
 
 
 def blocking_check(asset: dg.AssetsDefinition) -> Callable[[Callable[..., dg.AssetCheckResult]], Any]:
-    """Declare a check that stops everything after an asset, with `add_advice` about its failure."""
+    """Declare a check whose failure blocks everything downstream of an asset; `add_advice` extends its result."""
 
     def declare(check: Callable[..., dg.AssetCheckResult]) -> dg.AssetChecksDefinition:
         @wraps(check)
@@ -141,13 +141,13 @@ def declare_asset(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Declare the result of a function as an asset, wrapped in `plainly`.
 
-    `version` is that of its code and of the configuration it depends on; `rows` is the model whose columns the UI
-    shows. With `gpus` it takes a slot of the GPU pool and asks for a machine with GPUs: `one`, or with a local launcher
-    as many `devices` as train. `workers` of another launcher have theirs elsewhere. `more` goes to `dg.asset`.
+    `version` covers code and configuration; `rows` is the model whose columns the UI shows; `more` goes to `dg.asset`.
+    With `gpus` a step occupies a slot of the GPU pool and requests GPUs: `one`, or as many as train with a local
+    launcher. With other launchers `devices` requests one, and `workers` none, because workers have their own.
     """
     if rows is not None:
         more["metadata"] = describe_columns(rows)
-    # Tags are fixed when the code location is loaded, so the `devices` of a run cannot count.
+    # Tags are fixed when the code location is loaded, so the `devices` of a single run have no effect.
     devices, is_local = recipe_variables().get("devices", "1"), load_settings().launcher == "local"
     numbers = {"": "", "one": "1", "devices": devices if is_local else "1", "workers": devices if is_local else ""}
     if number := numbers[gpus]:
@@ -172,14 +172,14 @@ def version_with_config(stage: Stage[Any] | str, *paths: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The latest time of the alert, and the start of the nightly run before it."""
+    """Latest time of the alert, and the start of the nightly run before it."""
 
     begin: datetime
     end: datetime
 
 
 def load_nightly() -> NightlyPolicy:
-    """Read the times of the nightly run; a ConfigurationError names a wrong one."""
+    """Read the times of the nightly run; `ConfigurationError` if one is not a cron expression."""
     nightly = load_pipeline_config(PIPELINE_CONFIG).nightly
     for name in ("schedule", "alert"):
         if not is_valid_cron_string(cron := getattr(nightly, name)):
@@ -196,7 +196,7 @@ def find_deadline(nightly: NightlyPolicy, now: datetime) -> Deadline:
 
 
 def build_freshness(nightly: NightlyPolicy, now: datetime) -> dg.FreshnessPolicy:
-    """Build the policy of an asset that a run since the nightly start must make before the time of the alert."""
+    """Build a freshness policy: a run must materialise the asset between the nightly start and the alert."""
     last = find_deadline(nightly, now)
     within = min(last.end - last.begin, get_smallest_cron_interval(nightly.alert))
     return dg.FreshnessPolicy.cron(deadline_cron=nightly.alert, lower_bound_delta=within, timezone=nightly.timezone)

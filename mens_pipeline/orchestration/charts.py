@@ -1,4 +1,4 @@
-"""Small pictures for pages of the UI: Markdown with an SVG image in it."""
+"""Small charts for pages of the UI: Markdown with an embedded SVG image."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _MOST_POINTS: Final = 24
 
 
 def bar_chart(title: str, values: Mapping[str, int]) -> str:
-    """Draw horizontal bars with their numbers, as Markdown with an image of a few kilobytes."""
+    """Draw horizontal bars with their values, as Markdown with an image of a few kilobytes."""
     most = max(1, *values.values())
     rows = []
     for number, (name, value) in enumerate(values.items()):
@@ -36,10 +36,10 @@ def bar_chart(title: str, values: Mapping[str, int]) -> str:
 
 
 def line_chart(title: str, values: Mapping[int, float], level: float | None = None) -> str:
-    """Draw a curve over whole numbers, and write out the highest and lowest value of what is drawn.
+    """Draw a curve over whole numbers, labelled with the highest and lowest value drawn.
 
-    `values` are at least one, in order; neighbours are averaged if there are many. `level` is drawn as a dashed line.
-    The text has under 1,000 characters: Dagster hides longer ones behind a button.
+    `values` are in order and not empty; neighbours are averaged if there are many. `level` is drawn as a dashed line.
+    The text has under 1,000 characters, because Dagster hides longer texts behind a button.
     """
     places = list(values.items())
     every = -(-len(places) // _MOST_POINTS)

@@ -1,4 +1,4 @@
-"""Choices of a run and the tags that state them; resolved first, so that a mistake does not surface hours later."""
+"""Choices of a run, resolved first so that a mistake does not surface hours later."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -60,9 +60,9 @@ _READERS: Final[Mapping[str, Callable[[Path], object]]] = {
 
 
 def check_configuration(folder: Path) -> None:
-    """Read all files of a configuration, so that a mistake shows before a run begins.
+    """Read all files of a configuration, so that a mistake shows before a run starts.
 
-    `ConfigurationError` if a file is missing or wrong, or a recipe names an unknown preset or domain; names them all.
+    A `ConfigurationError` lists every missing or invalid file and every recipe with an unknown preset or domain.
     """
     found: dict[str, Any] = {}
     problems = []
@@ -87,7 +87,7 @@ _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """All that people decide of a run."""
+    """Everything that people decide about a run."""
 
     resolved: ResolvedRecipe
     thresholds: Thresholds
@@ -104,7 +104,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     overrides: Mapping[str, Any],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
-    """Read everything that decides how a run trains and evaluates; without preset or domain, the recipe's apply."""
+    """Resolve how a run trains and evaluates; preset and domain default to those of the recipe."""
     chosen = look_up(load_recipes(RECIPES), recipe, "recipe")
     resolved = resolve_recipe(
         load_named(PRESETS),
@@ -131,13 +131,13 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
 
 
 def settings_of(run: dg.DagsterRun) -> Settings:
-    """Return the settings of a run; a trial has a policy of its own."""
+    """Return the settings of a run; a trial uses the policy `trial`."""
     settings = load_settings()
     return settings if trial_of(run) is None else settings.model_copy(update={"eval_policy": "trial"})
 
 
 def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
-    """Return the thresholds that an adapter must meet in a run; `ConfigurationError` if policy or bar are invalid."""
+    """Return the thresholds for an adapter in a run; `ConfigurationError` if policy or pass rate are invalid."""
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
         raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
@@ -145,10 +145,10 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
 
 
 OF_RECIPE: Final = "of_recipe"
-"""Value of a preset or a domain: the one that the recipe names."""
+"""Value of `preset` or `domain` that selects the recipe's own."""
 
-# The names that existed when the code location was loaded. Dagster names such a type by its values, so the launchpad
-# offers them and, before a run begins, refuses any other value with a list of them.
+# The names that existed when the code location was loaded. Dagster names such a type after its values, so the launchpad
+# offers them and, before a run starts, rejects any other value with a list of them.
 if TYPE_CHECKING:
     _Recipe = str
     _Preset = str
@@ -160,7 +160,7 @@ else:
 
 
 def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:
-    """Return the run configuration in which each field of a recipe may be given; the others are None."""
+    """Return a run configuration in which every field of a recipe is optional and defaults to None."""
     fields: dict[str, Any] = {
         name: (_written_type(field.annotation) | None, Field(default=None, description=field.description))
         for name, field in recipe.model_fields.items()
@@ -176,7 +176,7 @@ def _written_type(annotation: Any) -> Any:
 
 
 def fields_in(overrides: dg.Config) -> dict[str, Any]:
-    """Return the fields of a recipe that a run gives."""
+    """Return the recipe fields that a run sets."""
     return overrides.model_dump(exclude_none=True)
 
 
@@ -187,25 +187,25 @@ class TrainConfig(dg.Config):
     """Run configuration of the training."""
 
     recipe: _Recipe = Field(
-        default=DEFAULT, description="Of config/recipes.yaml; in a partitioned run `default` is its partition."
+        default=DEFAULT, description="Recipe of config/recipes.yaml; in a partitioned run `default` is its partition."
     )
-    preset: _Preset = Field(default=OF_RECIPE, description="Of config/presets.yaml; `auto` picks by memory.")
-    domain: _Domain = Field(default=OF_RECIPE, description="Which rows; config/domains.yaml.")
-    overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
+    preset: _Preset = Field(default=OF_RECIPE, description="Preset of config/presets.yaml; `auto` picks by memory.")
+    domain: _Domain = Field(default=OF_RECIPE, description="Rows to train on, by config/domains.yaml.")
+    overrides: _Overrides = Field(default=_Overrides(), description="Recipe fields to set.")  # type: ignore[valid-type]
     more_minutes: list[float] | None = Field(
         default=None,
-        description="Minutes by which the same run goes on after its end, each with a schedule of its own.",
+        description="Minutes of further training after the run; each entry has its own learning-rate schedule.",
     )
-    force_train: bool = Field(default=False, description="Train although nothing has changed.")
-    native_train: bool | None = Field(default=None, description="There is one trainer; false is a refusal.")
+    force_train: bool = Field(default=False, description="Train even if nothing has changed.")
+    native_train: bool | None = Field(default=None, description="There is only one trainer; false is refused.")
 
     def preset_and_domain(self) -> dict[str, str]:
-        """Return preset and domain if they differ from those of the recipe."""
+        """Return the preset and domain that the run chooses itself."""
         chosen = {"preset": self.preset, "domain": self.domain}
         return {name: value for name, value in chosen.items() if value != OF_RECIPE}
 
     def choice(self) -> dict[str, Any]:
-        """Return what `resolve_choices` takes of it."""
+        """Return the arguments for `resolve_choices`."""
         return {"recipe": self.recipe, **self.preset_and_domain(), "overrides": fields_in(self.overrides)}
 
     def label(self) -> str:
@@ -218,9 +218,9 @@ class TrainConfig(dg.Config):
 
 
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
-    """Return the training configuration of a run; of a partitioned run, its partition is the recipe.
+    """Return the training configuration of a run; in a partitioned run the partition names the recipe.
 
-    `dagster.Failure`, without a retry, if configuration and partition name two recipes, or anything unknown.
+    `dagster.Failure`, without a retry, if configuration and partition name two recipes, or a value is invalid.
     """
     config = TrainConfig(**config_of(context.run, TRAINING))
     if config.native_train is False:
@@ -237,7 +237,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
 
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
-    """Resolve the configuration of a run for training and judging; errors as in `resolve_choices` and `training_of`."""
+    """Resolve the choices of a run for training and evaluation; errors as in `resolve_choices` and `training_of`."""
     return resolve_choices(
         load_settings(),
         device,

@@ -49,7 +49,7 @@ _MOST_EVALUATION: Final = 0.5
 """Largest share of the available time for evaluation; training gets the rest."""
 
 _ROOM: Final = 1.25
-"""Ask for more steps than the probe predicts; the time budget of training ends them."""
+"""Factor by which the planned steps exceed the predicted ones; the time budget ends the training."""
 
 _LEAST_STEPS: Final = 3
 _ROW_LENGTH: Final = 160  # tokens of a row of the seed data, prompt included
@@ -57,38 +57,38 @@ _GPU_SHARE: Final = 0.3
 """Share of peak FLOP/s and of peak bandwidth that generation reaches on a GPU, by published figures."""
 
 _PRODUCTS_SHARE, _TRAFFIC_SHARE = 0.6, 0.8
-"""The same of products and of all other operations of training, which read and write memory; not measured."""
+"""The same shares in training, of products and of all other operations, which are memory-bound; not measured."""
 
 _TRAFFIC: Final = {True: 2_000, False: 4_400}
-"""Bytes that training moves for a token, a layer and a unit of width, with and without kernels of linear attention.
+"""Bytes that training moves per token, layer and unit of width, with and without kernels of linear attention.
 
-Operations of Qwen3.5-4B on rows of 512 tokens, counted on a CPU: 164 and 359 MB a token.
+Counted on a CPU from the operations of Qwen3.5-4B on rows of 512 tokens: 164 and 359 MB per token.
 """
 
 _HEADS: Final = {"linear_num_value_heads": 32, "linear_value_head_dim": 128, "linear_key_head_dim": 128}
 _LAYER: Final = {"intermediate_size": 9216, "layer_types": [LINEAR], **_HEADS}
-"""The largest layer of Qwen3.5-4B, for which presets are estimated."""
+"""The largest layer of Qwen3.5-4B, the base of all preset estimates."""
 
 _START: Final = 20.0  # seconds to load libraries and a small base; loading 8 GB takes as long again
 
 
 class SuiteSize(Strict):
-    """Numbers of tasks and holes that a run asks; a number above the total takes all."""
+    """Numbers of tasks and holes in the eval suite of a run; a number above the total selects all."""
 
-    heldout_tasks: int = Field(ge=1, description="Held-out prompts of one round, by whole files.")
+    heldout_tasks: int = Field(ge=1, description="Held-out prompts of one round, from whole files.")
     benchmark_tasks: int = Field(ge=0, description="Benchmark tasks.")
-    base_tasks: int = Field(ge=1, description="About how many of these prompts the base gets.")
-    few_shot_tasks: int = Field(ge=0, description="Tasks that the base gets with examples in its prompt.")
+    base_tasks: int = Field(ge=1, description="Approximate number of these prompts for the base.")
+    few_shot_tasks: int = Field(ge=0, description="Tasks for the base with examples in its prompt.")
     family_tasks: int = Field(ge=0, description="Synthetic tasks per group.")
     infill_holes: int = Field(ge=0, description="Holes that the adapter fills.")
-    infill_lines: int = Field(ge=1, description="Single-line holes among these that models without a suffix get.")
+    infill_lines: int = Field(ge=1, description="Single-line holes among these for models without a suffix.")
 
 
 class SuiteCounts(NamedTuple):
-    """Counts of the whole eval suite; held-out prompts are those of the first round and of all rounds, `tasks` in full.
+    """Counts of the whole eval suite.
 
-    `with_tests` is the share of the tasks with hidden tests; the base gets all of them. `has_champion`: a champion
-    completes the same prompts.
+    `heldout` counts the prompts of the first round and of all rounds, `tasks` holds all of them. `with_tests` is the
+    share of tasks with hidden tests; the base completes all of these. With `has_champion`, so does the champion.
     """
 
     heldout: tuple[int, int]
@@ -99,7 +99,7 @@ class SuiteCounts(NamedTuple):
     tasks: tuple[Task, ...] = ()
 
     def take_share(self, share: float) -> SuiteSize:
-        """Return a part of the suite: 0-1 grows prompts of the gates, 1-2 adds other figures, 2-3 the reserve."""
+        """Return a part of the suite: up to 1 prompts for the gates, up to 2 other figures, up to 3 the reserve."""
         main, side, reserve = (min(1.0, max(0.0, share - start)) for start in (0.0, 1.0, 2.0))
         config, (first, every) = self.config, self.heldout
         base, few = config.base_tasks or first + self.benchmark, config.few_shot_tasks
@@ -135,7 +135,7 @@ def evaluation_seconds(rates: Rates, suite: SuiteCounts, size: SuiteSize) -> flo
 
 
 class Rows(NamedTuple):
-    """Rows that a recipe shows: optimizer steps, tokens of all steps, validation tokens."""
+    """Amount of training of a recipe: optimizer steps, tokens of all steps, validation tokens."""
 
     num_steps: int
     tokens: float
@@ -152,7 +152,7 @@ class Rows(NamedTuple):
         return rates.train_start + min(limit, self.tokens * rates.train_token) + self.validation * rates.train_token / 3
 
     def steps_within(self, rates: Rates, max_minutes: float | None) -> int:
-        """Return how many steps fit into a budget."""
+        """Return the number of steps that fit into a budget."""
         each = self.step * rates.train_token
         return self.num_steps if max_minutes is None else min(self.num_steps, max(1, int(60 * max_minutes / each)))
 
@@ -175,9 +175,9 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - everything a run can be cut by
 ) -> Dial:
     """Choose steps, prompts and holes that use the remaining minutes without exceeding them.
 
-    Evaluation gets up to half of the time, first for the prompts that the gates judge by. Training gets the rest.
-    `spent` are the seconds used so far, `rows` those that the recipe would show without a limit. If not even a few
-    steps and prompts fit, a `RefusedError` says how many minutes would do.
+    Evaluation gets up to half of the time, first for the prompts of the gates. Training gets the rest.
+    `spent` are the seconds used so far, `rows` the training without a limit. If not even a few steps and prompts fit,
+    a `RefusedError` names the minutes that are needed.
     """
     sizes = [suite.take_share(percent / 100) for percent in range(301)]
     costs = [evaluation_seconds(rates, suite, size) for size in sizes]
@@ -244,9 +244,9 @@ class PresetEstimate(NamedTuple):
 def estimate_presets(
     presets: Mapping[str, Preset], base: Base, tokens: float, suite: SuiteCounts, *, has_kernels: bool
 ) -> Iterator[PresetEstimate]:
-    """Estimate each preset on the smallest GPU that `auto` picks it for, if any; `tokens` are those of an epoch.
+    """Estimate each preset that `auto` can pick, on the smallest GPU with enough memory; `tokens` are per epoch.
 
-    `has_kernels`: layers of linear attention are computed by flash-linear-attention.
+    With `has_kernels`, flash-linear-attention computes the layers of linear attention.
     """
     sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
     layer = layer_bytes({**_LAYER, **sizes}, has_kernels=has_kernels)
@@ -280,7 +280,7 @@ _PROBE: Final = ".probe"
 _SHORT_PRESET: Final = "cpu_demo"
 _LONG_PRESET: Final = "cpu_night"
 _MUCH: Final = 2
-"""From this multiple of its steps on, the night preset is better than the short CPU preset."""
+"""If more than this multiple of the short CPU preset's steps fits, the night preset is better."""
 
 
 class PlannedStage(Strict):
@@ -294,13 +294,13 @@ class PlannedStage(Strict):
 class RunPlan(Strict):
     """Plan of a run."""
 
-    preset: str | None = Field(default=None, description="Preset that the minutes chose, if they did.")
-    dial: Dial | None = Field(default=None, description="The share that fits into the minutes; null without minutes.")
+    preset: str | None = Field(default=None, description="Preset that the planner chose for the minutes, if any.")
+    dial: Dial | None = Field(default=None, description="Budget, steps and suite that fit; null without minutes.")
     stages: tuple[PlannedStage, ...]
     note: str = Field(default="", description="A warning for people.")
 
     def configs(self, training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the run configuration of each asset; `training` is what the command line sets for the training."""
+        """Return the run configuration of each asset; `training` holds the settings of the command line."""
         assert self.dial is not None, "of a run with minutes"  # noqa: S101 - our own impossibility
         preset = {} if self.preset is None else {"preset": self.preset}
         adapter = {**training, "overrides": {**training["overrides"], **self.dial.fields()}, **preset}
@@ -308,7 +308,7 @@ class RunPlan(Strict):
 
 
 class Counts(NamedTuple):
-    """Rows that are shown, tokens of the train set, and counts of the eval suite."""
+    """Amount of training, tokens of the train set, and counts of the eval suite."""
 
     rows: Rows
     tokens: float
@@ -319,8 +319,8 @@ class Counts(NamedTuple):
 class Planner:
     """Plans a run on this machine with the newest train set.
 
-    `choice` is recipe, preset and domain, if named. The `minutes` of the whole run, None for no limit, start at
-    `began`, by `perf_counter`.
+    `choice` holds the recipe, preset and domain that a person named. `minutes` limits the whole run, counted from
+    `began` by `perf_counter`; None means no limit.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""The Dagster instance of this machine: opening it, running jobs in it without a server, telling it of champions."""
+"""The Dagster instance of this machine: open it, run jobs in it without a server, and record champions in it."""
 
 import logging
 import signal
@@ -65,10 +65,9 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
 
 
 def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> str:
-    """Record a promotion that no run made, if there is an instance, so that sensors and UI see it.
+    """Record a promotion made outside of runs, if there is an instance, so that sensors and UI see it.
 
-    The champion is already in use, so no error of Dagster is raised: returns why it could not be recorded, else
-    nothing.
+    Return the error of Dagster, or an empty text. Nothing is raised, because the champion is already in use.
     """
     if not (home / "dagster.yaml").is_file():
         return ""
@@ -129,9 +128,9 @@ _SHOWN: Final = {
     JOB_TAG: HEADLESS,
     MAX_RETRIES_TAG: "0",
 }
-"""Tags by which the UI lists a run with its job and among its own runs.
+"""Tags that make the UI list a run with its job and among its own runs.
 
-No daemon runs it again, in an environment that is not the user's.
+They disable retries: a daemon would repeat the run in an environment that is not the user's.
 """
 
 
@@ -165,9 +164,9 @@ def _is_free(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """Outcome of an asset check, whose failure is an error or a warning.
+    """Outcome of an asset check; a failure is an error if `is_error`, else a warning.
 
-    `figures` are its numbers and texts, in order; tables are left to the UI.
+    `figures` are its numbers and texts, in order; only the UI shows its tables.
     """
 
     name: str
@@ -180,7 +179,7 @@ class CheckOutcome:
 class GraphOutcome:
     """Outcome of a headless run.
 
-    It succeeds if no step failed and no blocking check refused; one that a person stopped is recorded as canceled.
+    It succeeds if no step and no blocking check failed. A run that a person stopped is recorded as canceled.
     `figures` map assets to their metadata, plain values only.
     """
 
@@ -234,7 +233,7 @@ def run_graph(
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is not dg.DagsterRunStatus.CANCELED:
                 instance.report_run_canceled(run, "It was interrupted where it was started.")
-        elif not success:  # perhaps no daemon runs whose sensors would report it
+        elif not success:  # without a daemon, no sensor reports it
             reasons = "; ".join(read_reasons(result.get_step_failure_events(), read_refusals(instance, run_id)))
             logging.getLogger(PROGRESS_LOGGER).error("%s (run %s of %s failed)", reasons, run_id, job_name)
         checks = tuple(_read_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
@@ -250,7 +249,7 @@ def run_graph(
 def _capture_through_interrupts(
     capture: Callable[..., AbstractContextManager[Any]], key: Sequence[str]
 ) -> Iterator[Any]:
-    """Capture the output of a step by processes that Ctrl-C in a terminal, which is sent to all, does not reach."""
+    """Capture the output of a step in processes that ignore Ctrl-C, which a terminal sends to all processes."""
     with ExitStack() as stack:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

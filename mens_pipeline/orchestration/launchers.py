@@ -30,7 +30,7 @@ from mens_pipeline.training.telemetry_log import format_plan, step_of
 
 JOB_TAG: Final = "mens/job"
 HEADLESS: Final = "headless"
-"""Value of the job tag in runs of a terminal, which shows progress but no output of libraries."""
+"""Value of the job tag in runs from a terminal, which shows progress but no output of libraries."""
 
 _STATUS_SECONDS: Final = 2.0  # between two checks whether the run was canceled
 _IMAGE_TAG: Final = "dagster/image"
@@ -58,10 +58,9 @@ class JobLauncher(dg.ConfigurableResource[None]):
 
 
 class Trainer(dg.ConfigurableResource[None]):
-    """Trains in separate processes by `MENS_LAUNCHER`, those of the scratch lane always locally.
+    """Trains in separate processes of the launcher in `MENS_LAUNCHER`; the scratch lane always trains locally.
 
-    A cancelled training may take `grace_seconds` to write its checkpoint; `report_seconds` lie between two lines of
-    progress.
+    A cancelled training has `grace_seconds` to write its checkpoint. Progress is logged every `report_seconds`.
     """
 
     grace_seconds: int = 120
@@ -82,7 +81,7 @@ class Trainer(dg.ConfigurableResource[None]):
 
 
 def watch_training(context: dg.AssetExecutionContext, seconds: float) -> Callable[[dict[str, Any]], None]:
-    """Return a callback for telemetry that logs a step once in `seconds`, and observes one in each tenth of them."""
+    """Return a telemetry callback that logs a step every `seconds`, and observes the first in each tenth of a run."""
     last, tenth = 0.0, -1
 
     def watch(event: dict[str, Any]) -> None:
@@ -200,8 +199,8 @@ def run_on_ray(
 def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bool) -> dict[str, Any]:
     """Read the RayJob that KubeRay starts, and fill in workers, images and GPUs.
 
-    It is YAML with a head and one group of workers; `image` is for containers that name none, and with `is_cuda` each
-    worker gets a GPU. `ConfigurationError` if the file is something else, or a container has no image.
+    The file is YAML with a head and one group of workers. `image` is the default of containers without an image; with
+    `is_cuda` each worker gets a GPU. `ConfigurationError` if the file has another form, or a container no image.
     """
     content = load_yaml(path)
     try:

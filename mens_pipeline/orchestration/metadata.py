@@ -42,7 +42,7 @@ def count_reasons(dropped: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def required_by(key: str) -> dict[str, Any]:
-    """Return the value that a key of config/gates.yaml requires, and which key of which file it is."""
+    """Return the value that a key of config/gates.yaml requires, and the key and file as its source."""
     return {"required": getattr(load_gate_policy(GATE_POLICY), key), "set_by": f"{key} in {GATE_POLICY}"}
 
 
@@ -68,7 +68,7 @@ def fold_paths(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def identify(context: dg.AssetExecutionContext, adapter: Adapter, **tags: str) -> dict[str, str]:
     """Tag a run with adapter, recipe and base, and return the same facts as metadata.
 
-    The digest is the one that `/v1/models` shows. A run that did not train takes the recipe from the manifest.
+    `/v1/models` shows the same digest. If the run did not train, the recipe comes from the manifest.
     """
     manifest = adapter.manifest
     run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
@@ -87,7 +87,7 @@ def identify(context: dg.AssetExecutionContext, adapter: Adapter, **tags: str) -
 
 
 def describe_columns(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the metadata from which Dagster shows the columns of an asset."""
+    """Return metadata with the columns of a model, which Dagster shows on the page of an asset."""
     schema = model.model_json_schema()
     columns = [
         dg.TableColumn(

@@ -29,7 +29,7 @@ _EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 
 def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> ComparedModel:
-    """Return the newest evaluation of a recipe, or that of a run by its id; `RefusedError` if the store has none."""
+    """Return the newest evaluation of a recipe or of a run id; `RefusedError` if the store has none."""
     for run, ref in _artifacts_of_runs(name, "eval_results", instance):
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
@@ -40,7 +40,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
 
 
 def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, ArtifactRef]:
-    """Return the newest verdict on a recipe, or of a run, with the name of its recipe; `RefusedError` without one."""
+    """Return recipe and newest verdict of a recipe or run id; `RefusedError` if there is no verdict."""
     for run, ref in _artifacts_of_runs(name, "benchmark_gate", instance):
         return run.tags[RECIPE_TAG], ref
     raise _unknown(name, instance)
@@ -77,7 +77,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One of several adapters; `behind` is its distance from the best, with the exact paired test."""
+    """An adapter in a ranking; `behind` is its distance from the best, with the exact paired test."""
 
     candidate: Candidate
     rate: str
@@ -101,20 +101,20 @@ def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ..
 
 
 def _is_of_eval_suite(completion: ScoredCompletion) -> bool:
-    """Whether the gate reads it: it is neither a second try nor a completion of a synthetic task."""
+    """Return whether the gate reads a completion: no second tries, no synthetic tasks."""
     return completion.model == "adapter" and completion.suite in _EVAL_SUITE
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best of several recipes, and name -> the reason why another one was skipped."""
+    """Ranking of several recipes, and name -> reason for each skipped recipe."""
 
     places: tuple[Place, ...]
     passed_over: dict[str, str]
 
     @property
     def best(self) -> Candidate:
-        """The adapter that is to be promoted."""
+        """The adapter to promote."""
         return self.places[0].candidate
 
     def metadata(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Choice:
 def best_evaluated(
     names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings
 ) -> Choice:
-    """Return the best of recipes, or of runs by their ids, whose newest verdict allows their promotion now.
+    """Rank the recipes or run ids whose newest verdict allows promotion now.
 
     A `RefusedError` lists every reason why none may be promoted, or says that they have no prompt in common.
     """
@@ -177,7 +177,7 @@ def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
 
 
 def trial_of(run: dg.DagsterRun) -> dict[str, int] | None:
-    """Return the part of the eval suite that the recipe of a run asks; None unless the recipe is a trial."""
+    """Return the part of the eval suite that a trial completes; None if the recipe of the run is not a trial."""
     recipe = config_of(run, TRAINING).get("recipe", DEFAULT)
     name = run.tags.get("dagster/partition", recipe) if recipe == DEFAULT else recipe
     named = load_recipes(RECIPES).get(name)

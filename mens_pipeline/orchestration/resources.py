@@ -40,12 +40,12 @@ _THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class VoxWorkspace(dg.ConfigurableResource[None]):
-    """The folder of Vox programs that the pipeline learns from; without one, `MENS_SOURCE_ROOT` names it."""
+    """The folder of Vox programs that the pipeline learns from, `root` or else `MENS_SOURCE_ROOT`."""
 
     root: str = ""
 
     def folder(self) -> Path:
-        """Return the folder as an absolute path; `SourceNotFoundError` without one, which never counts as empty."""
+        """Return the absolute path; `SourceNotFoundError` if it is missing, since that is not an empty folder."""
         folder = (Path(self.root) if self.root else load_settings().source_root).resolve()
         require_folder(folder, "Set MENS_SOURCE_ROOT to a Vox workspace.")
         return folder
@@ -68,7 +68,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     _opened: ArtifactStore | None = PrivateAttr(default=None)
 
     def open(self) -> ArtifactStore:
-        """Return the store, opened at the first call: a step reads its settings once."""
+        """Return the store, opened at the first call so that a step reads its settings once."""
         if self._opened is None:
             self._opened = open_store(load_settings(), self.root)
         return self._opened
@@ -110,9 +110,9 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
 
 
 def log_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
-    """Return an executor that ends with a line about the run.
+    """Return an executor that logs a summary when the run ends.
 
-    The level in dagster.yaml hides Dagster's own events, and `dg launch` would print nothing.
+    Without it `dg launch` prints nothing, because the level in dagster.yaml hides Dagster's own events.
     """
 
     def create(init: dg.InitExecutorContext) -> Any:
@@ -200,7 +200,7 @@ def _figures(results: EvalResults | None) -> dict[str, str]:
 
 
 class Telemetry(dg.ConfigurableResource[None]):
-    """The telemetry database, and its table if config/pipeline.yaml names another.
+    """The telemetry database; `table` overrides the one in config/pipeline.yaml.
 
     Only `MENS_TELEMETRY_URL` names the database, so that no configuration holds its password.
     """
@@ -222,15 +222,15 @@ class Compute(dg.ConfigurableResource[None]):
     device: Literal["cuda", "cpu", "mps", "best"] = "best"
 
     def resolve(self, *, trains: bool = False) -> Device:
-        """Return the device as `find_device` does, of this machine or, with `trains`, of the workers."""
+        """Return a device of this machine or, with `trains`, of the workers; errors as in `find_device`."""
         return find_device(DeviceChoice(self.device), load_settings(), trains=trains)
 
 
 class SourceWatch(dg.ConfigurableResource[None]):
-    """When the sensor of sources reports a change.
+    """Limits of the sensor that watches the sources.
 
-    `settle_seconds` pass without a touched file, as half a checkout must not start a run. Beyond `most_files` the
-    sensor gives up: a tick must end within a minute, and 50,000 files take half a second.
+    A change counts after `settle_seconds` without a modified file: half a checkout must not start a run. Beyond
+    `most_files` the sensor gives up: a tick must end within a minute, and 50,000 files take half a second.
     """
 
     settle_seconds: float = 30.0
@@ -260,11 +260,11 @@ def hand_over(
 class ArtifactHandover(dg.IOManager):
     """Passes artifacts between assets by a reference in the metadata of their materialisation.
 
-    A step gets what its own run, or the run that it continues, made; otherwise the latest materialisation.
+    A step reads the artifact of its own run or of the run that it continues, otherwise the latest materialisation.
     """
 
     def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
-        """Record the artifact."""
+        """Record a reference to the artifact."""
         context.add_output_metadata(reference(obj))
 
     def load_input(self, context: dg.InputContext) -> ArtifactRef:

@@ -1,7 +1,7 @@
 """Dagster's web server for this machine alone: `python -m mens_pipeline.orchestration.web_server`.
 
-It takes the options of `dagster-webserver`; after `dev` those of `dagster dev`, which also starts the daemon.
-Its own pages and programs may ask, as with `mens serve`, but no other page in a browser.
+It has the options of `dagster-webserver`, or after `dev` those of `dagster dev`, which also starts the daemon.
+As with `mens serve`, its own pages and other programs may send requests; other pages in a browser may not.
 """
 
 import logging
@@ -25,9 +25,9 @@ _JSON = "application/json"
 
 
 def _check_method(method: str, path: str, headers: Headers) -> None:
-    """Refuse requests that a page of any origin can make a browser send, if they may change something.
+    """Refuse requests that may change something and that a page of any origin can make a browser send.
 
-    Dagster executes GraphQL from the query of a GET, and from a POST of any type. A browser asks before it sends JSON.
+    Dagster executes GraphQL from the query of a GET, and from a POST of any type. Only JSON makes a browser ask first.
     """
     is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON
     is_read = method in {"GET", "HEAD", "OPTIONS"} and not path.rstrip("/").endswith("/graphql")
@@ -48,7 +48,7 @@ class Webserver(DagsterWebserver[Any, Any]):
 
 
 def _write_cursors() -> None:
-    """Write the cursors of the event consumer, at the newest event: the daemon warns of each that it does not find."""
+    """Set missing cursors of the event consumer to the newest event; the daemon warns about each missing cursor."""
     kinds = (DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_SUCCESS)
     keys = {f"EVENT_LOG_CONSUMER_CURSOR-{kind.value}" for kind in kinds}
     with DagsterInstance.get() as instance:
@@ -58,7 +58,7 @@ def _write_cursors() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Start the web server, or with `dev` in front all that Dagster needs."""
+    """Start the web server, or with a leading `dev` also the daemon."""
     if arguments[:1] != ["dev"]:
         app.DagsterWebserver = Webserver  # type: ignore[attr-defined]
         cli.main()  # type: ignore[no-untyped-call]
@@ -67,11 +67,11 @@ def main(arguments: list[str]) -> None:
     dev.open_ipc_subprocess = lambda parts, **options: open_ipc_subprocess(  # type: ignore[attr-defined]
         [own.get(part, part) for part in parts], **options
     )
-    # It says that the dagster.yaml here is not read, whether or not DAGSTER_HOME links to it, as `make ui` does.
+    # Drop the warning that the dagster.yaml here is not read: it appears even if DAGSTER_HOME links to it (`make ui`).
     logging.getLogger("dagster").addFilter(lambda record: "instance configuration value" not in record.getMessage())
     if "dagster_home" in load_settings().model_fields_set:
         _write_cursors()
-    with disable_dagster_warnings():  # it advises `dg dev`, which is for a checkout
+    with disable_dagster_warnings():  # one advises `dg dev`, which is for a checkout
         dev.dev_command(arguments[1:])
 
 

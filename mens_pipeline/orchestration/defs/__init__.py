@@ -1,1 +1,1 @@
-"""One stage of the graph a file."""
+"""The graph, one stage per file."""

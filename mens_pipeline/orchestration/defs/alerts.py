@@ -23,7 +23,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 
 @dg.definitions
 def alerts() -> dg.Definitions:
-    """Define the sensors of ended runs, which start running in production."""
+    """Define the sensors that send alerts; they start running in production."""
     is_production = load_settings().environment == "prod"
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(sensors=[_failed_sensor(status), _unpromoted_sensor(status), _stale_sensor(status)])
@@ -110,7 +110,7 @@ def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:
-    """Whether the run has an event of `promoted_adapter`; its selection may be empty and does not tell."""
+    """Return whether a run has an event of `promoted_adapter`; its selection may be empty, so it does not tell."""
     events = (
         entry.dagster_event for entry in context.instance.all_logs(context.dagster_run.run_id, of_type=event_type)
     )
@@ -118,7 +118,7 @@ def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) ->
 
 
 def post_to_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
-    """Post a message if there is an address, and return why it failed, without the secret address."""
+    """Post a message if there is an address; return the reason of a failure, without the secret address, else None."""
     if url is None:
         return None
     body = json.dumps({"text": text, "event": event, **facts}).encode()

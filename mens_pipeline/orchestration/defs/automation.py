@@ -21,7 +21,7 @@ from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.presets import load_recipes
 
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
-"""Assets after a promotion: as large as the base, and needed only by those who serve it elsewhere."""
+"""Assets after a promotion: as large as the base, and needed only to serve the model elsewhere."""
 
 _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch") | dg.AssetSelection.assets("recipe_scores")
 
@@ -54,7 +54,7 @@ experiments = dg.define_asset_job(
     selection=dg.AssetSelection.assets(
         "base_model", "qlora_adapter", "eval_results", "benchmark_gate", "recipe_scores"
     ),
-    description="Trains and evaluates recipes of config/recipes.yaml, a partition each, on the latest train set. "
+    description="Trains and evaluates recipes of config/recipes.yaml, one per partition, on the latest train set. "
     "Promotes nothing.",
 )
 
@@ -117,7 +117,7 @@ def automation() -> dg.Definitions:
         run_config=dg.RunConfig(ops={"extracted_corpus": ExtractionConfig(full=True)}),
         tags={"mens/job": "nightly"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Extracts every file again, and makes again only what has changed.",
+        description="Extracts every file again, and rebuilds only changed assets.",
     )
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
@@ -146,7 +146,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         except RefusedError as error:
             advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")
-        now = time.time()  # after the look, so that no file it saw was touched later than this
+        now = time.time()  # after the scan, so that no scanned file was modified later
         before = read_cursor(context.cursor)
         if before is not None and before.fingerprint == seen.fingerprint:
             return dg.SkipReason(f"no change: {seen.num_files} watched files are as they were")
@@ -156,8 +156,8 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
                 f"sources are being written: one was touched in the last {seconds}, waiting for the rest"
             )
         if before is None:
-            # A sensor that is switched on watches from now on. It must not take the device at once: the nightly run
-            # comes too.
+            # A sensor that is switched on watches from now on. It must not occupy the device at once, because the
+            # nightly run needs it.
             return _skip_run(
                 SensorCursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
                 f"first look: {seen.num_files} watched files recorded. The next change starts a run; for one now, "
@@ -165,7 +165,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             )
         is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0
         if is_fewer and before.gone != seen.fingerprint:
-            # The remaining files do not show when others vanished: a checkout may be half done.
+            # The remaining files do not show when others vanished, so a checkout may be in progress.
             waiting = before.model_copy(update={"gone": seen.fingerprint})
             return _skip_run(waiting, "files are gone; if the next look finds the same, it is a change")
         return _request_run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))
@@ -210,7 +210,7 @@ def _champion_sensor() -> dg.SensorDefinition:
     def watch_champion(
         context: dg.SensorEvaluationContext, store: ArtifactStoreResource
     ) -> dg.SensorResult | dg.SkipReason:
-        # The pointer, not the newest event: a night that confirms a champion may hide the one that promoted it.
+        # Read the pointer, not the newest event: a night that confirms a champion may hide its promotion.
         champion = champion_key(store.open())
         if champion is None:
             return dg.SkipReason("nothing was promoted yet")

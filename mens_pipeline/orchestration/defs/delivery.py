@@ -44,7 +44,7 @@ class MergeConfig(dg.Config):
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
         default="as_judged",
-        description="Type of the weights; the one that the adapter was evaluated in keeps every token.",
+        description="Type of the weights; `as_judged`, the type of the evaluation, keeps every token.",
     )
     gguf: Literal["none", "f32", "f16", "q8_0"] = Field(
         default="none", description="Also write a GGUF file, for llama.cpp and Ollama."
@@ -53,7 +53,7 @@ class MergeConfig(dg.Config):
 
 
 class HandoffConfig(dg.Config):
-    """Run configuration of `pushed_adapter`."""
+    """Run configuration of `serving_handoff`."""
 
     publish: bool | None = Field(
         default=None, description="Send the adapter to the Hub; by default if MENS_HUB_REPO is set."
@@ -108,7 +108,7 @@ def merged_model(
 
 @blocking_check(merged_model)
 def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the merged model writes the tokens of the evaluated one (99.9 %) at its parse rate (0.2 points)."""
+    """Check that the merged model matches the evaluated one in tokens (99.9 %) and parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(Kind.MERGED_MODEL)).path)
     return dg.AssetCheckResult(
         passed=report.passed,

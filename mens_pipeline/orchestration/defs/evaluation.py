@@ -1,4 +1,4 @@
-"""Evaluation of base and adapter on held-out prompts and the benchmark; and of named recipes side by side."""
+"""Evaluation of base and adapter on held-out prompts and the benchmark, and a table of all recipes."""
 
 import time
 from typing import Any, Final
@@ -42,11 +42,11 @@ class EvalConfig(dg.Config):
     """Run configuration of the evaluation."""
 
     suite: dict[str, int] | None = Field(
-        default=None, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
+        default=None, description="Part of the eval suite, as fields of SuiteSize; by default the whole suite."
     )
 
     def size(self, trial: dict[str, int] | None) -> SuiteSize | None:
-        """Return the part that is asked; None for all. Refuse (`RefusedError`) fields that are missing or unknown."""
+        """Return the requested part, or None for all; `RefusedError` if fields are missing or unknown."""
         suite = self.suite or trial
         try:
             return SuiteSize.model_validate(suite) if suite else None
@@ -73,8 +73,8 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
 ) -> dg.MaterializeResult[Any]:
     """Complete held-out prompts and the benchmark with base and adapter, and score each completion.
 
-    The prompts were held out of the training of this adapter. While gates are undecided, more files are completed, as
-    config/gates.yaml says. Completions are kept, so the base does not repeat them every night.
+    The prompts were held out of the training of this adapter. While gates are undecided, prompts of more files follow,
+    as config/gates.yaml says. Completions are kept, so the base does not repeat them every night.
     """
     settings = settings_of(context.run)
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
@@ -138,7 +138,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Warn unless the adapter completes more lines exactly than its base and an n-gram, beyond chance.
 
-    An adapter that was never shown a hole passes; the gate `infill_gain` measures the same.
+    An adapter that was not trained on holes passes; the gate `infill_gain` measures the same.
     """
     infill = results_in(store.artifact(eval_results).path).infill
     if infill is None:
@@ -161,7 +161,7 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
 
 
 def list_figures(results: EvalResults) -> dict[str, Any]:
-    """Return the figures that are plotted over time, and read at a glance."""
+    """Return figures as metadata: numbers to plot over time, and texts to read at a glance."""
     adapter, base = results.adapter, results.base
     shown, missing = adapter.overall.coverage.present, adapter.overall.coverage.missing
     figures: dict[str, Any] = {
@@ -228,7 +228,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
 def recipe_scores(
     context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Keep the results of the adapter of each recipe, one partition each, and list all recipes in one table."""
+    """Record the results of each recipe in its own partition, with a table of all recipes."""
     adapter = Adapter.open(store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path)
     evaluation, gate = store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), store.artifact(benchmark_gate)
     results, receipt = results_in(evaluation.path), receipt_in(gate.path)

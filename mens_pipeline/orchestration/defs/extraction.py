@@ -97,7 +97,7 @@ def workspace_snapshot(
 
 @blocking_check(workspace_snapshot)
 def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that at least `min_source_parse_rate` (config/gates.yaml) of the golden programs parse; none fail."""
+    """Check that there are golden programs and at least `min_source_parse_rate` (config/gates.yaml) of them parse."""
     report = source_report_in(store.artifact(workspace_snapshot))
     return dg.AssetCheckResult(passed=is_accepted(report), metadata=_metadata(report))
 

@@ -21,7 +21,7 @@ _DAY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A finished run that is too old; it stays if it has the latest event of what it `keeps`."""
+    """A finished run that is too old; it stays if it has the latest event of the assets or checks in `keeps`."""
 
     run_id: str
     job_name: str
@@ -31,9 +31,9 @@ class OldRun:
 
 
 def plan_runs(instance: dg.DagsterInstance, days: int, now: float, own_run_id: str) -> tuple[OldRun, ...]:
-    """Return finished runs older than `days`, oldest first, without the run that asks.
+    """Return finished runs older than `days`, oldest first, except the calling run.
 
-    Where all are older, return none: the clock may have jumped.
+    If all runs are older, return nothing: the clock may have jumped.
     """
     before = datetime.fromtimestamp(now - days * _DAY, tz=UTC)
     if not instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, created_after=before), limit=1):
@@ -95,7 +95,7 @@ _RUN_COLUMNS: Final = ("action", "run", "job", "status", "created", "reason")
 class RetentionConfig(dg.Config):
     """Run configuration of the pruning."""
 
-    apply: bool = Field(default=False, description="Delete what the plan lists; without it, only show the plan.")
+    apply: bool = Field(default=False, description="Delete the listed artifacts and runs, not only list them.")
 
 
 @dg.op(out=dg.Out(dg.Nothing))
@@ -166,8 +166,8 @@ def upkeep() -> dg.Definitions:
         ),
         tags={"mens/job": "maintenance"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Removes what config/retention.yaml lists. Runs in production; elsewhere a person reads a dry run "
-        "and switches it on.",
+        description="Prunes the store and old runs by config/retention.yaml. Runs in production; elsewhere a person "
+        "reads a dry run and switches it on.",
     )
     return dg.Definitions(jobs=[maintenance], schedules=[weekly])
 

@@ -47,24 +47,24 @@ NOT_REFUSED: Final = "not_refused"
 
 
 class GateConfig(dg.Config):
-    """Run configuration of gate and promotion: the severity of a failure, and higher thresholds, never lower ones."""
+    """Run configuration of the gate: the severity of a failure, and a threshold that can only be raised."""
 
     strict_quality_gate: bool | None = Field(
-        default=None, description="Whether a failing gate fails the run; left out, VOX_EVAL_STRICT says."
+        default=None, description="Whether a failing gate fails the run; by default VOX_EVAL_STRICT decides."
     )
     benchmark_min_pass_rate: float | None = Field(
-        default=None, description="Share of the benchmark that must pass; left out, policy or environment say."
+        default=None, description="Minimum share of the benchmark that passes; by default policy or environment decide."
     )
 
 
 class PromotionConfig(dg.Config):
     """Run configuration of the promotion."""
 
-    promote: bool = Field(default=True, description="False evaluates, and leaves the adapter in use as it is.")
+    promote: bool = Field(default=True, description="If false, only evaluate, and keep the adapter in use.")
     best_of: list[str] | None = Field(
         default=None,
-        description="Recipes, or ids of runs, that were evaluated: the best of those that passed is promoted. Left "
-        "out, the adapter whose verdict is handed over.",
+        description="Evaluated recipes or run ids: the best one that passed is promoted. By default the adapter of "
+        "the upstream verdict.",
     )
 
 
@@ -74,7 +74,7 @@ def benchmark_gate(
 ) -> dg.MaterializeResult[Any]:
     """Decide whether the adapter is good enough, by its figures and the thresholds of config/gates.yaml.
 
-    The verdict names both by hash. The page `report.html` shows it to people, with every failure.
+    The verdict names both by hash. The page `report.html` shows the verdict and every failure.
     """
     settings, opened = settings_of(context.run), store.open()
     adapter = Adapter.open(store.artifact(eval_results.of(Kind.QLORA_ADAPTER)).path)
@@ -124,8 +124,8 @@ def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
             "gate_passed",
             asset=benchmark_gate,
             blocking=True,
-            description="No blocking gate failed or was undecided. With VOX_EVAL_STRICT=1 or strict_quality_gate that "
-            "fails the run, else it warns; nothing is promoted either way.",
+            description="No blocking gate failed or was undecided. Otherwise nothing is promoted, and with "
+            "VOX_EVAL_STRICT=1 or strict_quality_gate the run fails instead of warning.",
         ),
         dg.AssetCheckSpec(
             "model_parse_rate",
@@ -137,7 +137,7 @@ def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
             "model_coverage",
             asset=benchmark_gate,
             blocking=True,
-            description="The adapter's accepted completions show enough constructs of the language.",
+            description="The adapter's accepted completions use enough constructs of the language.",
         ),
     ],
     can_subset=True,

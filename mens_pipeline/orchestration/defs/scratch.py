@@ -41,8 +41,8 @@ class ScratchTrainConfig(dg.Config):
     config: Literal["auto", "default", "small"] = Field(
         default="auto", description="Size of the model; auto: full on a GPU, otherwise small."
     )
-    overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
-    force_train: bool = Field(default=False, description="Train although nothing has changed.")
+    overrides: _Overrides = Field(default=_Overrides(), description="Recipe fields to set.")  # type: ignore[valid-type]
+    force_train: bool = Field(default=False, description="Train even if nothing has changed.")
 
 
 @declare_asset("scratch", "pytorch", "huggingface", version=STAGE.code_version, gpus="one")

@@ -80,7 +80,7 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
 
 @blocking_check(synthetic_corpus)
 def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that there are exactly as many pairs as config/pipeline.yaml asks for."""
+    """Check that the number of pairs is exactly the one in config/pipeline.yaml."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
     num_pairs = SyntheticDetails.of(store.artifact(synthetic_corpus)).num_pairs
     return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
@@ -135,7 +135,7 @@ def _account_for_records(pairs: Artifact, counts: RowCounts) -> str:
     # The rows of the corpus come first in the quarantine.
     with pairs.file(QUARANTINE).open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in islice(lines, counts.seen - counts.kept)]
-    read = ((row["reason"], row["record"]) for row in rows)  # no record of a row that is too large
+    read = ((row["reason"], row["record"]) for row in rows)  # too large rows have no record
     dropped = ((reason, record["source"]["path"] if record else "") for reason, record in read)
     kept = ", ".join((f"{counts.seen} records: {counts.kept} valid", *count_reasons(dropped)))
     return "; kept with ".join(filter(None, (kept, ", ".join(count_reasons(counts.places)))))
@@ -155,7 +155,7 @@ def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResourc
 def heldout_split(
     context: dg.AssetExecutionContext, validated_pairs: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
-    """Split pairs by source file: held-out files evaluate the model, the rest trains without near copies of them.
+    """Split pairs by source file into held-out pairs, for evaluation, and training pairs without near copies of them.
 
     Files are ordered by a hash of their path and the first ones are held out, so the eval suite is stable from night
     to night. If it would be too small, more files are held out. Warns if the gate will refuse its size.
@@ -208,8 +208,8 @@ def _account_for_pairs(split: Artifact, counts: SplitReport, total: int) -> str:
 def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that no training row is near a held-out or benchmark task or passes its hidden tests.
 
-    Near means the same source or prompt, half of the eight-word runs, or the same structure. The comparison is done
-    again from the files, once per split.
+    Near means the same source or prompt, half of the eight-word runs, or the same structure. The check compares the
+    files independently of the split stage, once per split.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     protected = protected_pairs(load_settings().benchmark_dir)
@@ -233,7 +233,7 @@ class MixingConfig(dg.Config):
     """Run configuration of the mix."""
 
     infill_share: float | None = Field(
-        default=None, description="Share of rows that complete code at a cursor; by default that of config/mix.yaml."
+        default=None, description="Share of rows that complete code at a cursor; by default as in config/mix.yaml."
     )
 
 
@@ -325,7 +325,7 @@ def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreR
 def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Warn if the share of a source is off by more than `max_share_error` (config/gates.yaml).
 
-    A source that is too small for its share even when repeated as often as allowed is not counted.
+    Sources that are too small for their share, even with all allowed repeats, do not count.
     """
     allowed, most = load_gate_policy(GATE_POLICY).max_share_error, load_mix_config(MIX_CONFIG).max_repeats
     report = MixReport.of(store.artifact(mixed_train_set))
@@ -347,9 +347,9 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
 
 
 def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[str, float]:
-    """Return how far each source is from its share, without those that fall short at `max_repeats` repeats.
+    """Return the distance of each source from its share, without sources that fall short even at `max_repeats` repeats.
 
-    Since rows are whole, one row less than `max_repeats` times all counts as the maximum. Infill rows are not repeated.
+    Rows are whole, so one row less than `max_repeats` times all rows counts as the maximum. Infill rows never repeat.
     """
     others = [
         source

@@ -35,7 +35,7 @@ from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
 _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
-"""Code version of finding a base, which is in the cache and not an artifact of the store."""
+"""Code version of the search for a base; the base is in the cache, not an artifact of the store."""
 
 _OF_USERS: Final = FROM_USERS | {"docs_qa"}  # kinds of rows that come from users
 
@@ -121,7 +121,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         adapter, reused = build(prepare(further(resolved, minutes), continue_from(adapter.path)))
     made = Adapter.open(adapter.path)
     metadata: dict[str, Any] = {"reused": reused, **describe_adapter(made), **identify(context, made)}
-    # The digest covers everything that decides completions and no times, so the same training makes nothing stale.
+    # The digest covers everything that affects completions, but no times, so a repeated training makes nothing stale.
     return hand_over(adapter, mixed_train_set, metadata=metadata, version=made.digest)
 
 
@@ -142,7 +142,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 @dg.asset_check(asset=qlora_adapter)
 def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn if rows of a kind were never shown; fail for accepted completions and documentation."""
+    """Warn if the training used no rows of some kind; fail if that kind is accepted completions or documentation."""
     left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result.kinds)
     is_of_users = not left.keys().isdisjoint(_OF_USERS)
     severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
