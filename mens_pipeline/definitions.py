@@ -102,9 +102,9 @@ def _provide(resource: object) -> dg.ResourceDefinition:
 
 
 def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str, dg.CodeReferencesMetadataValue]]:
-    """Return metadata from which the UI opens the code of an asset and of its checks in an editor.
+    """Return metadata that lets the UI open the code of an asset and of its checks in an editor.
 
-    The UI shows no metadata of checks, so their places are listed with the asset. `dg.with_source_code_references`
+    The UI shows no metadata of checks, so their code is listed with the asset. `dg.with_source_code_references`
     ignores checks and names the file of the decorator instead of the function.
     """
     assets = {id(asset): asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)}

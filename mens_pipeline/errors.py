@@ -57,12 +57,12 @@ _OF_MACHINE: Final = {
     "out of memory": SMALLER,
     "CUBLAS_STATUS_ALLOC_FAILED": SMALLER,
 }
-"""Words of the system, which libraries quote -> advice."""
+"""Phrase of a system error, which libraries quote -> advice."""
 _SHOWN: Final = 300
 
 
 def describe_machine_problem(error: BaseException) -> str | None:
-    """Say what the machine lacks (memory, a disk, locks, the database of Dagster), if an exception is about that."""
+    """Return a message with advice if an exception is about memory, a disk, locks or Dagster's database, else None."""
     said = " ".join(str(error).split())[:_SHOWN]
     if isinstance(error, MemoryError):
         return f"out of memory. {SMALLER}"
@@ -75,13 +75,13 @@ def describe_machine_problem(error: BaseException) -> str | None:
 _SHORTEST_BEGINNING: Final = 3
 _SIMILAR: Final = 0.7
 _MOST_WORDS: Final = 2000
-"""Maximum known words to compare with; more would take seconds in a program with many wrong names."""
+"""Maximum known words to compare; with more, a program with many wrong names would take seconds."""
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     """Return ``Did you mean `query`?`` with the most similar known word.
 
-    Without a similar one, the shortest word with the same beginning counts; without that, return None.
+    Fall back to the shortest word that starts with `found`; return None if there is no such word.
     """
     words = sorted(known, key=lambda word: (len(word), word))
     near = near_miss(found, words)
@@ -91,7 +91,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
-    """Return ``Did you mean `query`?`` with the known word of almost the same spelling; None without one."""
+    """Return ``Did you mean `query`?`` with the known word of almost the same spelling, or None."""
     words = sorted(known)
     near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
     return f"Did you mean `{near[0]}`?" if near else None

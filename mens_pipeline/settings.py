@@ -65,11 +65,11 @@ class Settings(BaseSettings):
     ray_address: str | None = Field(default=None, validation_alias="RAY_ADDRESS")
     """The Ray cluster of this machine; with MENS_LAUNCHER=ray it also extracts and runs programs."""
     worker_device: Json[Device] | None = Field(default=None, validation_alias="MENS_WORKER_DEVICE")
-    """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16; has_int8 of a CPU."""
+    """Device of each Ray worker, as JSON: kind (cuda or cpu), name, memory_gb, has_bfloat16; for a CPU has_int8."""
     store_pages: str | None = Field(default=None, pattern=r"^https?://[^/\s]", validation_alias="MENS_STORE_PAGES")
     """Address of a web server for the store; the UI then links the pages of verdicts there."""
     commit: str = Field(default="", pattern="^([0-9a-f]{40})?$", validation_alias="MENS_COMMIT")
-    """Commit of this package outside a checkout, as in an image; verdicts and bills name it."""
+    """Commit of this package if there is no checkout, as in an image; verdicts and bills name it."""
     executor: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$", validation_alias="MENS_EXECUTOR")
     """A Dagster executor, MODULE:NAME, for the steps of all jobs; it can place them by their tags."""
     cache_root: Path = Field(default=_OUTPUTS / "cache", validation_alias="MENS_CACHE_ROOT")
@@ -99,19 +99,19 @@ class Settings(BaseSettings):
         "`1`, VOX_BENCHMARK=1 or a pass rate also make `mens train` evaluate and gate its adapter.",
     )
     eval_min_parse_rate: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_PARSE_RATE")
-    """Replaces the threshold of the policy; receipt, report and history say so."""
+    """Overrides the threshold of the policy; receipt, report and history record this."""
     eval_min_coverage: float | None = Field(default=None, ge=0, le=1, validation_alias="VOX_EVAL_MIN_COVERAGE")
-    """Replaces the threshold of the policy, likewise."""
+    """Overrides the threshold of the policy in the same way."""
     benchmark: bool = Field(default=True, validation_alias="VOX_BENCHMARK")
     """Whether gates use the held-out benchmark."""
     benchmark_min_pass_rate: float | None = Field(
         default=None, ge=0, le=1, validation_alias="VOX_BENCHMARK_MIN_PASS_RATE"
     )
-    """Minimum pass@1 on the benchmark, instead of the policy's; 0: none."""
+    """Minimum pass@1 on the benchmark, instead of the policy's; 0: no minimum."""
     benchmark_dir: Path = Field(default=PROJECT_ROOT / "data" / "heldout_bench", validation_alias="VOX_BENCHMARK_DIR")
     """Folder of the held-out benchmark."""
     side_branches: Literal["", "scratch"] = Field(default="", validation_alias="MENS_SIDE_BRANCHES")
-    """`scratch`: add the model from scratch and its job to the UI."""
+    """`scratch`: add the model trained from scratch and its job to the UI."""
     environment: Literal["dev", "prod"] = Field(default="dev", validation_alias="MENS_ENV")
     """`prod`: schedules and sensors start running; otherwise a person switches them on."""
     override_key: SecretStr | None = Field(default=None, validation_alias="MENS_OVERRIDE_KEY")
@@ -119,7 +119,7 @@ class Settings(BaseSettings):
     signing_key: SecretStr | None = Field(default=None, validation_alias="MENS_SIGNING_KEY")
     """Key from `openssl rand -hex 32`; signs evaluations, verdicts and champions, which must then be signed."""
     verify_key: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", validation_alias="MENS_VERIFY_KEY")
-    """Public key of MENS_SIGNING_KEY, for machines that check signatures but make none."""
+    """Public key of MENS_SIGNING_KEY, for machines that check signatures but do not sign."""
     serve_token: SecretStr | None = Field(
         default=None, min_length=_SHORTEST_SECRET, validation_alias="MENS_SERVE_TOKEN"
     )
@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     )
     """Token for `mens push` and the job `deliver`, also as HUGGING_FACE_HUB_TOKEN; never printed."""
     hub_repo: str | None = Field(default=None, validation_alias="MENS_HUB_REPO")
-    """Repository, OWNER/NAME, where the job `deliver` publishes promoted adapters; without it, nowhere."""
+    """Repository, OWNER/NAME, to which the job `deliver` publishes promoted adapters; unset: it publishes nothing."""
     dagster_home: Path = Field(default=_OUTPUTS / "dagster", validation_alias="DAGSTER_HOME")
     """Folder of Dagster's runs and events, with a link to dagster.yaml."""
 
@@ -206,9 +206,9 @@ def read_secret(variable: str) -> SecretStr:
 
 
 def find_device(choice: DeviceChoice, settings: Settings, *, trains: bool = False) -> Device:
-    """Return a device of this machine or, for a training, that of the workers that the launcher starts.
+    """Return a device of this machine or, for a training, the device of the launcher's workers.
 
-    `RefusedError` if it is missing or forbidden; `ConfigurationError` if nothing says what the workers have.
+    `RefusedError` if it is missing or forbidden; `ConfigurationError` if the device of the workers is unknown.
     """
     launcher, named, force_cpu = settings.launcher, settings.worker_device, settings.backend == "cpu"
     is_alone = launcher == "ray" and not settings.ray_address and "RAY_API_SERVER_ADDRESS" not in os.environ
@@ -249,7 +249,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
 
 
 def read_thresholds(settings: Settings) -> "Thresholds":
-    """Read the thresholds of the policy, with those that the environment replaces."""
+    """Return the thresholds of the policy, with the overrides of the environment applied."""
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
     policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
@@ -258,9 +258,9 @@ def read_thresholds(settings: Settings) -> "Thresholds":
 
 
 def policy_label(settings: Settings) -> str:
-    """Name the policy and every value that the environment replaces: `ci (min_parse_rate 0.0 by VOX_...)`.
+    """Name the policy and every value that the environment overrides: `ci (min_parse_rate 0.0 by VOX_...)`.
 
-    A policy other than the default one is named with all thresholds that differ.
+    A policy other than the default lists all thresholds that differ from it.
     """
     from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
 
@@ -285,7 +285,7 @@ def policy_label(settings: Settings) -> str:
 
 
 def artifact_commit(settings: Settings) -> str | None:
-    """Return the commit in the names of adapters: VCS_SHA, else that of the workspace; None without either."""
+    """Return the commit for the names of adapters: VCS_SHA, else the commit of the workspace, else None."""
     from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)
@@ -299,7 +299,7 @@ def pipeline_commit() -> str | None:
 
 
 def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
-    """Return the current conditions for an adapter: policy, benchmark, decoding, newest figures, held-out pairs."""
+    """Return the conditions that an adapter must meet now: policy, benchmark, decoding, figures, held-out pairs."""
     from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
