@@ -1,1 +1,1 @@
-"""The `mens` command: one thin module a step."""
+"""The `mens` command: one thin module per step."""

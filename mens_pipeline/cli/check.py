@@ -112,7 +112,7 @@ ModeOption = Literal["auto", "source", "script", "ui"]
 
 @dataclass(frozen=True, slots=True)
 class _CheckedFile:
-    """A file with its verdict; `semantic` is None if the file is rejected or only syntax was asked for.
+    """A file with its verdict; `semantic` is None if the file is rejected or only syntax was requested.
 
     `error` says why it could not be read.
     """
@@ -184,7 +184,7 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
 
 
 def _read_program(path: Path) -> bytes | str:
-    """Return the content of a file, or why it cannot be read, since one bad file must not end the work on others."""
+    """Return the content of a file, or the reason if it cannot be read: one bad file must not stop the others."""
     try:
         return read_regular(path, _MAX_BYTES)
     except OSError as error:

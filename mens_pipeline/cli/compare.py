@@ -34,9 +34,9 @@ def compare(
     A recipe means its newest run that evaluated an adapter, by `mens run` or in the UI. A path means scored completions
     of a trial or of a run: trial_completions.jsonl or scored_completions.jsonl.
 
-    Figures cover the prompts that all of them got in the same words. Differences are relative to the first one, with
-    the exact paired test of the gate's report; the others are sorted by pass@1. Adapters are compared by their free
-    completions, or by the served ones if a name is a file that `mens eval-local --trial` or --endpoint wrote.
+    Figures cover the prompts that all of them completed in the same wording. Differences are relative to the first
+    name, with the exact paired test of the gate's report; the others are sorted by pass@1. Adapters are compared by
+    free completions, or by served ones if a name is a file that `mens eval-local --trial` or --endpoint wrote.
 
     Exit code 0: compared. 1: there is nothing to compare. 2: the command was misused.
     """

@@ -44,7 +44,7 @@ _EXAMPLE: Final = ("fn half(n: int) to int {\n    ret", "\n}\n")
 class DemoContract(Strict):
     """Hashes of base, prompt format and grammar that the adapter was trained with; with others it writes nonsense.
 
-    That of the prompt is over the tokens of an example prompt and of an example cursor.
+    `prompt_sha256` covers the tokens of an example prompt and of an example infill prompt.
     """
 
     base_sha256: str
@@ -53,14 +53,14 @@ class DemoContract(Strict):
 
 
 def build_contract(base_sha256: str, tokenizer: Tokenizer, order: Order) -> DemoContract:
-    """Build the contract of this code with a base; `order` is that of prefix and suffix at a cursor."""
+    """Build the contract of this code with a base; `order` is the order of prefix and suffix in infill prompts."""
     turns = encode_turns(tokenizer, (Turn("system", SYSTEM_PROMPT), Turn("user", "Write a table.")))
     shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64, order)}
     return DemoContract(base_sha256=base_sha256, prompt_sha256=key_of(shown), language_sha256=grammar_fingerprint())
 
 
 def refuse_stale(folder: Path, contract: DemoContract) -> None:
-    """Refuse (`RefusedError`) an adapter that was made for another contract."""
+    """Raise `RefusedError` if an adapter was made for another contract."""
     made_for = DemoContract.model_validate_json((folder / CONTRACT).read_text(encoding="utf-8")).model_dump()
     now = contract.model_dump()
     differing = [name.removesuffix("_sha256") for name in now if now[name] != made_for[name]]

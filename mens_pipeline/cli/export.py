@@ -96,7 +96,7 @@ def grammar(
     """Print a grammar of Vox for engines that constrain a model to a grammar.
 
     `mens check` accepts every program that the grammar accepts, but not vice versa: the grammar covers programs in the
-    layout of the formatter. Its first comment lists what is left out.
+    layout of the formatter. Its first comment lists the omissions.
 
     Exit code 0: printed. 2: the command was misused.
     """

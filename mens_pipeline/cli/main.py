@@ -157,10 +157,10 @@ def main() -> None:
 
 
 def _machine_problem(error: BaseException | None) -> str | None:
-    """Return what the machine lacks, if an error or its cause is about that; None otherwise.
+    """Return a message with advice if an error or its cause is a problem of the machine, else None.
 
-    SQLite and SQLAlchemy give neither error number nor file; the database is Dagster's. Only for these two the error
-    that was being handled counts as a cause: in others it may be unrelated.
+    SQLite and SQLAlchemy give neither error number nor file; the database is Dagster's. Only their errors count the
+    error that was being handled as a cause; for others it may be unrelated.
     """
     while error is not None:
         if isinstance(error, OSError) and (is_full(error) or error.errno in {errno.EROFS, errno.EIO}):

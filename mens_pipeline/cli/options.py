@@ -34,7 +34,7 @@ def option(
 ) -> Any:
     """Describe an option.
 
-    `flags` replace the flag made from the name; `field` names a field of another model that it sets (`read_values`).
+    `flags` replace the flag made from the name. `field` names the field of another model to set (`read_values`).
     """
     extra: dict[str, Any] = {"flags": flags, "metavar": metavar, "hidden": hidden, "field": field, "is_argument": False}
     return Field(default=default, description=text, ge=ge, le=le, json_schema_extra=extra)
@@ -61,7 +61,7 @@ def read_values(options: Options) -> dict[str, tuple[str, Any]]:
 
 
 def take_options(model: type[_Model]) -> Callable[[Callable[[_Model], None]], Callable[..., None]]:
-    """Turn a function of a model into a command with an option for each field."""
+    """Turn a function whose argument is a model into a command with an option for each field."""
     parameters = [_build_parameter(name, field.annotation, field) for name, field in model.model_fields.items()]
 
     def decorate(function: Callable[[_Model], None]) -> Callable[..., None]:

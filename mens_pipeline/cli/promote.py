@@ -1,4 +1,4 @@
-"""`mens promote` and `mens override`: which adapter is in use."""
+"""`mens gate`, `mens promote` and `mens override`: judge an adapter and put it in use."""
 
 import time
 from pathlib import Path
@@ -42,7 +42,7 @@ def gate(
     A gate passes, fails, or is undecided. An undecided verdict promotes nothing.
 
     Writes gate_receipt.json into the folder of the run, eval_gate_failed.json exactly when the gate fails, and
-    report.html with the verdict. The command names a missing or malformed document.
+    report.html with the verdict. Missing or malformed documents are named.
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
@@ -57,7 +57,7 @@ def gate(
 
 
 def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
-    """Decide on a run that was evaluated, and write the verdict into its folder."""
+    """Judge a run that was evaluated, write the verdict into its folder, and return the receipt."""
     from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import recall_artifact, remember
     from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
@@ -112,8 +112,8 @@ def promote(
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
 
-    Its verdict must have passed, must be about this adapter and its newest evaluation with the held-out pairs next to
-    the train set, and must not be out of date. All of that is checked again. An adapter that was rolled back is not
+    Its verdict must have passed, must cover this adapter and its newest evaluation with the held-out pairs next to the
+    train set, and must not be out of date. All conditions are checked again. An adapter that was rolled back is not
     promoted again automatically.
 
     With MENS_SIGNING_KEY evaluation, verdict, history and tries must be signed by that key, and the champion will be.
@@ -138,7 +138,7 @@ def promote(
         for tried in sign_ledger(store) if sign else ():
             about = f"attempt {tried.attempt} on {len(tried.files)} files"
             print_line(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
-        champion_key(store)  # report lost lines after the lines that are left
+        champion_key(store)  # raises if lines are lost, so print the remaining ones first
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)

@@ -203,7 +203,7 @@ def run(
     With --minutes a few steps and completions are measured first, and a plan that fits is printed before the training;
     see `mens plan`. The same command on the same data keeps its plan.
 
-    Several recipes are trained and evaluated in a run each. Of those that pass, the one with the best pass@1 is
+    Several recipes are trained and evaluated in one run each. Of those that pass, the one with the best pass@1 is
     promoted. `mens compare` shows recipes side by side.
 
     Exit code 0: the adapter is promoted, or passed with --no-promote (one of several), or with --no-train every check
@@ -229,7 +229,7 @@ def run(
     for choice in chosen if with_training or recipe or preset else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
-    # A share of zero leaves such rows out of the train set; any other only sets the number of them that are shown.
+    # A share of zero leaves infill rows out of the train set; any other share only sets the number that trains.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     definitions = defs()
 
@@ -349,7 +349,7 @@ class _Line(logging.Formatter):
 
 
 def show_progress(logger_name: str) -> None:
-    """Send a logger to stderr."""
+    """Send the messages of a logger to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s  %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(logger_name)
@@ -426,7 +426,7 @@ def plan(
     planner = Planner(settings, device, run_job, log_line, choice, {}, minutes, perf_counter())
     found, counts = planner.plan(is_kept=False)
     presets = {preset: all_of[preset]} if (all_of := load_named(PRESETS)) and preset in all_of else all_of
-    # Kernels of this machine; without a GPU, those that an installation gives one.
+    # The kernels found on this machine; without a GPU, assume the ones that an installation adds.
     is_fast = device.kind != "cuda" or has_linear_kernels(kernels_found({"layer_types": [LINEAR]}, device.capability))
     base = base_by_name(_BASE_OF_GPUS)
     estimates = list(estimate_presets(presets, base, counts.tokens, counts.suite, has_kernels=is_fast))

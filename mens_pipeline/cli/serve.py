@@ -63,7 +63,7 @@ def serve(options: ServeOptions) -> None:
     /v1/health for clients of Tabby; for operators /health and /ready.
 
     The model is called `mens`. It gets the system prompt of its training and always writes the most likely token, as in
-    its evaluation, unless a request has another prompt or a temperature. The header X-Mens-Warning of a response names
+    its evaluation, unless a request sets another prompt or a temperature. The header X-Mens-Warning of a response names
     settings that had no effect, and parts of a request that did not fit.
 
     With --best-of, or `best_of` in an OpenAI request, the completion is chosen by the parser, by the examples in the
@@ -74,7 +74,7 @@ def serve(options: ServeOptions) -> None:
     the model is less sure of it than in its evaluation; --show-all returns the latter two. The header and the console
     say why a piece is empty. In a file that does not parse, the declarations with errors are left out.
 
-    /v1/feedback takes the part of a piece that a person accepted (`id`, `accepted`), and /metrics counts it. With
+    /v1/feedback receives the part of a piece that a person accepted (`id`, `accepted`), and /metrics counts it. With
     --record-accepted it becomes a row with the text around the cursor; keys, passwords and addresses are redacted
     before it is written.
 

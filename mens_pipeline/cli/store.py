@@ -72,10 +72,10 @@ def forget(
     reason: str = option("", "Reason, for readers of the list.", metavar="TEXT"),
     dry_run: bool = switch("Write nothing."),
 ) -> None:
-    """Exclude a file, all files that a commit changed, or a licence from training; name the models that saw them.
+    """Exclude a file, all files that a commit changed, or a licence from training; list the models that saw them.
 
-    Adds entries to config/forgotten.yaml. The next run leaves these files out of corpus, train set and held-out pairs,
-    and copies of them too. Page and card of a promoted model that saw one say so, and how to train without it.
+    Adds entries to config/forgotten.yaml. The next run leaves these files and copies of them out of corpus, train set
+    and held-out pairs. The page and card of a promoted model that saw one say so, and how to train without it.
 
     Exit code 0: done. 1: no model saw such a file, and the workspace has none. 2: the command was misused.
     """
@@ -115,7 +115,7 @@ def pages(
     Browsers do not open local files from the Dagster UI. COMMAND runs with MENS_STORE_PAGES set to this server, unless
     you set it yourself, so it can link each report.
 
-    Exit code 0: ended. 2: the command was misused. Otherwise that of the command.
+    Exit code 0: ended. 2: the command was misused. Otherwise the exit code of COMMAND.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_source_policy
     from mens_pipeline.serving.pages import ADDRESS, PageServer, open_socket

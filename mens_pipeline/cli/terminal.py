@@ -1,4 +1,4 @@
-"""Output for people, and the progress of jobs. Text from strangers is escaped before it reaches a terminal."""
+"""Output for people, and the progress of jobs. Untrusted text is escaped before it reaches a terminal."""
 
 import json
 import time
@@ -90,7 +90,7 @@ def run_and_show(job_path: Path, show: Callable[[dict[str, Any]], None], **how: 
 
 
 def show_steps() -> Callable[[dict[str, Any]], None]:
-    """Return a callback that prints progress of a training, no more than a line per second."""
+    """Return a callback that prints the progress of a training, no more than one line per second."""
     shown = 0.0
 
     def show(line: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LATEST: Final = Path("runs/latest")
-"""Link to the run that was started last without a folder of its own."""
+"""Link to the newest run that was started without --output-dir."""
 
 _GRACE_SECONDS: Final = 120.0
 

@@ -1,4 +1,4 @@
-"""The train set that `mens corpus mix` writes, and `mens train` if it is given only pairs."""
+"""The train set that `mens corpus mix` writes, and `mens train` if it gets only pairs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def find_train_set(data_dir: Path, settings: Settings) -> Path:
 def write_train_set(wanted: MixConfig, data_dir: Path, about: dict[str, Any]) -> tuple[dict[str, Any], list[str], str]:
     """Split and mix pairs and write all files of `mens corpus mix`; `about` adds entries to the report.
 
-    Returns the report, its lines for people, and why the eval suite is smaller than asked for, if it is.
+    Return the report, its lines for people, and the reason if the eval suite is smaller than requested, else "".
     """
     policy = load_pipeline_config(PIPELINE_CONFIG)
     sources = read_sources(wanted, data_dir, policy.redaction, load_source_policy(PIPELINE_CONFIG))
