@@ -1,12 +1,12 @@
-"""A person typing forty lines of a held-out file: what each pause costs, by our engine and by llama.cpp.
+"""Measure completions while a person types forty lines of a held-out file, with our engine and with llama.cpp.
 
 `python -m mens_pipeline_tests.bench.completion RUN [--file FILE.vox] [--lines 40] [--threads 2] [--window 512]`
 
-RUN is a run of `mens train` that was shown holes. A person pauses where a line begins, and at a space about one and two
-thirds into it; each pause asks for the rest of the line, with what stands behind the forty lines as the suffix. Asked
-in turns are `mens serve`, and llama.cpp's own `/infill` with the same weights, which checks nothing. So other work on
-the machine meets both: compare rows of one run. CPU seconds are those of the server's process; they say what seconds
-would be where nothing else runs on that thread.
+RUN is a run of `mens train` that was trained on holes. The person pauses at the start of a line, and at a space about
+one and two thirds into it. Each pause requests the rest of the line, with the text after the forty lines as the suffix.
+Requests alternate between `mens serve` and llama.cpp's own `/infill`, with the same weights and no checks. So other
+work on the machine affects both: compare rows of one run. CPU seconds are those of the server's process; they estimate
+the latency on an idle machine.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _DEFAULT_FILE: Final = Path("data/golden/agentic/actor_auction_room.vox")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A place where somebody waits: what stands before and behind, and the rest of the line."""
+    """A point at which the person waits: the text before and after it, and the rest of the line."""
 
     prefix: str
     suffix: str
@@ -53,14 +53,14 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     name: str
     url: str
     process: subprocess.Popen[bytes]
 
     def count_cpu_seconds(self) -> float:
-        """Return the CPU seconds of its process so far."""
+        """Return the CPU seconds that its process has used."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +77,7 @@ class Measured:
 
 def main() -> None:
     options = _options()
-    load_settings()  # which say where a base may lie that was recorded on another machine
+    load_settings()  # registers the cache, to find a base recorded on another machine
     pauses = [*choose_pauses(options.file.read_text(encoding="utf-8"), options.lines)]
     print(machine_name(), f"{options.threads} threads, load {os.getloadavg()[0]:.1f}", sep=", ")
     print(f"{options.file}: {len(pauses)} pauses in {options.lines} lines, a window of {options.window} tokens")
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def choose_pauses(program: str, num_lines: int) -> Iterator[Pause]:
-    """Yield the places where somebody pauses who types some lines in the middle of a program."""
+    """Yield the pauses of a person who types `num_lines` lines in the middle of a program."""
     lines = program.splitlines(keepends=True)
     first = max(0, (len(lines) - num_lines) // 2)
     typed = lines[first : first + num_lines]
@@ -175,7 +175,7 @@ def merge_run(run: Path, folder: Path) -> Path:
 
 @contextmanager
 def running(name: str, module: str, threads: int) -> Iterator[Server]:
-    """Start a server, `module` with its arguments and `{port}`, and wait until it answers; it ends with the block."""
+    """Start a server, `module` with its arguments and `{port}`, and wait until it responds; stop it after the block."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = ["env", f"OMP_NUM_THREADS={threads}", sys.executable, "-m", *module.format(port=port).split()]
@@ -204,8 +204,8 @@ def _await_answer(server: Server) -> None:
 
 def _options() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="a run of `mens train` that was shown holes")
-    parser.add_argument("--file", type=Path, default=_DEFAULT_FILE, help="a program that did not train")
+    parser.add_argument("run", type=Path, help="a run of `mens train` that was trained on holes")
+    parser.add_argument("--file", type=Path, default=_DEFAULT_FILE, help="a program outside the train set")
     parser.add_argument("--lines", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--window", type=int, default=512, help="tokens around the cursor")

@@ -1,4 +1,4 @@
-"""How fast a workspace becomes records: cold, unchanged, one file edited; and how much memory that takes."""
+"""Measure time and memory of extracting a workspace: cold, unchanged, and with one file edited."""
 
 import resource
 import sys
@@ -22,7 +22,7 @@ _LINES = 1_000_000
 def main() -> None:
     parser = ArgumentParser(description="Measure the extraction of workspaces.")
     parser.add_argument("source", nargs="?", type=Path, help="another workspace to measure, such as a checkout of Vox")
-    parser.add_argument("--lines", type=int, default=_LINES, help="of the generated workspace")
+    parser.add_argument("--lines", type=int, default=_LINES, help="lines of the generated workspace")
     options = parser.parse_args()
     asked: Path | None = options.source
     workers = load_settings().num_workers

@@ -1,10 +1,10 @@
-"""The small adapter of `mens demo`, made from a run of `mens train` with the default recipe.
+"""Make the small adapter of `mens demo` from a run of `mens train` with the default recipe.
 
 `python -m mens_pipeline_tests.bench.demo RUN [--rank 14]`
 
 Each product of the two matrices of a layer keeps its `--rank` largest singular values (Eckart and Young 1936), in eight
-bits a value (E4M3, Micikevicius et al. 2022): 7.7 MB for Qwen2.5-Coder-0.5B. The bench prints the share of the products
-that is lost, in the Frobenius norm. `data/demo/tasks.jsonl` is written by hand and stays.
+bits per value (E4M3, Micikevicius et al. 2022): 7.7 MB for Qwen2.5-Coder-0.5B. The bench prints the lost share of the
+products, in the Frobenius norm. `data/demo/tasks.jsonl` is written by hand and not changed.
 """
 
 import argparse
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 8_000_000
 _FACTOR = 16
-"""What both matrices are multiplied by, so that their values lie where eight bits are exact to a sixteenth."""
+"""Factor on both matrices, which moves their values into the range that eight bits represent to a sixteenth."""
 
 
 def main() -> None:
-    """Write adapter, manifest and contract into `data/demo`, and print what is lost and how large it is."""
+    """Write adapter, manifest and contract into `data/demo`, and print the size and the lost share."""
     from safetensors.torch import load_file, save_file  # noqa: PLC0415 - it imports torch
 
     options = _options()
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def cut_rank(weights: "dict[str, Tensor]", rank: int) -> "tuple[dict[str, Tensor], float]":
-    """Return LoRA matrices of a lower rank in eight bits, and the share of all products that is lost."""
+    """Return LoRA matrices of a lower rank in eight bits, and the lost share of all products."""
     from torch import float8_e4m3fn
     from torch.linalg import qr, svd
 
@@ -63,7 +63,7 @@ def cut_rank(weights: "dict[str, Tensor]", rank: int) -> "tuple[dict[str, Tensor
             continue
         other = name.replace(".lora_A.", ".lora_B.")
         product = weights[other].float() @ first.float()
-        # The product has the rank of the adapter: its singular values are those of a matrix of that size.
+        # The product has the rank of the adapter, so a matrix of that size has the same singular values.
         (outer, upper), (inner, lower) = qr(weights[other].float()), qr(first.float().T)
         left, values, right = svd(upper @ lower.T)
         root = _FACTOR * values[:rank].sqrt()

@@ -1,7 +1,7 @@
 """Count completions in the windows and broken files that editors send: shown, exact, silent, and their latency.
 
 `python -m mens_pipeline_tests.bench.desk --programs DIR` counts the cursors that can get an answer. With `--heldout
-FILE` it asks `mens serve` (`--server URL`) at cursors of programs that did not train.
+FILE` it sends requests to `mens serve` (`--server URL`) at cursors of programs outside the train set.
 
 A cursor has an answer if its own line is accepted in the text that a client sends with its default settings.
 """
@@ -51,7 +51,7 @@ def _see(at: Cursor, view: View) -> Cursor:
 
 
 def draw_cursors(program: str, number: int, dice: Random) -> Iterator[Cursor]:
-    """Draw places at the beginning of a line's text or after a space in it, of lines that are not comments."""
+    """Draw places at the start of a line's text or after a space in it; comment lines are skipped."""
     lines = [line for line in re.finditer(r"^([ \t]*)(\S.*)$", program, re.MULTILINE) if line[2][0] not in "/#"]
     for line in sorted(dice.sample(lines, min(number, len(lines))), key=lambda found: found.start()):
         spaces = [line.start(2) + space.end() for space in re.finditer(" ", line[2])]
@@ -60,7 +60,7 @@ def draw_cursors(program: str, number: int, dice: Random) -> Iterator[Cursor]:
 
 
 def break_above(at: Cursor) -> Cursor | None:
-    """Write a line that has an error into the function before that of the cursor; None if there is none."""
+    """Insert a line with an error into the function before the cursor's function; None if there is no such function."""
     functions = [found.end() for found in re.finditer(r"^fn .*\{\n", at.prefix, re.MULTILINE)]
     if len(functions) < 2:
         return None
@@ -69,7 +69,7 @@ def break_above(at: Cursor) -> Cursor | None:
 
 
 def count_answers(cursors: Sequence[Cursor], view: View) -> str:
-    """Return how many cursors have an answer in the view of a client, and the milliseconds that it takes to tell."""
+    """Format the number of cursors that have an answer in the view of a client, and the milliseconds per check."""
     begin, num = time.perf_counter(), 0
     for at in (_see(at, view) for at in cursors):
         num += read_surroundings(at.prefix, at.suffix).accept(at.rest)
@@ -137,10 +137,10 @@ def _print_desk(url: str, heldout: Path, number: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=Path, action="append", default=[], help="a folder, to count answers in")
-    parser.add_argument("--heldout", type=Path, help="`heldout.jsonl` of a run, to ask at its cursors")
-    parser.add_argument("--server", default="http://127.0.0.1:8080", help="where `mens serve` listens")
-    parser.add_argument("--cursors", type=int, default=60, help="cursors to ask at")
+    parser.add_argument("--programs", type=Path, action="append", default=[], help="a folder, to count cursors in")
+    parser.add_argument("--heldout", type=Path, help="`heldout.jsonl` of a run, for cursors to request")
+    parser.add_argument("--server", default="http://127.0.0.1:8080", help="address of `mens serve`")
+    parser.add_argument("--cursors", type=int, default=60, help="number of cursors to request")
     options = parser.parse_args()
     print(machine_name())
     for folder in options.programs:

@@ -1,4 +1,4 @@
-"""Near duplicates among generated programs: found in files, and beside them by an index in memory."""
+"""Measure the search for near duplicates among generated texts, with an index in files and one in memory."""
 
 import hashlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _FIRST = 3_000
 
 
 class PlainIndex:
-    """The index of the library, with all signatures in memory: what an answer is compared with."""
+    """The index of the library, with all signatures in memory: the reference for answers."""
 
     def __init__(self, threshold: float) -> None:
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
@@ -25,7 +25,7 @@ class PlainIndex:
         self._seen: dict[str, tuple[int, Any]] = {}
 
     def earlier(self, label: str, text: str) -> str | None:
-        """The label of the first near text; None for one that is added."""
+        """Return the label of the first near text; if there is none, add the text and return None."""
         sketch = self._sketch(num_perm=128)
         sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), 5))])
         candidates = sorted(self._index.query(sketch), key=lambda label: self._seen[label][0])
@@ -37,7 +37,7 @@ class PlainIndex:
 
 
 def texts_with_repeats(number: int) -> Iterator[str]:
-    """Texts of 3 to 150 words, the same each time; four of ten are an earlier one with up to three words changed."""
+    """Yield reproducible texts of 3 to 150 words; four of ten repeat an earlier one with up to three words changed."""
     random = Random(1)  # noqa: S311 - reproducible texts, no secret
     first: list[list[str]] = []
     for _ in range(number):
@@ -53,7 +53,7 @@ def texts_with_repeats(number: int) -> Iterator[str]:
 
 
 def duplicates_of(_folder: Path, size: int) -> Measured:
-    """Near duplicates among generated texts, by each of the two indexes, which give the same."""
+    """Measure both indexes on generated texts, and check that they find the same near duplicates."""
     parts = {name: in_own_process(_search, name, size) for name in ("files", "memory")}
     assert parts["files"].pop("answers") == parts["memory"].pop("answers")
     none = in_own_process(_search, "files", 1)[PEAK]

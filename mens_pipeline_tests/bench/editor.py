@@ -1,10 +1,10 @@
-"""A person completes a line in Vim with llama.vim: typed, waited for, accepted, checked, and drawn as an SVG.
+"""Record how a line is typed, completed by llama.vim, accepted and checked in Vim, and draw it as an SVG.
 
     git clone https://github.com/ggml-org/llama.vim build/llama.vim
     mens serve --port 8080
     python -m mens_pipeline_tests.bench.editor build/llama.vim docs/images/completion.svg
 
-Nothing is staged: the frames are what the editor held, with the seconds that it took.
+Nothing is staged: the frames are states of a real editor, with the real times.
 """
 
 import json
@@ -37,7 +37,7 @@ _FILE: Final = """fn total(prices: list[int]) to int {
 }
 """
 _LINE: Final = 3
-"""The line below which is typed."""
+"""Number of the line above the typed one."""
 _TYPED: Final = "    sum "
 _KEY_SECONDS: Final = 0.12
 _WAIT_SECONDS: Final = 20.0
@@ -60,7 +60,7 @@ _SCREEN: Final = ("env", "TERM=xterm-256color", "LINES=24", "COLUMNS=100")
 class Frame:
     """State of the editor at one moment; `second` counts from the first frame, row and column from 0.
 
-    `ghost` is text that is shown at the cursor and is not in the file, `below` what is said below the file.
+    `ghost` is text that is shown at the cursor and is not in the file, `below` a message below the file.
     """
 
     second: float
@@ -72,7 +72,7 @@ class Frame:
 
 
 class Editor:
-    """A Vim in a terminal of its own: keys go to the terminal, and questions to a channel."""
+    """A Vim in its own terminal: keys go to the terminal, and expressions to a channel."""
 
     def __init__(self, keyboard: int, channel: socket.socket) -> None:
         self._keyboard = keyboard
@@ -84,14 +84,14 @@ class Editor:
         os.write(self._keyboard, keys.encode())
 
     def look(self) -> Frame:
-        """Return what it holds now."""
+        """Return its current state."""
         lines, row, column, properties, screen = self.ask(_STATE)
         has_ghost = any(found["type"] == "llama_hl_fim_hint" for found in properties)
         ghost = screen.rstrip().removesuffix(lines[row - 1][column - 1 :]) if has_ghost else ""
         return Frame(time.monotonic() - self._begun, tuple(lines), row - 1, column - 1, ghost)
 
     def ask(self, expression: str) -> Any:
-        """Return what an expression of Vim's is."""
+        """Return the value of a Vim expression."""
         self._channel.sendall(json.dumps(["expr", expression, -1]).encode())
         answer = b""
         while not answer.endswith(b"\n"):
@@ -101,7 +101,7 @@ class Editor:
 
 @contextmanager
 def edit(plugin: Path, server: str, file: Path) -> Iterator[Editor]:
-    """Open a file in an editor with the plugin, until the end of the block."""
+    """Open a file in an editor with the plugin; close it after the block."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(_WAIT_SECONDS)
         settings = Path(folder) / "vimrc"
@@ -110,7 +110,7 @@ def edit(plugin: Path, server: str, file: Path) -> Iterator[Editor]:
         screen, terminal = pty.openpty()
         command = [*_SCREEN, "vim", "-u", str(settings), "-i", "NONE", "--not-a-term", str(file)]
         with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as process:
-            # What Vim draws is thrown away, or the terminal would be full.
+            # Discard the output of Vim, or the buffer of the terminal would fill up.
             threading.Thread(target=_drain, args=(screen,), daemon=True).start()
             try:
                 channel, _ = listening.accept()
@@ -127,10 +127,10 @@ def _drain(screen: int) -> None:
 
 
 def complete_line(plugin: Path, server: str, file: Path) -> list[Frame]:
-    """Type the line, wait for the text that is offered, accept it, and write the file; `ClickException` without one."""
+    """Type the line, accept the offered text, write the file, return the frames; `ClickException` without a text."""
     file.write_text(_FILE)
     with edit(plugin, server, file) as editor:
-        # Vim 9.0 wants a key below the plugin's word on its version.
+        # Vim 9.0 waits for a key after the plugin's message about the version.
         editor.press(f"\r{_LINE}Go")
         time.sleep(_POLL_SECONDS)
         frames = [editor.look()]
@@ -161,7 +161,7 @@ _STYLE: Final = (
 
 
 def draw(frames: list[Frame]) -> str:
-    """Return the frames as a moving SVG of one size."""
+    """Return the frames as an animated SVG of constant size."""
     last = frames[-1].second
     total = last - frames[0].second + _END_SECONDS
     starts = [(frame.second - frames[0].second) / total for frame in frames]
@@ -174,7 +174,7 @@ def draw(frames: list[Frame]) -> str:
     for frame, start, end in zip(frames, starts, [*starts[1:], 1.0], strict=True):
         times = f"0;{start:.4f};{end:.4f}" if start else f"0;{end:.4f}"
         values = "hidden;visible;hidden" if start else "visible;hidden"
-        # Where nothing moves, the last one is shown.
+        # Viewers without animation show the last frame.
         still = ' style="visibility:visible"' if end == 1 else ""
         parts.append(
             f'<g{still}><animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" '
@@ -202,7 +202,7 @@ def _draw_frame(frame: Frame, height: int) -> str:
 @click.command()
 @click.argument("plugin", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("svg", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--server", default="http://127.0.0.1:8080", show_default=True, help="Where `mens serve` listens.")
+@click.option("--server", default="http://127.0.0.1:8080", show_default=True, help="Address of `mens serve`.")
 def main(plugin: Path, svg: Path, server: str) -> None:
     """Complete a line in Vim with llama.vim in folder PLUGIN, and draw it to the file SVG."""
     mens = shutil.which("mens") or str(Path(".venv/bin/mens").resolve())

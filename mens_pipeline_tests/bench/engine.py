@@ -1,7 +1,7 @@
-"""The proof that the engine writes the same tokens as the plain loop of `transformers`.
+"""Check that the engine writes the same tokens as the plain loop of `transformers`.
 
-`python -m mens_pipeline_tests.bench.engine [--model FOLDER]`; without a folder, for tiny models with full attention,
-with linear attention and with windows.
+`python -m mens_pipeline_tests.bench.engine [--model FOLDER]`; without a folder it uses tiny models with full, linear
+and sliding-window attention.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _TINY: Final[dict[str, dict[str, Any]]] = {
 def main() -> None:
     """Compare the engine with the plain loop of `transformers`; exit with 1 if completions differ."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--model", help="folder of a model; tiny ones of random weights without it")
+    parser.add_argument("--model", help="folder of a model; by default tiny models with random weights")
     parser.add_argument("--tokens", type=int, default=32)
     options = parser.parse_args()
     from transformers import AutoModelForCausalLM, logging
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def tiny_model(kind: str) -> Any:
-    """Return a model of fixed random weights, large enough that the tokens read decide the next one."""
+    """Return a model with fixed random weights, large enough for the next token to depend on the prompt."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -76,9 +76,9 @@ def random_prompts(model: Any) -> list[tuple[int, ...]]:
 def complete_staggered(
     model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int, *, is_together: bool = False
 ) -> list[list[int]]:
-    """Return greedy completions by the engine; each begins two steps after the one before it.
+    """Return greedy completions by the engine; each starts two steps after the previous one.
 
-    With `is_together`, up to three begin at once, and the engine reads their prompts as one batch.
+    With `is_together`, up to three start at once, and the engine reads their prompts as one batch.
     """
     slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
     piece, num_read = (None, 3) if is_together else (8, 1)

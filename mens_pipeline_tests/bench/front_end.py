@@ -1,4 +1,4 @@
-"""Measure the speed of the front end on one core, and how long it takes to find how a program ends."""
+"""Measure the speed of the front end on one core, and the time to find an ending for a truncated program."""
 
 import ast
 import sys
@@ -18,7 +18,7 @@ _SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 _SECONDS_A_ROW = 2.0
 _MOST_REPEATS = 30
 _EVERY = 10
-"""Of this many programs one is broken off after each token."""
+"""One in this many programs is truncated after each token."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Simulate how often the parse-rate gate promotes a bad model; prints the table of docs/evaluation.md.
 
-The gate that is simulated is the real one: its policy, its rounds, its statistics and its ledger of tries.
+The simulated gate is the real one, with its policy, rounds, statistics and ledger of tries.
 """
 
 import sys
@@ -22,10 +22,10 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import PROGRESS, evaluation, task, with_overall, with_suite
 
 _SIZES: Final = (*[1] * 9, *[2] * 5, *[3] * 2, *[4] * 5, 5, 7, 7, 8, 10, 10, 10, 11, 11, 13, 15, 15)
-"""Programs to ask for in the held-out files of the seed data."""
+"""Number of prompts in each held-out file of the seed data."""
 
 _LIKENESS: Final = 0.13
-"""The correlation of two answers to prompts of one file: a design effect of 1.9 at 112 prompts from 21 files."""
+"""Correlation of two completions for prompts of one file: a design effect of 1.9 at 112 prompts from 21 files."""
 
 _RATES: Final = (0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
 _NUM_NIGHTS: Final = 30
@@ -39,7 +39,7 @@ _GOOD: Final = with_overall(
     stub_rate=rate_of([False] * 100),
     stop_rate=rate_of([True] * 100),
 ).model_copy(update={"parse_difference": _GAIN, "test_difference": _GAIN})
-"""An adapter that passes every gate but, perhaps, that of the parse rate."""
+"""Results that pass every gate except, depending on the simulation, the parse-rate gate."""
 
 
 @dataclass(frozen=True)

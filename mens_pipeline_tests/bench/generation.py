@@ -1,11 +1,11 @@
-"""Tokens a second of generation, ours beside a plain four-bit `generate`: same model, prompts, device, greedy.
+"""Compare generation with a plain four-bit `generate`, in tokens/s: same model, prompts and device, greedy.
 
-And what it costs to let the parser steer: the same requests once more, constrained, as many at a time as `--batch`
-says; the share of the time that the constraint takes should be at most 5 %.
+It also measures the cost of constraining: the same requests again, constrained by the parser, `--batch` at a time. The
+constraint should take at most 5 % of the time.
 
 Run it as `python -m mens_pipeline_tests.bench.generation HELDOUT.jsonl [--run RUN] [--device cuda] [--batch 32]`;
-HELDOUT holds held-out pairs, RUN is a folder of `mens train`. Without a run the base answers alone. `--steering` leaves
-the plain way out, which takes longest; `--free` leaves the parser out, which random weights do not follow.
+HELDOUT holds held-out pairs, RUN is a folder of `mens train`. Without a run it measures the base alone. `--steering`
+skips the plain `generate`, which takes longest; `--free` skips the constrained run, for models with random weights.
 """
 
 import argparse
@@ -38,17 +38,17 @@ from mens_pipeline_tests.bench.machine import machine_name, peak_of_products
 from mens_pipeline_tests.bench.ratios import note
 
 _MOST_SHARE: Final = 0.05
-"""Of the time, that letting the parser steer may cost."""
+"""Maximum share of the time that the constraint may take."""
 _MOST_PLAIN: Final = 24
-"""Requests that are answered one by one as well."""
+"""Maximum number of requests for the plain `generate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one way of generating: ids of each completion, in the order of the prompts; seconds exclude loading.
+    """Result of one way of generating: token ids of each completion, in order of prompts; seconds exclude loading.
 
-    `choosing` are the seconds of the choice of tokens, where measured; `gflop` counts products with weights, for the
-    tokens written alone.
+    `choosing` are the seconds of each choice of a token, if measured; `gflop` counts the products with weights for
+    written tokens only.
     """
 
     completions: list[list[int]]
@@ -58,11 +58,11 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return sum(map(len, self.completions)) / self.seconds
 
     def steering_share(self, free: "Outcome") -> float:
-        """The share of the time that the constraint takes: choosing tokens, less what free choices take."""
+        """Return the share of the time for the constraint: choosing tokens, minus the time of free choices."""
         each = sum(free.choosing) / len(free.choosing)
         return max(0.0, sum(self.choosing) - each * len(self.choosing)) / self.seconds
 
@@ -141,14 +141,14 @@ def _options() -> Any:
 def _plain(  # noqa: PLR0913, PLR0917 - all that both ways share
     base: Path, adapter: Path | None, prompts: list[Any], limit: int, device: str, dtype: str, tokenizer: Any
 ) -> Outcome:
-    """What one writes without a thought: the model as it was trained, one request after the other."""
+    """Generate in the obvious way: the model as it was trained, one request after the other."""
     import torch
     from peft import PeftModel
 
     model: Any = load_base(base, Recipe(bnb_4bit_compute_dtype="auto"), device, getattr(torch, dtype))
     if adapter is not None:
         model = PeftModel.from_pretrained(model, adapter)
-    # Training mode, without dropout: bitsandbytes computes in bfloat16 on some CPUs otherwise, and rounds.
+    # Training mode, without dropout: otherwise bitsandbytes computes in bfloat16 on some CPUs, and rounds.
     model.train()
     stop = sorted(stop_tokens(tokenizer, model))
     completions = []
@@ -182,7 +182,7 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
 ) -> Outcome:
     import torch
 
-    # As many rows at a time as fit, by the longest one.
+    # Room for `batch` rows at a time, each as long as the longest.
     decoding = Decoding(max_new_tokens=limit, batch_tokens=max(256, batch * (max(map(len, prompts)) + limit)))
     evaluated = EvaluatedModel(
         base_path=base,
@@ -235,7 +235,7 @@ def _time_choice(choose: Callable[[Slot, Any], int], seconds: list[float]) -> Ca
 
 
 def _synchronize(scores: Any) -> float:
-    """Wait for the scores, or the first choice of a step would wait for the model; return the time."""
+    """Wait for the scores and return the time; otherwise the first choice of a step would include the model's time."""
     import torch
 
     if scores.is_cuda:

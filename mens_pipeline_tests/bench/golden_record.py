@@ -1,8 +1,8 @@
-"""Record what a small run comes to, and compare two records: a change that should change nothing must keep every line.
+"""Record the results of a small run, and compare two records: a pure refactoring must keep every line.
 
 `python -m mens_pipeline_tests.bench.golden_record RECORD.json [--steps 6] [--preset cpu_demo] [--against OLDER.json]`
-runs the whole graph, with so few optimizer steps that minutes suffice. Held-out prompts and the benchmark are completed
-once, unconstrained, all by the adapter and some by the base. Versions of code are left out.
+runs the whole graph in minutes, with few optimizer steps. Held-out prompts and the benchmark are completed once,
+unconstrained, all by the adapter and some by the base. Versions of code are left out.
 """
 
 import argparse
@@ -33,11 +33,11 @@ _WRITTEN: Final = ("docs/reference/commands.md", "docs/reference/settings.md", "
 
 
 def main() -> None:
-    """Run, write the record, and say what differs from an older one."""
+    """Run, write the record, and list its differences from an older one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("record", type=Path)
     parser.add_argument("--steps", type=int, default=6, help="optimizer steps")
-    parser.add_argument("--preset", default="cpu_demo", help="of config/presets.yaml; smol takes half an hour")
+    parser.add_argument("--preset", default="cpu_demo", help="preset of config/presets.yaml; smol takes half an hour")
     parser.add_argument("--against", type=Path, metavar="RECORD", help="an older record")
     given = parser.parse_args()
     store = given.record.with_suffix(".store").absolute()

@@ -1,9 +1,9 @@
-"""Completion at a cursor: a trained adapter, the same left to right, its base, and an n-gram, on held-out holes.
+"""Compare models on held-out holes: an adapter, the same adapter left to right, its base, and an n-gram.
 
 `python -m mens_pipeline_tests.bench.infill RUN --data DIR [--holes 500] [--lines 120]`
 
-DIR holds `heldout.jsonl` and `train.jsonl`, as `mens corpus mix` writes them. Models without a suffix are asked for
-`--lines` of the line holes. The seconds of each suite are printed: an evaluation takes as long.
+DIR holds `heldout.jsonl` and `train.jsonl`, as `mens corpus mix` writes them. Models without a suffix fill `--lines` of
+the line holes. The printed seconds of each suite are those of an evaluation.
 """
 
 import argparse
@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="a run of `mens train`")
     parser.add_argument("--data", type=Path, default=Path("build"))
     parser.add_argument("--holes", type=int, default=500)
-    parser.add_argument("--lines", type=int, default=120, help="line holes that models without a suffix are asked for")
-    parser.add_argument("--examples", type=int, default=0, help="pieces of the adapter to print")
+    parser.add_argument("--lines", type=int, default=120, help="number of line holes for models without a suffix")
+    parser.add_argument("--examples", type=int, default=0, help="number of the adapter's pieces to print")
     options = parser.parse_args()
     adapter = Adapter.open(options.run)
     config = EvaluationConfig(infill_holes=options.holes, infill_lines=options.lines)

@@ -1,4 +1,4 @@
-"""Mean loss of a token on rows that never train, to compare recipes before anything is generated.
+"""Measure the mean loss per token on rows outside training, to compare recipes before anything is generated.
 
 `python -m mens_pipeline_tests.bench.losses RUN --data DIR [--every N] [-o LOSSES.json] [--than LOSSES.json]`
 
@@ -48,9 +48,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("build"))
     parser.add_argument("--every", type=int, default=1, help="read every N-th row")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--than", type=Path, help="the output for another run")
+    parser.add_argument("--than", type=Path, help="the output file of another run")
     options = parser.parse_args()
-    load_settings()  # which say where a base may lie that was recorded on another machine
+    load_settings()  # registers the cache, to find a base recorded on another machine
     adapter = Adapter.open(options.run)
     rows = [*_rows(adapter, options.data)][:: options.every]
     found = _losses(adapter, rows)

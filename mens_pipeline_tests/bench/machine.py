@@ -1,4 +1,4 @@
-"""The machine a figure was measured on, and how fast it can multiply at most."""
+"""The name of this machine, and its peak speed of matrix products."""
 
 import platform
 from pathlib import Path
@@ -6,14 +6,14 @@ from time import perf_counter
 from typing import Final
 
 _SIDES: Final = (1_024, 2_048, 4_096, 8_192, 16_384)
-"""Of matrices whose product is timed, until a larger one is no faster."""
+"""Sizes of the matrices to multiply, until a larger one is no faster."""
 _RISE: Final = 1.03
 _PRODUCTS_SECONDS: Final = 0.02
 """Seconds of products between two waits for the GPU, so that launches and waits do not count."""
 
 
 def machine_name() -> str:
-    """Processor as the system names it, and interpreter."""
+    """Return the processor, as the system names it, and the interpreter."""
     return f"{_processor()}, {platform.python_implementation()} {platform.python_version()}"
 
 
@@ -27,9 +27,9 @@ def _processor() -> str:
 
 
 def peak_of_products(device: str) -> dict[str, float]:
-    """Measure the speed of matrix products, with larger ones until the speed no longer rises.
+    """Return the peak speed of matrix products in GFLOP/s, for `float32` and `bfloat16`.
 
-    It is in billions of operations a second, for `float32` and `bfloat16`.
+    The matrices grow until the speed no longer rises.
     """
     peak = {}
     for dtype in ("float32", "bfloat16"):
@@ -55,6 +55,6 @@ def _rate_of_products(device: str, dtype: str, side: int) -> float:
             torch.cuda.synchronize()
         return (perf_counter() - started) / number
 
-    seconds_of(1)  # which also loads what computes them
+    seconds_of(1)  # warm up: the first product also loads the kernels
     number = max(1, round(_PRODUCTS_SECONDS / seconds_of(1)))
     return float(2 * side**3 / min(seconds_of(number) for _ in range(3)) / 1e9)

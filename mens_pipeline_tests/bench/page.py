@@ -1,6 +1,6 @@
-"""One page about a GPU that somebody has and the project has not: what the tests and benches said there.
+"""Write a page with results of tests and benches on a GPU that the project does not have.
 
-Each part of `make gpu-check` writes its own into `build/gpu-report.md`, to be attached to an issue.
+Each part of `make gpu-check` writes its own section of `build/gpu-report.md`, to be attached to an issue.
 `python -m mens_pipeline_tests.bench.page` starts the page with a description of the machine; with `TITLE MODULE ...` it
 runs a module and writes each line at once, so that a killed run leaves the lines it printed.
 """
@@ -22,7 +22,7 @@ PAGE: Final = PROJECT_ROOT / "build" / "gpu-report.md"
 TESTS: Final = "pytest -m gpu"
 MACHINE: Final = "The machine"
 _LAST_WORDS: Final = 8
-"""Lines of errors on the page."""
+"""Maximum number of error lines on the page."""
 _PART: Final = re.compile(r"^## ", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def keep(page: Path, title: str, command: list[str]) -> int:
-    """Run a command and keep what it prints, with its last errors if it fails; return its exit code."""
+    """Run a command and write its output to the page, with its last errors if it fails; return its exit code."""
     pipe = subprocess.PIPE
     child = subprocess.Popen(command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace")
     assert child.stdout
@@ -53,7 +53,7 @@ def keep(page: Path, title: str, command: list[str]) -> int:
     except KeyboardInterrupt:
         child.terminate()
     code = child.wait()
-    listener.join(1)  # a process that is left may hold the other end
+    listener.join(1)  # a surviving process may hold the other end
     write_part(page, title, _as_text([*lines, *errors, f"ended with exit code {code}\n"] if code else lines))
     return code
 
@@ -74,7 +74,7 @@ def _as_text(lines: list[str]) -> str:
 def write_part(page: Path, title: str, text: str) -> None:
     """Replace a part of a page, or add it; the part about the machine starts a new page."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    whole = page.resolve()  # it may be a link to where files are kept
+    whole = page.resolve()  # it may be a symbolic link
     found = _PART.split(whole.read_text(encoding="utf-8"))[1:] if whole.is_file() and title != MACHINE else []
     parts = dict(part.partition("\n")[::2] for part in found) | {title: f"\n{text}\n"}
     if MACHINE not in parts:
@@ -86,14 +86,14 @@ def write_part(page: Path, title: str, text: str) -> None:
 
 
 def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
-    """The tests as a table: name, outcome, seconds, and figures or the reason."""
+    """Return the tests as a Markdown table: name, outcome, seconds, and figures or the reason."""
     rows = [f"| `{name}` | {outcome} | {seconds:.1f} | {details} |" for name, outcome, seconds, details in outcomes]
     head = ["| test | outcome | seconds | figures |", "|---|---|---|---|"]
     return "\n".join((*head, *rows)) if rows else "No test of a GPU was found."
 
 
 def machine() -> str:
-    """Describe card, driver, versions and kernels, a line each."""
+    """Describe card, driver, versions and kernels, one line each."""
     import torch
 
     lines = [machine_name()]

@@ -1,8 +1,8 @@
-"""How far the plan of a training and of completions is off: planned and actual, over five recipes.
+"""Compare planned and actual seconds of training and of completions, for five recipes.
 
 Run it as `python -m mens_pipeline_tests.bench.plan TRAIN.jsonl [--base NAME] [--steps 40] [--prompts 48] [--busy]`.
-For each recipe a probe measures as `mens plan` does; then the same recipe trains so many steps, and its base completes
-so many prompts, in processes of their own. With `--busy` a loop runs beside all of it on one core.
+For each recipe a probe measures as `mens plan` does; then the same recipe trains `--steps` steps, and its base
+completes `--prompts` prompts, in separate processes. With `--busy` a loop keeps one core busy all the time.
 """
 
 import argparse
@@ -39,11 +39,11 @@ _RECIPES: Final[dict[str, dict[str, Any]]] = {
     "two micro-batches": {"gradient_accumulation_steps": 2},
 }
 _WRITTEN: Final = 48
-"""Tokens of a completion."""
+"""Tokens per completion."""
 
 
 def main() -> None:
-    """Print planned and actual seconds of each recipe, and by how much the sum is off."""
+    """Print planned and actual seconds of each recipe, and the relative error of their sum."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("train", type=Path)
     parser.add_argument("--base", default=DEFAULT_CPU_MODEL)

@@ -1,8 +1,8 @@
-"""A base model of random weights in the shape of a real one, to measure speed where the real one is not at hand.
+"""Write a base model with random weights in the shape of a real one, to measure speed without the real one.
 
-`python -m mens_pipeline_tests.bench.random_base qwen3.5-4b FOLDER`, then name the folder with `--base` to the benches
-of training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one
-does. The tokenizer is that of the CPU default, or of a third argument, a folder; a fourth is the number of layers.
+`python -m mens_pipeline_tests.bench.random_base qwen3.5-4b FOLDER`, then pass `--base FOLDER --device cuda` to the
+benches of training and generation. The output of such a model means nothing, but its cost is the same. A third argument
+names a folder with the tokenizer, by default that of the CPU default; a fourth sets the number of layers.
 """
 
 import shutil
@@ -27,7 +27,7 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
     },
-    # Three layers of linear attention to each of full attention; what is not named is the default of its configuration.
+    # Three layers of linear attention for each layer of full attention; other fields keep the defaults of transformers.
     "qwen3.5-4b": {
         "model_type": "qwen3_5_text",
         "hidden_size": 2560,
@@ -36,12 +36,12 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     },
     "tiny-hybrid": {**TINY_HYBRID, "model_type": "qwen3_5_text", "vocab_size": 49_152, "tie_word_embeddings": True},
 }
-"""Name -> its configuration, as the published models have it; the last is one to try a bench on a CPU with."""
+"""Name -> configuration of the published model; the last one is small, to try a bench on a CPU."""
 _OF_A_TOKENIZER: Final = ("tokenizer*.json", "special_tokens_map.json", "*.jinja")
 
 
 def main(shape: str, folder: Path, tokenizer: Path | None = None, layers: int | None = None) -> None:
-    """Write the model, or its first layers, into a new folder with a tokenizer, by default that of the CPU default."""
+    """Write the model, or its first layers, into a new folder with a tokenizer, by default from the CPU default."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -56,7 +56,7 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None, layers: int | 
     whole = AutoConfig.for_model(**fields).num_hidden_layers
     config = AutoConfig.for_model(**fields | {"num_hidden_layers": layers or whole})
     torch.manual_seed(0)
-    # On a GPU, where there is one: billions of random values take minutes on a CPU.
+    # On a GPU, if there is one: billions of random values take minutes on a CPU.
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
@@ -65,7 +65,7 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None, layers: int | 
 
 
 def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
-    """Yield the files of the tokenizer of a folder; None: that of the CPU default, found as a training finds it."""
+    """Yield the tokenizer files of a folder, or without one of the CPU default, found as a training finds it."""
     if folder is None:
         folder = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models").path
     for pattern in _OF_A_TOKENIZER:

@@ -2,8 +2,8 @@
 
 `python -m mens_pipeline_tests.bench.ratios [--record]`
 
-Every bench notes how many times faster something is than its rival in the same run; more is better. Ratios carry over
-between machines and loads far better than seconds do. `--record` takes what was measured for the new record.
+Every bench notes how many times faster this package is than an alternative in the same run; more is better. Ratios
+carry over between machines and loads far better than seconds do. `--record` saves the measured ratios as new record.
 """
 
 import json
@@ -30,7 +30,7 @@ def read(path: Path) -> dict[str, float]:
 
 
 def fallen(measured: dict[str, float], recorded: dict[str, float]) -> list[str]:
-    """Return the ratios that are more than a tenth below their record; what was not measured cannot fall."""
+    """Return the names of ratios that are more than a tenth below their record; unmeasured ratios are ignored."""
     limits = {name: ratio * (1 - _LARGEST_FALL) for name, ratio in recorded.items()}
     return [name for name, limit in limits.items() if name in measured and measured[name] < limit]
 
@@ -38,7 +38,7 @@ def fallen(measured: dict[str, float], recorded: dict[str, float]) -> list[str]:
 def main() -> None:
     """Print each ratio beside its record; exit code 1 if one fell."""
     parser = ArgumentParser(description="Compare ratios with the recorded ones.")
-    parser.add_argument("--record", action="store_true", help="take what was measured for the record")
+    parser.add_argument("--record", action="store_true", help="save the measured ratios as the record")
     record = parser.parse_args().record
     measured, recorded = read(_MEASURED), read(_RECORDED)
     if not measured:

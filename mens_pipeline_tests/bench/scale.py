@@ -1,8 +1,8 @@
-"""Growth of store, telemetry, eval suite, champions, rows, mixing and near duplicates from a tenth of a size to all.
+"""Measure how store, telemetry, eval suite, champions, rows, mixing and near duplicates grow with ten times the size.
 
 `python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
-work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
-depend on the size has a ratio of 1, what is linear one of 10.
+work on the machine affects little. Each size runs in its own process, with its own peak memory. Constant costs have a
+ratio of 1, linear costs a ratio of 10.
 """
 
 import sqlite3
@@ -72,7 +72,7 @@ _EPOCH: Final = 1_700_000_000
 def main() -> None:
     parser = ArgumentParser(description="Measure how the parts of the pipeline grow.")
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--share", type=float, default=1.0, help="of the sizes that are measured, for a quicker look")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the full sizes, for a quicker look")
     options = parser.parse_args()
     print(machine_name())
     for name in options.parts or PARTS:
@@ -92,12 +92,12 @@ def _command(store: ArtifactStore, *arguments: str) -> None:
 
 
 def store_of(folder: Path, size: int) -> Measured:
-    """A store of about so many artifacts: nights that all rest on one train set and one base."""
+    """Measure a store of about `size` artifacts: nights that share one train set and one base."""
     found: Measured = {}
     store = ArtifactStore(folder / "store")
     with measure_time(found, "write all artifacts"):
         refs = list(_fill(store, size))
-    _command(store, "lineage", refs[0][1])  # imports what it needs
+    _command(store, "lineage", refs[0][1])  # warm up its imports
     with measure_time(found, "open", _NUM_LOOKS) as times:
         opened = [ArtifactStore(folder / "store") for _ in times].pop()
     with measure_time(found, "get one by its key", _NUM_LOOKS) as times:
@@ -129,7 +129,7 @@ def _fill(store: ArtifactStore, size: int) -> Iterator[tuple[str, str]]:
 
 
 def table_of(folder: Path, size: int) -> Measured:
-    """A telemetry table of so many rows in SQLite; they are read as an import reads them."""
+    """Measure a telemetry table of `size` rows in SQLite, read as in an import."""
     found: Measured = {}
     path = folder / "telemetry.db"
     with sqlite3.connect(path) as connection:
@@ -141,7 +141,7 @@ def table_of(folder: Path, size: int) -> Measured:
         connection.executemany("INSERT INTO AgentTelemetry VALUES (?, ?, ?, ?)", rows)
     connection.close()
     by_key, by_time = query_of(path), query_of(path, order_column="at")
-    telemetry_fingerprint(by_key.model_copy(update={"limit": 1}))  # imports what it needs
+    telemetry_fingerprint(by_key.model_copy(update={"limit": 1}))  # warm up its imports
     with measure_time(found, "newest 5,000 rows by the key, read and hashed"):
         telemetry_fingerprint(by_key)
     with measure_time(found, "newest 5,000 by a column without an index"):
@@ -156,7 +156,7 @@ def table_of(folder: Path, size: int) -> Measured:
 
 
 def log_of(folder: Path, size: int) -> Measured:
-    """The log of a training of so many lines, each a step, with one resumption."""
+    """Measure the log of a training with `size` lines, one per step, and one resumption."""
     found: Measured = {}
     path = folder / "telemetry.jsonl"
     with measure_time(found, "write all lines, one by one"):
@@ -180,7 +180,7 @@ def log_of(folder: Path, size: int) -> Measured:
 
 
 def mix_of(folder: Path, size: int) -> Measured:
-    """Mix rows as `config/mix.yaml` says: half from a workspace, half synthetic, and infill rows of both."""
+    """Measure a mix by `config/mix.yaml`: half from a workspace, half synthetic, and infill rows of both."""
     found: Measured = {}
     random, config = Random(0), load_mix_config(MIX_CONFIG)  # noqa: S311 - reproducible rows, no secret
     for place, kind in enumerate((SourceKind.VOX_FILE, SourceKind.SYNTHETIC)):
@@ -199,7 +199,7 @@ def mix_of(folder: Path, size: int) -> Measured:
 
 
 def eval_suite_of(folder: Path, size: int) -> Measured:
-    """An eval suite of so many functions with hidden tests; the adapter solves two of three, the base none."""
+    """Measure an eval suite of `size` functions with hidden tests; the adapter solves two of three, the base none."""
     found: Measured = {}
     pairs = list(islice(_pairs(), size))
     with measure_time(found, "tasks of the held-out pairs"):
@@ -255,11 +255,11 @@ def _completions(tasks: Sequence[Task], every: int) -> tuple[Completion, ...]:
 
 
 def champions_of(folder: Path, size: int) -> Measured:
-    """A history of so many champions, the last one promoted by a verdict, and rolled back again."""
+    """Measure a history of `size` champions, then one promotion by a verdict and its rollback."""
     found: Measured = {}
     store = ArtifactStore(folder / "store")
     run = trained(folder / "run")
-    verdict_of(trained(folder / "warm", "warm"), ArtifactStore(folder / "other"))  # imports what it needs
+    verdict_of(trained(folder / "warm", "warm"), ArtifactStore(folder / "other"))  # warm up its imports
     for number in range(size):
         _record(store, number)
     with measure_time(found, "record one more change", _NUM_LOOKS // 5) as times:
@@ -267,7 +267,7 @@ def champions_of(folder: Path, size: int) -> Measured:
             _record(store, size + number)
     with measure_time(found, "the champion, found and checked", _NUM_LOOKS) as times:
         assert all(find_champion(store) is not None for _ in times)
-    _command(store, "promote", "--history")  # imports what it needs
+    _command(store, "promote", "--history")  # warm up its imports
     with measure_time(found, "mens promote --history"):
         _command(store, "promote", "--history")
     gate = verdict_of(run, store)
@@ -305,7 +305,7 @@ PARTS: Final[dict[str, tuple[Callable[[Path, int], Measured], int]]] = {
     "mix": (mix_of, 100_000),
     "duplicates": (duplicates_of, 100_000),
 }
-"""Name -> how it is measured, and its full size."""
+"""Name -> function that measures it, and its full size."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seconds and memory of a part of the pipeline at some size, in a process of its own."""
+"""Measure time and memory of a part of the pipeline at some size, in a separate process."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -11,19 +11,19 @@ from time import process_time
 from typing import Final
 
 Measured = dict[str, float]
-"""Name of a measurement -> seconds, or MB where the name ends in MB."""
+"""Name of a measurement -> seconds, or MB if the name ends in MB."""
 
 PEAK: Final = "peak memory, MB"
 
 
 def apart(measure: Callable[[Path, int], Measured], size: int) -> Measured:
-    """Measure in a process of its own, and its peak memory with it."""
+    """Measure in a separate process, peak memory included."""
     with TemporaryDirectory() as folder:
         return in_own_process(measure, Path(folder), size)
 
 
 def in_own_process(measure: Callable[..., Measured], *arguments: object) -> Measured:
-    """Call an importable function in a new process, which may start others; add the peak memory to what it measured."""
+    """Call an importable function in a new process, which may start others; add the peak memory to its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_with_peak, measure, *arguments).result()
 
@@ -34,8 +34,8 @@ def _with_peak(measure: Callable[..., Measured], *arguments: object) -> Measured
 
 
 def memory_mb(name: str) -> float:
-    """Megabytes by a name of `/proc/self/status`: `VmHWM` at most, with mapped files, `RssAnon` its own."""
-    # Not `ru_maxrss`: a process begins with that of the one that started it.
+    """Return a value of `/proc/self/status` in MB: `VmHWM` the peak with mapped files, `RssAnon` private memory."""
+    # Not `ru_maxrss`: a new process starts with the value of its parent.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1024
@@ -44,7 +44,7 @@ def memory_mb(name: str) -> float:
 
 @contextmanager
 def measure_time(found: Measured, what: str, times: int = 1) -> Iterator[range]:
-    """Take the mean CPU time of what the block does so many times, child processes included."""
+    """Record the mean CPU time of the block's `times` repetitions, child processes included."""
     before = _seconds()
     yield range(times)
     found[what] = (_seconds() - before) / times

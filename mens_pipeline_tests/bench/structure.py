@@ -1,6 +1,6 @@
-"""Count what the package consists of, from its own code.
+"""Measure the size, names and reach of the package from its code.
 
-`python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints what a count is made of. `--write` writes
+`python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints the items of a count. `--write` writes
 `weight.tsv`, the table that a test compares the code with.
 """
 
@@ -24,10 +24,10 @@ _ROOT: Final = _PROJECT / _PACKAGE
 WEIGHTS: Final = Path(__file__).parents[1] / "weight.tsv"
 _HEADER: Final = "what\tlines or number\tmodules"
 _TOP: Final = "top"
-"""The row of modules that are in no folder."""
+"""Row of the modules outside of folders."""
 
 _APART: Final = (f"{_PACKAGE}.language", f"{_PACKAGE}.corpus.synthesis")
-"""What a reader of the road may take for granted: the language, and rows that nobody wrote."""
+"""Packages that the count of modules leaves out: the language, and synthetic rows."""
 
 _ROAD: Final = (
     "workspace_snapshot",
@@ -43,7 +43,7 @@ _ROAD: Final = (
     "eval_results",
     "benchmark_gate",
 )
-"""Kinds of the stages that lie on it; promoting is none of them."""
+"""Kinds of the stages that a pair passes through; promotion is not a stage."""
 
 _WALK: Final = f"{_PACKAGE}.orchestration.defs.promotion:promoted_adapter"
 
@@ -65,7 +65,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax."""
+        """Syntax tree of the file."""
         return ast.parse(self.text)
 
     @cached_property
@@ -84,7 +84,7 @@ def read_modules() -> dict[str, Module]:
 
 
 def find_participles(modules: dict[str, Module]) -> list[str]:
-    """Return functions whose whole name is a participle (`details`, `_asked`); a property names a value and may."""
+    """Return functions whose whole name is a participle (`told`, `_asked`), except properties: they name a value."""
     return [
         f"{module.name}:{node.lineno} {node.name}"
         for module in modules.values()
@@ -100,7 +100,7 @@ def _is_participle(name: str) -> bool:
 
 
 def find_repeated_classes(modules: dict[str, Module]) -> list[str]:
-    """Return names that more than one class has, with how many have it."""
+    """Return the names that several classes share, with their number."""
     names = Counter(
         node.name for module in modules.values() for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
     )
@@ -108,7 +108,7 @@ def find_repeated_classes(modules: dict[str, Module]) -> list[str]:
 
 
 def find_named_of(modules: dict[str, Module]) -> list[str]:
-    """Return functions called `x_of`, which says neither whether they read, find, build nor compute."""
+    """Return functions called `x_of`: the name does not say whether they read, find, build or compute."""
     return [
         f"{module.name}:{node.lineno} {node.name}"
         for module in modules.values()
@@ -152,7 +152,7 @@ def measure_folders(modules: dict[str, Module]) -> dict[str, tuple[int, ...]]:
 
 
 def measure_names(modules: dict[str, Module]) -> dict[str, tuple[int, ...]]:
-    """Return how often names and paths are what they should not be, and how much is written about the package."""
+    """Return the counts of discouraged names and paths, lines of tests, and pages of docs."""
     tests = (path.read_text(encoding="utf-8") for path in (_PROJECT / f"{_PACKAGE}_tests").rglob("*.py"))
     return {
         "class names used twice or more": (len(find_repeated_classes(modules)),),
@@ -165,7 +165,7 @@ def measure_names(modules: dict[str, Module]) -> dict[str, tuple[int, ...]]:
 
 
 def measure_reach() -> dict[str, tuple[int, ...]]:
-    """Return how much a pair meets on its road, and a promotion reaches. Imports the whole package."""
+    """Return the amount of code that a pair passes through and a promotion reaches. Imports the whole package."""
     road = find_road()
     return {
         "road of a pair: modules": (len(_find_modules(road)),),
@@ -175,7 +175,7 @@ def measure_reach() -> dict[str, tuple[int, ...]]:
 
 
 def read_weights() -> dict[str, tuple[int, ...]]:
-    """Return the committed table: lines and modules of a folder, or the one figure of a name."""
+    """Return the committed table: lines and modules of a folder, or the single figure of another row."""
     rows = (line.split("\t") for line in WEIGHTS.read_text(encoding="utf-8").splitlines()[1:])
     return {name: tuple(map(int, figures)) for name, *figures in rows}
 
@@ -188,7 +188,7 @@ def write_weights() -> None:
 
 
 def find_road() -> dict[str, str]:
-    """Return all definitions that a pair meets from the workspace to the champion, language and synthesis included."""
+    """Return all definitions on the way of a pair from workspace to champion, language and synthesis included."""
     entries = [f"{_PACKAGE}.promotion.promote", f"{_PACKAGE}.training.preflight"]
     for module in read_modules().values():
         calls = any(isinstance(node, ast.Call) and ast.unparse(node.func) == "Stage" for node in ast.walk(module.tree))
@@ -206,7 +206,7 @@ def _find_modules(definitions: dict[str, str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", choices=_LISTS, help="print what a count is made of")
+    parser.add_argument("--list", choices=_LISTS, help="print the items of a count")
     parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
     given = parser.parse_args()
     modules = read_modules()

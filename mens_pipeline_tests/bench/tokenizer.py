@@ -1,4 +1,4 @@
-"""How fast requests and answers become tokens: `python -m mens_pipeline_tests.bench.tokenizer BASE [TRAIN]`."""
+"""Measure the speed of encoding pairs: `python -m mens_pipeline_tests.bench.tokenizer BASE [TRAIN]`."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from mens_pipeline_tests.bench.machine import machine_name
 
 
 def tokens_per_second(base: Path, pairs: Sequence[TrainingPair]) -> tuple[int, float]:
-    """Tokens of some pairs, and how many a second they became, in one thread."""
+    """Return the number of tokens of some pairs, and the tokens encoded per second in one thread."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)

@@ -1,7 +1,7 @@
-"""The start of a training on many rows: encoded, found again, planned, and the first micro-batches read.
+"""Measure the start of a training on many rows: encode, find the encoded rows, plan, read the first micro-batches.
 
 `python -m mens_pipeline_tests.bench.train_rows TRAIN.jsonl` prints the padding and the steps of each preset, with the
-tokens of Qwen2.5-Coder.
+tokenizer of Qwen2.5-Coder.
 """
 
 import sys
@@ -45,7 +45,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "category_alpha": 0.6,
     "validation_split_ratio": 0.05,
 }
-"""As the presets mix and batch rows."""
+"""Fields that mix and batch rows as the presets do."""
 
 _BATCHES: Final = 200
 _WINDOW: Final = Recipe().infill_window
@@ -54,9 +54,9 @@ _CATEGORIES: Final = ("function", "function", "table", "actor", "test")
 
 
 def rows_of(folder: Path, size: int) -> Measured:
-    """A train set of generated rows, of 160 tokens each, and a start on it with and without its encoded rows.
+    """Measure the start on a train set of generated rows of 160 tokens each, before and after they are encoded.
 
-    Rows beyond those of one shard repeat these, and so does the shard, as a copy.
+    Only one shard is generated and encoded; further rows repeat its rows, and further shards are copies of it.
     """
     found: Measured = {}
     train_path, cache = folder / "train.jsonl", folder / "cache"
@@ -90,7 +90,7 @@ def _block() -> Iterator[bytes]:
 
 
 def build_line(number: int, random: Random, kind: SourceKind = SourceKind.VOX_FILE) -> bytes:
-    """A row of about 500 bytes, of a program of three to eleven lines; every number gives another one."""
+    """Return a row of about 500 bytes with a program of three to eleven lines; every number gives a different row."""
     body = "".join(f"    let v{n} = n * {random.randrange(99)}\n" for n in range(random.randrange(1, 9)))
     place = Source(path=f"src/{number // 5}.vox", blob="0", span=(0, 1), lines=(1, 1), kind=kind)
     pair = TrainingPair(

@@ -2,8 +2,8 @@
 
 `python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--steps 8]`
 
-With `--beside qwen2.5-coder-0.5b`, this pipeline alone, on the base and on others: folders, names, or a shape of
-`random_base.py`, which gets random weights.
+With `--beside qwen2.5-coder-0.5b` it measures this pipeline alone, on the base and on others: folders, names, or shapes
+of `random_base.py` with random weights.
 """
 
 import json
@@ -47,10 +47,10 @@ _VARIANTS = {
 }
 _OF_THE_LIBRARY = ("plain", "packed", "wrapped")
 _CHECKPOINTED: Final = {"checkpointing": 1, "every-second": 2, "kept": 0}
-"""Variant -> layers of which one computes its activations again."""
+"""Variant -> number of layers of which one recomputes its activations; 0: none."""
 
 _OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "every-second", "kept", "float32", "random")
-"""Settings of a GPU: each layer computes again, and the library scores labelled positions by itself."""
+"""Variants on a GPU: there each layer recomputes by default, and the library itself scores only labelled positions."""
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
         except SystemExit as error:
             if variant != "packed":
                 raise
-            # The library does not keep rows apart in linear attention where a kernel package is missing.
+            # The library does not keep rows apart in linear attention if a kernel package is missing.
             print(f"{name:<44}  refused: {str(error.code).strip().splitlines()[-1]}", flush=True)
             continue
         rate = figures["tokens"] / figures["seconds"]
@@ -99,8 +99,8 @@ def _options() -> Namespace:
     parser.add_argument("--base", help="base model: a folder or a name", default=DEFAULT_CPU_MODEL)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--beside", nargs="+", help="other bases, or shapes of random_base.py, to measure as well")
-    parser.add_argument("--variants", nargs="+", choices=_VARIANTS, help="what to measure, in this order")
+    parser.add_argument("--beside", nargs="+", help="further bases, or shapes of random_base.py, to measure")
+    parser.add_argument("--variants", nargs="+", choices=_VARIANTS, help="variants to measure, in this order")
     parser.add_argument("--variant", choices=["peak", *_VARIANTS])
     return parser.parse_args()
 
@@ -142,10 +142,10 @@ def _child(options: Namespace) -> None:
 
 
 def _gflop(model: Any, num_tokens: int, num_labelled: int) -> float:
-    """Billions of operations that training cannot do without.
+    """Return the operations that training requires, in billions.
 
-    Products with frozen matrices, forwards and for the gradients of inputs; with those of the adapter, for their own
-    gradients as well; and the head, where there is a label.
+    They are products with frozen matrices, forwards and for gradients of inputs, with matrices of the adapter, also for
+    their own gradients, and with the head at labelled positions.
     """
     from bitsandbytes.nn import Linear4bit
 
@@ -197,7 +197,7 @@ class _Watch:
 def _plain(options: Namespace, folder: Path) -> Any:
     """Train by TRL as its documentation shows: prompt and completion, NF4, LoRA on all linear layers.
 
-    Where rows are packed, a CPU gets one pack at a time, which has about as many tokens as eight rows.
+    If rows are packed, a CPU gets one pack at a time, which has about as many tokens as eight rows.
     """
     import torch
     from datasets import Dataset
@@ -249,7 +249,7 @@ def _random_batches(num_rows: int, seed: int, most: int) -> Batches:
 
 
 def without_budget(folder: Path, num_steps: int) -> Any:
-    """Make the callback of a run that takes all of its steps."""
+    """Return the callback of a run without a time budget."""
     from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
@@ -265,7 +265,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
 
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.steps, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
-    flags["quantization"] = "nf4"  # as the plain trainer beside it
+    flags["quantization"] = "nf4"  # the same as the plain trainer
     if options.variant in _CHECKPOINTED:
         flags["checkpoint_every_n_layers"] = _CHECKPOINTED[options.variant]
     if options.variant == "float32":

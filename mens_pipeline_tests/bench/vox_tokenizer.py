@@ -1,4 +1,4 @@
-"""How fast VoxTokenizer is beside the tokenizer of the base model, on the golden programs, on one core, in one run.
+"""Compare the speed of VoxTokenizer with the base model's tokenizer, on the golden programs, on one core, in one run.
 
 `python -m mens_pipeline_tests.bench.vox_tokenizer`
 """
