@@ -139,7 +139,7 @@ def check(
         list[Path] | None,
         typer.Argument(help="Vox files, folders of them, or `-` for standard input.", show_default=False),
     ] = None,
-    mode: ModeOption = option("auto", "How to read the texts."),
+    mode: ModeOption = option("auto", "Grammar mode of the texts."),
     as_json: bool = switch("Print one JSON document.", "--json"),
     syntax_only: bool = switch("Do not check names and types.", "--syntax-only/--no-syntax-only"),
     jsonl: Path | None = option(
@@ -302,7 +302,7 @@ class _TestedFile:
 def run_files(
     *,
     files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
-    mode: ModeOption = option("auto", "How to read the texts."),
+    mode: ModeOption = option("auto", "Grammar mode of the texts."),
     seed: int = option(0, "Random seed for the arguments of properties."),
     contracts: bool = switch("Check @require, @ensure and @invariant."),
     database: bool = switch("Give programs tables in memory."),

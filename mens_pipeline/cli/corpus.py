@@ -221,9 +221,9 @@ def infill(
     *,
     rows: Path = argument("Training pairs, as JSON lines.", metavar="IN"),
     output: Path = option(REQUIRED, "File for the infill rows, as JSON lines.", "-o", "--output", metavar="FILE"),
-    heldout: Path | None = option(None, "Held-out pairs; no row asks for one of their lines.", metavar="FILE"),
+    heldout: Path | None = option(None, "Held-out pairs; no row requests one of their lines.", metavar="FILE"),
     per_file: int = option(6, "Maximum holes in a program.", metavar="N", ge=1),
-    view_share: float = option(0.3, "Share of rows that show what an editor sends.", metavar="SHARE", ge=0, le=1),
+    view_share: float = option(0.3, "Share of rows with the view that an editor sends.", metavar="SHARE", ge=0, le=1),
     seed: int = option(0, "Seed for the choice of holes.", metavar="N", ge=0),
     as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:

@@ -43,7 +43,7 @@ def merge(
     gguf: Literal["f32", "f16", "q8_0"] | None = option(None, "Also write a GGUF file, for llama.cpp and Ollama."),
     prompts: int | None = option(None, "Number of held-out prompts to compare [default: 12].", ge=1, metavar="N"),
     heldout: Path | None = option(None, "Held-out pairs [default: those of its evaluation].", metavar="FILE"),
-    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` picks the best available one."),
     as_json: bool = switch("Print external_serving_handoff_v1.json.", "--json"),
 ) -> None:
     """Merge an adapter into its base, and prove that the result is the model that was evaluated.
@@ -142,7 +142,7 @@ def push(
     repo: str = option(REQUIRED, "The repository; if missing, it is created as private.", metavar="OWNER/NAME"),
     run_dir: Path | None = option(None, "The folder of a promoted run [default: the champion].", metavar="DIR"),
     revision: str = option("main", "The branch; if missing, it is created.", metavar="BRANCH"),
-    what: What = option("adapter", "What to send; train set and benchmark go to a dataset repository."),
+    what: What = option("adapter", "Content to send; train set and benchmark go to a dataset repository."),
     into: Path | None = option(None, "A new folder for a copy of the files.", metavar="DIR"),
     yes: bool = switch("Send the files; without it, only list them."),
 ) -> None:

@@ -90,10 +90,10 @@ class EvalOptions(Options):
     heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl of the train set].", metavar="FILE")
     bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else the packaged one].", metavar="DIR")
     no_bench: bool = switch("Only held-out prompts.")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` picks the best available one.")
     samples: int | None = option(None, "Completions per prompt: k of pass@k, n of best-of-n.", field="num_samples")
     devices: int | None = option(
-        None, "GPUs that share the prompts [default: as many as trained it].", metavar="N", ge=1
+        None, "GPUs that share the prompts [default: as many as in training].", metavar="N", ge=1
     )
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
     max_tokens: int | None = option(None, "Maximum tokens of a completion.", field="max_new_tokens")
@@ -106,7 +106,7 @@ class EvalOptions(Options):
         "constrained: only tokens that can lead to a program; fallback: only if a free completion is not one.",
         field="syntax",
     )
-    trial: bool = switch("Only the adapter, only on the benchmark: figures that no verdict uses.")
+    trial: bool = switch("Evaluate only the adapter, only on the benchmark; no verdict uses the figures.")
     endpoint: str | None = option(None, "Try a model at an OpenAI-compatible address: https://HOST/v1.", metavar="URL")
     describe: bool = switch("Describe Vox to the model of the endpoint: config/few_shot.md.")
     as_json: bool = switch("Print eval_results.json.", "--json")
@@ -301,7 +301,7 @@ def replay(
     limit: int = option(
         500, "Maximum number of holes; the same ones are drawn every time.", ge=1, le=20_000, metavar="N"
     ),
-    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one."),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` picks the best available one."),
     dry_run: bool = switch("Only count the holes."),
     as_json: bool = switch("Print one JSON document.", "--json"),
 ) -> None:

@@ -59,7 +59,7 @@ class _ScratchOptions(Options):
     )
     lora_r: int | None = option(None, "Rank of that adapter.", field="lora_r")
     device: DeviceChoice = option(
-        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
+        DeviceChoice.BEST, "Device to use; `best` picks the best available one and prints it."
     )
     seq_len: int | None = option(None, "Maximum tokens of a row (max_length).", field="max_length")
     batch_size: int | None = option(None, "Maximum rows of a micro-batch.", field="per_device_train_batch_size")
@@ -69,7 +69,7 @@ class _ScratchOptions(Options):
     max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
     lr: float | None = option(None, "Peak learning rate (learning_rate).", field="learning_rate")
     warmup: int | None = option(None, "Steps until the peak learning rate.", field="warmup_steps")
-    seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
+    seed: int | None = option(None, "Seed of initial weights and order of rows.", field="seed")
     min_rating: int | None = option(None, "Drop rows with a lower rating; 0 keeps all.", field="min_rating")
     validation_split_ratio: float | None = option(
         None, "Share of source files for validation.", field="validation_split_ratio"

@@ -37,12 +37,12 @@ class ServeOptions(Options):
     port: int = option(8080, "Port; 0: any free one.", ge=0, le=65_535)
     base_path: str = option("", "Path prefix behind a proxy, such as /vox.", metavar="PATH")
     token_env: str = option(_TOKEN, "Variable that holds the token.", metavar="NAME")
-    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` takes the best available one.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Device to use; `best` picks the best available one.")
     decoding: Syntax = option(
         Syntax.CONSTRAINED, "constrained: only tokens that can lead to a program; fallback means the same here."
     )
     best_of: int = option(1, "Draw this many completions per request and return one.", ge=1, le=1_024)
-    show_all: bool = switch("At a cursor, return every piece that parses, also unsure ones and unknown names.")
+    show_all: bool = switch("At a cursor, return all pieces that parse, even unsure ones or unknown names.")
     record_accepted: Path | None = option(
         None,
         "SQLite file for accepted pieces that clients report, redacted; a nightly run can train on it.",

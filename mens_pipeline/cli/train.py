@@ -54,7 +54,7 @@ class _TrainOptions(Options):
     preset: str = option("auto", "Preset of config/presets.yaml; `auto` picks by memory.", metavar="NAME")
     domain: str | None = option(None, "Rows to train on, by config/domains.yaml.", metavar="NAME")
     device: DeviceChoice = option(
-        DeviceChoice.BEST, "Device to use; `best` takes the best available one and says which."
+        DeviceChoice.BEST, "Device to use; `best` picks the best available one and prints it."
     )
     devices: int | None = option(None, "GPUs that share each step.", metavar="N", field="devices")
     model: str | None = option(
@@ -76,7 +76,7 @@ class _TrainOptions(Options):
     max_minutes: float | None = option(None, "Maximum minutes of training.", field="max_minutes")
     lr: float | None = option(None, "Peak learning rate (learning_rate).", field="learning_rate")
     warmup: int | None = option(None, "Steps until the peak learning rate.", field="warmup_steps")
-    seed: int | None = option(None, "Seed of first weights and order of rows.", field="seed")
+    seed: int | None = option(None, "Seed of initial weights and order of rows.", field="seed")
     min_rating: int | None = option(None, "Drop rows with a lower rating.", field="min_rating")
     infill_share: float | None = option(
         None, "Share of shown tokens that complete code at a cursor.", metavar="X", field="infill_share"
