@@ -1,17 +1,17 @@
-"""Constraints on the next token: of a program, of a piece at a cursor, and of the word before the cursor.
+"""Constraints on the next token: for a program, for a piece at a cursor, and for the word before the cursor.
 
-`Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
-the whole vocabulary, at the cost of little more than one token. Near the limit a token must also leave room to close
-the program, so that every completion ends as one. Small models repeat themselves until they are cut off, so no token
-ends the third equal statement in a row (`would_run_away`), and at the third token of that kind the program is closed.
+`Constraint` tries the most likely token, then the next one if no program starts with the resulting text. The result
+equals a mask over the whole vocabulary, at little more than the cost of one token. Near the limit, a token must also
+leave room to close the program, so every completion ends as one. Small models repeat themselves until cut off, so no
+token may end the third equal statement in a row (`would_run_away`); the third such token closes the program.
 
-`InsertConstraint` takes a token where prefix and piece together can still become a program. It accepts the end only
-where prefix, piece and suffix are a program or, in an editor, may become one with more typing (`Surroundings.accept`).
-It gives up the piece if the likeliest tokens lead to no such end.
+`InsertConstraint` accepts a token if prefix and piece together can still become a program. It accepts the end only if
+prefix, piece and suffix are a program or, in an editor, may become one with more typing (`Surroundings.accept`). It
+gives up the piece if the most likely tokens lead to no such end.
 
-`BegunWord` heals tokens: half a word has other tokens than the whole word, so a model that is shown `retu` has never
-seen what follows. Instead, the model is shown the text before the word, and must spell the word first (as in guidance
-and in the `token healing` example of llama.cpp).
+`BegunWord` heals tokens: half a word has other tokens than the whole word, so a model that reads `retu` has never seen
+its continuation. Instead, the model reads the text before the word, and must spell the word first (as in guidance and
+in the `token healing` example of llama.cpp).
 """
 
 import re
@@ -34,32 +34,32 @@ _SPARE: Final = 40
 """Added once to that limit: `workflow` adds 34 tokens, because a version may follow it."""
 _MOST_TRIES: Final = 256  # tokens to try before taking the shortest way to the end of a program
 _MOST_SEARCHES: Final = 16
-"""Ways to the end to search for one token, while each found one needs more room than is left."""
+"""Most searches for a way to the end at one position, if every result needs more room than is left."""
 CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""A control character that no editor may be sent; they mean nothing in Vox."""
+"""A control character, which means nothing in Vox and is never sent to an editor."""
 _REPLACEMENT: Final = "\ufffd"  # the decoded text of a token that holds a part of a character
 _LETTER: Final = "\u00e9"  # stands for any such character
 _SHORTEST: Final = "\nimport q"  # turns blanks and comments, which declare nothing, into a program
 _CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
 _TELLING: Final = frozenset(",}\n([{")  # characters that open a block or end an entry
-_MOST_ALIKE: Final = 2  # equal statements, fields or openers in a row that are allowed
+_MOST_ALIKE: Final = 2  # allowed number of equal statements, fields or openers in a row
 _MOST_ELEMENTS: Final = 8
-"""The same for elements of parentheses and brackets, and for all of one token."""
+"""The same for elements in parentheses and brackets, and for entries of a single token."""
 _LONGEST_TURN: Final = 3  # entries that may alternate
 _LONGEST_PERIOD: Final = 64
 _SHORTEST_RUN: Final = 160  # characters: rulers of comments are shorter
 _LOOKED_BACK: Final = 2_000
-"""Characters in which repetitions are looked for, so that a long text costs no more."""
+"""Last characters to search for repetitions, so that a long text costs no more."""
 _DEEPEST: Final = 40  # open blocks; the parser's time for a token grows with them
-_MOST_REFUSALS: Final = 2  # tokens by which a program would run away, before it is closed
+_MOST_REFUSALS: Final = 2  # positions at which a runaway token is refused before the program is closed
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """State of the parser -> the end of a program, found by any completion of this process."""
 _FENCE: Final = "```"
-"""Refused, since `program_in` would read the text between two of them as the program."""
-_MOST_PIECE_TRIES: Final = 160  # tokens to try for one piece, including those that are taken
+"""Refused, since `program_in` would extract the text between two fences as the program."""
+_MOST_PIECE_TRIES: Final = 160  # tokens to try for one piece, including accepted ones
 _MOST_READ: Final = 120_000
-"""Characters to parse for one piece; a statement without an end is parsed again for each token."""
+"""Characters to parse for one piece; an unfinished statement is parsed again for each token."""
 _WHOLE_SHARE: Final = 4
 """Parsing a text is this many times faster per character than finding its possible continuations."""
 
@@ -76,11 +76,11 @@ class _Block:
 
 
 def would_run_away(text: str, piece: str) -> bool:
-    """Check whether a text would repeat itself too often in a row with a piece, or open too many blocks.
+    """Check whether a text and a piece together repeat themselves too often in a row, or open too many blocks.
 
-    The limit is three times for statements, fields and the openers of nested blocks, alone or in turn with up to two
-    others; nine times in parentheses and brackets, since lists of equal elements are common, for whatever has one
-    token, and for characters.
+    The third occurrence is too many for statements, fields and openers of nested blocks, alone or alternating with up
+    to two others. The ninth is too many in parentheses and brackets, where equal elements are common, for entries of a
+    single token, and for characters.
 
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
@@ -126,7 +126,7 @@ def _nests_alike(blocks: list[_Block]) -> bool:
 
 
 def _ends_alike(entries: list[list[str]], most: int, *, is_nested: bool = False) -> bool:
-    """Check whether one to three last entries occur more than `most` times in a row; a nest may begin in an entry."""
+    """Check whether the last 1 to 3 entries occur more than `most` times in a row; a nest may start in an entry."""
     for length in range(1, _LONGEST_TURN + 1):
         turn = entries[-length:]
         times = 1 + (most if any(len(entry) > 1 for entry in turn) else _MOST_ELEMENTS)
@@ -149,12 +149,12 @@ def _ends_periodically(text: str) -> bool:
 class Constraint:
     """The program that a completion has written so far, and the tokens that may follow it.
 
-    `is_forced` tells whether the shortest way to the end is being written, `cut` why the program did not go on as the
-    model would have it, apart from syntax.
+    `is_forced` is True once the shortest way to the end is being written. `cut` is the reason, other than syntax, to
+    override a choice of the model.
     """
 
     def __init__(self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int) -> None:
-        """Begin with the empty program; `max_new_tokens` include the token of `stop` that ends the completion."""
+        """Start with the empty program; `max_new_tokens` includes the token of `stop` that ends the completion."""
         self._tokenizer = tokenizer
         self._stop = stop
         self._mode = mode
@@ -173,7 +173,7 @@ class Constraint:
         self.cut: Literal["limit", "repetition"] | None = None
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token by the scores of all, of shape `(tokens,)`."""
+        """Choose the next token from the scores of the whole vocabulary, of shape `(tokens,)`."""
         token = self._next_forced() if self.is_forced else self._draw(scores, sampler)
         self._take(token)
         return token
@@ -213,7 +213,7 @@ class Constraint:
         return self._left > self._room_from or self._leaves_room(piece)
 
     def _leaves_room(self, piece: str) -> bool:
-        """Check whether the program can be closed after a piece, and set how many tokens may follow unchecked."""
+        """Check whether enough tokens are left to close the program after a piece, and set when to check again."""
         self._num_searches += 1
         closing = self._known_closing(piece) or self._find_closing(piece)
         # The token itself and the one that ends the completion also need room.
@@ -251,7 +251,7 @@ class Constraint:
         if rest is None or self._viable.would_be(piece + rest) is not Viability.COMPLETE:
             return None
         closing = self._encode(rest)
-        # One of another completion needs room to spare, or a completion would depend on the other requests.
+        # A closing from another completion needs room to spare, or a completion would depend on the other requests.
         return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
 
     def _find_closing(self, piece: str) -> list[int] | None:
@@ -283,9 +283,9 @@ class InsertConstraint:
         begun: str = "",
         is_typed: bool = False,
     ) -> None:
-        """Begin with an empty piece, which has to start with the word `begun` at the end of the prefix.
+        """Start with an empty piece, which must start with `begun`, the word at the end of the prefix.
 
-        With `is_typed` it may end where its surroundings accept it, else only where it completes the declaration.
+        With `is_typed`, it may end wherever its surroundings accept it, else only if it completes the declaration.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -348,11 +348,11 @@ class InsertConstraint:
 
 
 class Vocabulary:
-    """Texts of the tokens of a tokenizer after another token; special ones have none."""
+    """Texts of a tokenizer's tokens, decoded after another token; special tokens have no text."""
 
     def __init__(self, tokenizer: Any) -> None:
         special = set(tokenizer.all_special_ids)
-        # Some decoders leave out the blank of the first token.
+        # Some decoders drop the leading blank of the first token.
         anchor = tokenizer.encode("a", add_special_tokens=False)[-1]
         ids = range(len(tokenizer))
         texts = tokenizer.batch_decode([[anchor, token] for token in ids])
@@ -363,7 +363,7 @@ class Vocabulary:
                 self._tokens[text[start]].append((text[start:], token))
 
     def find_fitting(self, text: str) -> dict[int, str]:
-        """Return the tokens, with their texts, that a text begins with or that begin with it."""
+        """Return the tokens, with their texts, that are a prefix of a text or start with it."""
         return {
             token: piece for piece, token in self._tokens[text[0]] if piece.startswith(text) or text.startswith(piece)
         }
@@ -378,7 +378,7 @@ def read_vocabulary(tokenizer: Any) -> Vocabulary:
 class BegunWord:
     """The part of the word before the cursor that a completion has yet to spell.
 
-    `text` is the word and the blank before it; the completion begins with them, the piece does not.
+    `text` is the word with the blank before it. The completion starts with it; the piece leaves it out.
     """
 
     def __init__(self, tokenizer: Any, text: str) -> None:
@@ -388,7 +388,7 @@ class BegunWord:
         self._fitting = self._vocabulary.find_fitting(text)
 
     def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
-        """Set the scores, of shape `(tokens,)`, of tokens that do not fit to minus infinity."""
+        """Return the scores, of shape `(tokens,)`, with minus infinity for tokens that do not fit."""
         if not self._left:
             return scores
         fitting = [*self._fitting]
@@ -397,7 +397,7 @@ class BegunWord:
         return narrowed
 
     def take(self, token: int) -> None:
-        """Note a token that was written."""
+        """Remove a written token from the rest of the word."""
         if self._left:
             self._left = self._left[len(self._fitting.get(token, "")) :]
             self._fitting = self._vocabulary.find_fitting(self._left) if self._left else {}

@@ -1,9 +1,9 @@
-"""Faster forward passes on a CPU, for inference alone.
+"""Faster forward passes on a CPU, for inference only.
 
-In the library's modules, a step that writes one token spends about half of its time on products with weights, and the
-rest on a thousand small operators. Here queries, keys and values are one product, as are gate and up; the other
-operators run on the same numbers in the same order. With packed weights the logits are those of the library's modules
-with packed weights, bit for bit.
+In transformers, a step that writes one token spends about half of its time on products with weights, and the rest on a
+thousand small operators. Here, queries, keys and values are one product, as are gate and up; the other operators run on
+the same numbers in the same order. With packed weights, the logits equal those of transformers with packed weights bit
+for bit.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.eight_bits import EightBits, round_rows
 
 _ROWS: Final = 32
-"""Number of rows that the packing of weights is made for; it works for other numbers too."""
+"""Number of rows to optimize the packing of weights for; other numbers also work."""
 _FEW: Final = 8  # up to this number of rows, reading the weights takes most of the time
 _ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 _PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
-"""Values of a configuration that `DenseModel` requires."""
+"""Configuration values that `DenseModel` requires."""
 
 
 class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
@@ -70,9 +70,9 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
 _SAMPLED: Final = 8  # tokens whose logits `speed_up` compares with those of the library
 _MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02, EightLinear: 0.5}
-"""Kind of linear layers -> allowed distance of the logits from those of the library, as a share of their norm.
+"""Kind of linear layer -> allowed distance from the logits of transformers, relative to their norm.
 
-Rounding takes 0.00001, 0.001 and 0.2 with Qwen2.5-Coder-0.5B; a wrong computation takes nearly everything.
+With Qwen2.5-Coder-0.5B, rounding gives 0.00001, 0.001 and 0.2; a wrong computation gives about 1.
 """
 
 
@@ -83,9 +83,9 @@ class Output(NamedTuple):
 
 
 class DenseModel:
-    """A model of the Llama family with the call signature of the library's model, and nothing else.
+    """A model of the Llama family that can only be called, with the signature of transformers.
 
-    It knows biases, heads that share keys, and norms of queries and keys (Qwen3), but no sliding window.
+    It supports biases, heads that share keys, and norms of queries and keys (Qwen3), but no sliding window.
     """
 
     def __init__(self, model: Any) -> None:
@@ -101,7 +101,7 @@ class DenseModel:
             self._layers.append(_Layer(layers.pop(), len(self._layers), self._epsilon))
 
     def convert(self, linear: _Linear) -> None:
-        """Replace the plain linear layers, one by one."""
+        """Replace each plain linear layer by the result of `linear`."""
         self._head = linear(self._head)
         for layer in self._layers:
             layer.convert(linear)
@@ -116,18 +116,18 @@ class DenseModel:
         use_cache: bool = True,  # noqa: ARG002 - as the library has it
         logits_to_keep: int = 0,
     ) -> Output:
-        """Compute the logits of tokens that follow those of a cache, and add their keys and values to it.
+        """Compute the logits of tokens that continue a cache, and add their keys and values to it.
 
-        `input_ids` and `position_ids` (by default each row continues after the cache) are of shape `(rows, positions)`,
-        as is `attention_mask`, 0 for masked positions, which includes those of the cache. Logits are computed for the
-        last `logits_to_keep` positions; 0 for all.
+        `input_ids` and `position_ids` have shape `(rows, positions)`; by default, positions continue after the cache.
+        `attention_mask` also covers the positions of the cache; 0 masks a position. Logits are computed for the last
+        `logits_to_keep` positions; 0: all.
         """
         num_past = past_key_values.get_seq_length()
         if position_ids is None:
             position_ids = torch.arange(num_past, num_past + input_ids.shape[1])[None]
         hidden = functional.embedding(input_ids, self._embed)
         cosines, sines = (values[:, :, None] for values in self._rotary(hidden, position_ids))
-        # Half of each head is turned by minus the sine: negate the sine once instead of the halves in each layer.
+        # Half of each head rotates by minus the sine: negate the sine once instead of the halves in each layer.
         half = sines.shape[-1] // 2
         turned = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
         mask = _mask(attention_mask, input_ids.shape[1], num_past)
@@ -189,7 +189,7 @@ class _Layer:
         if mask is None:
             seen = attend(queries, keys, values, is_causal=positions > 1, enable_gqa=True)
         elif positions == 1:
-            # Heads that share keys are passed as positions, which copies no key.
+            # Pass heads that share keys as positions, so that no key is copied.
             seen = attend(queries.reshape(rows, self._num_keys, -1, size), keys, values, attn_mask=mask)
             seen = seen.reshape(rows, self._num_queries, 1, size)
         else:
@@ -199,7 +199,7 @@ class _Layer:
 
 
 def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> torch.Tensor | None:
-    """Return visible positions, of shape `(rows or 1, 1, new positions, all)`; None for all before each position."""
+    """Return the visible positions, of shape `(rows or 1, 1, new positions, all)`; None: plain causal attention."""
     shown = None if attention_mask is None or bool(attention_mask.all()) else attention_mask.bool()[:, None, None]
     if num_new == 1 or (shown is None and num_past == 0):
         return shown
@@ -219,10 +219,10 @@ def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
 def speed_up(model: Any, num_rows: int, *, in_eight_bits: bool) -> Any:
     """Return a faster model with the same completions, if there is one; consume the given model.
 
-    In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and others get other linear layers. Other models, and
-    those on a CPU without packed products, are returned as they are. Its products are in eight bits if asked; else a
-    model that writes few completions at once (`num_rows`) gets weights in float16, which are faster to read.
-    `RefusedError` if the faster model computes other logits.
+    In float32 on a CPU, `_ARCHITECTURES` become a `DenseModel`, and other models get faster linear layers. Models on
+    other devices, or on a CPU without packed products, are returned unchanged. Products are in eight bits on request;
+    else, with few completions at once (`num_rows`), weights are in float16, which is faster to read. `RefusedError` if
+    the faster model computes different logits.
     """
     linear = EightLinear if in_eight_bits else _choose_linear(num_rows)
     if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
@@ -230,7 +230,7 @@ def speed_up(model: Any, num_rows: int, *, in_eight_bits: bool) -> Any:
     name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
     if _is_dense(model):
         model = DenseModel(model)
-        # Before anything is rounded, since the limits of rounded weights would pass a small mistake.
+        # Compare before rounding, since the limits for rounded weights would hide a small mistake.
         _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[PackedLinear])
         model.convert(linear)
     else:
@@ -245,7 +245,7 @@ def _choose_linear(num_rows: int) -> _Linear:
 
 
 def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:
-    from transformers import DynamicCache  # noqa: PLC0415 - takes long
+    from transformers import DynamicCache  # noqa: PLC0415 - slow to import
 
     ids = torch.linspace(0, model.config.get_text_config().vocab_size - 1, _SAMPLED, dtype=torch.long)[None]
     cache = DynamicCache(config=model.config)

@@ -1,4 +1,4 @@
-"""A model at an OpenAI-compatible address, and a ledger of its replies, so that no reply is paid for twice."""
+"""A client of an OpenAI-compatible endpoint, and a ledger of its replies, so that no reply is paid for twice."""
 
 import os
 import time
@@ -25,7 +25,7 @@ _CONNECT_SECONDS: Final = 10.0
 _COMPLETION_SECONDS: Final = 180.0
 _LONGEST_WAIT: Final = 60.0
 _LARGEST: Final = 10_000_000  # bytes of a response
-_SHOWN: Final = 300  # characters of an error of the endpoint that a message shows
+_SHOWN: Final = 300  # characters of the endpoint's error to show in a message
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -36,10 +36,10 @@ _FOREIGN: Final = "Name another file with --ledger; this one holds something els
 
 
 class Ledger:
-    """Replies of all calls so far; `num_new` counts those of this call. Threads may share it."""
+    """Replies of all runs so far; `num_new` counts the replies of this run. Threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        """Read a file of JSON lines, which the first reply creates; drop a half line that a killed call left.
+        """Read a file of JSON lines, which the first reply creates; drop an incomplete last line of a killed run.
 
         `RefusedError` if a line is not a reply; the file stays unchanged.
         """
@@ -78,7 +78,7 @@ class Ledger:
         return self._replies.get(key)
 
     def add(self, reply: Reply) -> None:
-        """Keep a reply; it is on disk when the call returns."""
+        """Store a reply; it is on disk when this method returns."""
         with self._lock:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ class _Completion(BaseModel):
 class ChatEndpoint:
     """A generator that sends prompts over HTTP.
 
-    The wait doubles with each repetition, unless a Retry-After says otherwise.
+    The wait doubles with each retry, unless the response has a Retry-After header.
     """
 
     url: str  # base address of the API: `https://host/v1`
@@ -127,8 +127,8 @@ class ChatEndpoint:
     temperature: float = 0.7
     concurrency: int = 4
     num_retries: int = 5  # after status 429 or 5xx
-    first_wait: float = 1.0  # seconds before the first repetition
-    completion_seconds: float = _COMPLETION_SECONDS  # limit of a response, to its last byte
+    first_wait: float = 1.0  # seconds before the first retry
+    completion_seconds: float = _COMPLETION_SECONDS  # limit for a whole response, up to its last byte
 
     def __post_init__(self) -> None:
         import httpx2  # noqa: PLC0415 - most commands need no network
@@ -146,7 +146,7 @@ class ChatEndpoint:
 
     @property
     def digest(self) -> str:
-        """The address; nothing else is known of the weights."""
+        """The address, since nothing else identifies the weights."""
         return self.url
 
     @property
@@ -155,9 +155,9 @@ class ChatEndpoint:
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Return replies by key: from the ledger or the endpoint; no request starts once `time_left` is 0 or less.
+        """Return replies by key, from the ledger or the endpoint; start no request once `time_left` is 0 or less.
 
-        `RefusedError` if the endpoint rejects requests, does not respond, or sends something else.
+        `RefusedError` if the endpoint rejects requests, does not respond, or sends anything but a completion.
         """
         missing = [request for request in requests if self.ledger.find(request.key) is None]
         if missing:
@@ -169,7 +169,7 @@ class ChatEndpoint:
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
         timeout = httpx2.Timeout(self.completion_seconds, connect=_CONNECT_SECONDS)
-        # No redirects: the key is for this address alone.
+        # No redirects: the key is only for this address.
         with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
@@ -259,7 +259,7 @@ class ChatEndpoint:
             key=request.key,
             text=choice.message.content or choice.message.refusal or "",
             stopped=choice.finish_reason == "stop",
-            # Without a count, assume that it used all tokens it was allowed.
+            # Without a count, assume that it used all allowed tokens.
             num_tokens=usage.total_tokens if usage is not None else request.num_bytes + self.max_new_tokens,
             num_written=usage.completion_tokens if usage is not None else None,
         )

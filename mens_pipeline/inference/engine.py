@@ -1,4 +1,4 @@
-"""The engine writes many completions at once, each in a slot; when one ends, the next takes its slot.
+"""An engine that writes many completions at once, each in a slot; when one ends, the next one gets its slot.
 
 1. It reads each prompt alone, in pieces if other completions continue in between. On a GPU, which waits for the
    launches of small kernels, it reads the prompts of a step together.
@@ -7,7 +7,7 @@
 3. A completion that has ended, is cancelled or is late leaves its slot at once.
 
 Each completion has its own random generator, so it does not depend on the other requests. Evaluation, the proof of a
-merge and the server all write through the engine.
+merge and the server all use this engine.
 """
 
 import time
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     import torch
 
 End = Literal["stop", "length", "late", "cancelled"]
-"""Why a completion has ended: end of the turn, limit of tokens, deadline, or cancelled."""
+"""Why a completion ended: end of the turn, token limit, deadline or cancellation."""
 
 
 @dataclass(eq=False)
 class Slot:
-    """A completion that is being written.
+    """A completion in progress.
 
-    `log_probability` is the sum over its tokens; None if nobody asks. `deadline` is on the monotonic clock. `word` is
-    the one before the cursor that it starts with. `end` is why it has ended. `also_stop` tokens end it and belong to
-    it, such as line ends. `sample` is its number among those of the task `name`, from 0.
+    `log_probability` is the sum over its tokens; None: not requested. `deadline` is on the monotonic clock. `word` is
+    the word before the cursor, which it must spell first. `end` is the reason for its end. Tokens of `also_stop`, such
+    as line ends, end it and belong to it. `sample` is its number among the samples of the task `name`, from 0.
     """
 
     prompt: tuple[int, ...]
@@ -56,7 +56,7 @@ class Slot:
 
     @property
     def num_positions(self) -> int:
-        """Positions to reserve: prompt and limit of tokens."""
+        """Positions to reserve, for the prompt and `max_tokens`."""
         return len(self.prompt) + self.max_tokens
 
     @property
@@ -72,7 +72,7 @@ class Slot:
             self.end = "late"
 
     def guess(self, most: int) -> tuple[int, ...]:
-        """Guess up to `most` next tokens from those that followed the same tokens earlier."""
+        """Guess up to `most` next tokens from an earlier occurrence of the last tokens."""
         text = (*self.prompt, *self.tokens)[-_LOOKED_BACK:]
         for length in _LOOKED_UP:
             key = text[-length:]
@@ -92,7 +92,7 @@ class Slot:
         return self.constraint.choose(scores, self.sampler)
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:  # noqa: ARG002 - the server's
-        """Write a chosen token; those of `stop` end the turn."""
+        """Append a chosen token; tokens of `stop` end the turn."""
         self.tokens.append(token)
         if self.word is not None:
             self.word.take(token)
@@ -103,9 +103,9 @@ class Slot:
 
 
 _LOOKED_UP: Final = (3, 2)  # lengths of the last tokens to look up, in this order
-_GUESSED: Final = 5  # tokens to guess; each takes a little time of a step, right or wrong
+_GUESSED: Final = 5  # tokens to guess; each makes a step a little slower, right or wrong
 _LOOKED_BACK: Final = 1024  # newest tokens to search; a long prompt costs no more
-_MOST_READ: Final = 8_192  # tokens of prompts, with padding, that one pass may read
+_MOST_READ: Final = 8_192  # most prompt tokens, padding included, to read in one pass
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
@@ -118,9 +118,9 @@ class _Prompt(Generic[SomeSlot]):
 
 
 class Engine(Generic[SomeSlot]):
-    """Writes the completions of slots, which join and leave at any step."""
+    """Writes the completions of slots, which may join and leave at any step."""
 
-    def __init__(  # noqa: PLR0913 - what it writes with, and how it reads
+    def __init__(  # noqa: PLR0913 - the model, and how prompts are read
         self,
         model: Any,
         stop: frozenset[int],
@@ -130,13 +130,13 @@ class Engine(Generic[SomeSlot]):
         piece: int | None = None,
         num_read: int = 1,
     ) -> None:
-        """Begin with all slots free, for a causal model in evaluation mode; `stop` are tokens that end a turn.
+        """Start with all slots free, for a causal model in evaluation mode; tokens of `stop` end a turn.
 
-        `num_positions` are reserved for a slot, which grows if they do not suffice. `piece` tokens of a prompt are read
-        between two tokens of the others; None reads whole prompts, `num_read` in one pass, up to 8,192 tokens with
-        padding. With 1, a pass skips the tokens that a prompt shares with the one before.
+        `num_positions` are reserved for each slot, which grows if necessary. `piece` tokens of a prompt are read
+        between two tokens of the other completions; None reads whole prompts, `num_read` in one pass, up to 8,192
+        tokens with padding. With `num_read` 1, a pass skips the tokens that a prompt shares with the previous one.
         """
-        from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
+        from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch
 
         self._model = model
         self._stop = stop
@@ -163,7 +163,7 @@ class Engine(Generic[SomeSlot]):
         self._reading.append(_Prompt(slot, self._cache.new_prompt()))
 
     def step(self) -> list[SomeSlot]:
-        """Read from the prompts, write a token of each completion whose prompt is read, and return those that ended."""
+        """Read prompts, add a token to each completion whose prompt is read, and return the completions that ended."""
         import torch
 
         with torch.inference_mode():
@@ -300,7 +300,7 @@ class Engine(Generic[SomeSlot]):
 
 
 def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[int]) -> None:
-    """Write the next token of each slot, fetching what all of them need from the device at once.
+    """Add the next token to each slot, fetching the data for all slots from the device at once.
 
     `scores` has a row for each slot; tokens of `stop` end a turn.
     """

@@ -1,4 +1,4 @@
-"""From a generation job to files of completions. Only a generation process imports this."""
+"""Run a generation job, and write its completions to files. Only a generation process imports this."""
 
 import time
 from collections import deque
@@ -36,15 +36,15 @@ from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, spl
 from mens_pipeline.storage.jsonl import write_jsonl
 
 _MANY: Final = 32
-"""Typical number of completions written at once, for which the weights are laid out."""
+"""Typical number of completions at once, to optimize the layout of the weights for."""
 _READ_SHARE: Final = 4
-"""One pass on a GPU reads prompts for at most one slot in four, since reading takes their memory twice for a moment."""
+"""On a GPU, one pass reads prompts for at most one slot in four, since reading briefly needs their memory twice."""
 
 
 def generate(job: GenerationJob) -> None:
     """Complete every request of a job, and write the completions of each generation; second tries come last.
 
-    Several processes divide the requests of each generation; the first one writes the completions. `RefusedError` if
+    Several processes share the requests of each generation; the first one writes the completions. `RefusedError` if
     the adapter does not fit the base.
     """
     # Denormal numbers slow a CPU down a hundredfold and do not change a token.
@@ -75,7 +75,7 @@ class _Writer:
 
     @cached_property
     def report(self) -> "CompletionCounter":
-        """Starts its clock at the first access."""
+        """The counter of completions, whose clock starts at the first access."""
         shares = self.team.size
         label = self.generation.label
         if shares > 1:
@@ -83,7 +83,7 @@ class _Writer:
         return CompletionCounter(self.log, label)
 
     def complete_all(self) -> list[Completion]:
-        """Draw all samples of all requests; only the first process gets them back."""
+        """Draw all samples of all requests; only the first process receives them."""
         decoding = self.generation.decoding
         every = [(request, sample) for request in self.generation.requests for sample in range(decoding.num_samples)]
         places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
@@ -134,7 +134,7 @@ class _Writer:
                 if word:
                     slot.word = BegunWord(tokenizer, word)
                     slot.max_tokens += len(tokenizer.encode(word, add_special_tokens=False))
-                slot.log_probability = 0.0  # by which it is shown or withheld
+                slot.log_probability = 0.0  # decides whether it is shown or withheld
                 slot.also_stop = self._line_ends if request.is_line else frozenset()
             slots.append(slot)
         report = self.report
@@ -150,7 +150,7 @@ def new_slot(
     decoding: Decoding,
     constraint: Constraint | InsertConstraint | None = None,
 ) -> Slot:
-    """Return an empty slot; one of several samples also sums the log-probabilities of its tokens."""
+    """Return an empty slot; with several samples, it also sums the log-probabilities of its tokens."""
     return Slot(
         tuple(prompt),
         Sampler(decoding.temperature, decoding.top_p, f"{decoding.seed}:{name}:{sample}"),
@@ -165,16 +165,16 @@ def new_slot(
 def complete_slots(
     model: Any, slots: Sequence[Slot], stop: frozenset[int], batch_tokens: int, done: Callable[[Slot], None]
 ) -> None:
-    """Write all completions; long prompts come first, so that memory peaks at once.
+    """Write all completions; long prompts come first, so that memory peaks early.
 
-    `stop` are tokens that end a turn, `batch_tokens` positions to hold at once; `done` takes each slot when it ends.
+    Tokens of `stop` end a turn; `batch_tokens` positions are held at once; `done` is called with each slot that ended.
     """
     ordered = sorted(slots, key=lambda slot: (-len(slot.prompt), slot.name, slot.sample))
     state = state_positions(model) if slots else 0
     for band in _bands(ordered):
         num_positions = max(slot.num_positions for slot in band)
         num_slots = max(1, batch_tokens // (num_positions + state))
-        # A CPU reads a shared beginning of two prompts once; a GPU waits for the launches of a short prompt.
+        # A CPU reads the common prefix of two prompts once; on a GPU, a short prompt alone waits for kernel launches.
         num_read = 1 if model.device.type == "cpu" else max(1, num_slots // _READ_SHARE)
         try:
             engine = Engine[Slot](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
@@ -215,7 +215,7 @@ def _read_completion(slot: Slot, tokenizer: Any) -> Completion:
 
 
 def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
-    """Return the tokens that end a turn: that of the chat format, and those of the model's generation config."""
+    """Return the tokens that end a turn, from the chat format and from the model's generation config."""
     named = model.generation_config.eos_token_id
     named = named if isinstance(named, list) else [named]
     end: int = tokenizer.convert_tokens_to_ids(format_for(tokenizer).end)
@@ -223,7 +223,7 @@ def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
 
 
 class CompletionCounter:
-    """Counts the completions of a model, and logs each."""
+    """Counts the completions of a model, and logs each one."""
 
     def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
         self.num_slots = num_slots

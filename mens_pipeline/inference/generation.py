@@ -1,4 +1,4 @@
-"""Generations and their job, decoding options, and completions with the programs in them."""
+"""Generations and their jobs, decoding options, completions, and the programs in completions."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from mens_pipeline.storage.kinds import GenerationFile
 from mens_pipeline.storage.validation import Strict
 
 COMPLETIONS: Final = GenerationFile.COMPLETIONS
-"""In an artifact: one `Completion` a line."""
+"""File of an artifact with one `Completion` per line."""
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
@@ -25,25 +25,25 @@ Held = Literal["dense", "nf4"]
 class Syntax(StrEnum):
     """Role of the parser in generation."""
 
-    FREE = "free"  # it does not
-    CONSTRAINED = "constrained"  # each token leaves the completion the start of a program
+    FREE = "free"  # the parser has no role
+    CONSTRAINED = "constrained"  # after each token, the completion can still become a program
     FALLBACK = "fallback"
-    """Write freely first; generate a completion that is not a program again, constrained."""
+    """Complete freely; if the completion is not a program, complete again, constrained."""
 
 
 class Decoding(Strict):
     """Decoding options of a model."""
 
-    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Limit of the tokens of a completion.")
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Most tokens in a completion.")
     num_samples: int = Field(
-        default=1, ge=1, le=1_000, description="Completions of each request; `k` of pass@k, `n` of best-of-n."
+        default=1, ge=1, le=1_000, description="Completions per request: `k` of pass@k, `n` of best-of-n."
     )
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
-    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability to sample from.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability mass to sample from.")
     seed: int = Field(default=1337, ge=0, description="Seed of the samples.")
-    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers a completion.")
+    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser constrains completions.")
     batch_tokens: int = Field(
-        default=12_288, ge=256, description="Positions held at once; more on a GPU with room for them."
+        default=12_288, ge=256, description="Positions held at once; more on a GPU with enough memory."
     )
 
     @model_validator(mode="after")
@@ -56,29 +56,29 @@ class Decoding(Strict):
 
 
 class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: decoding, and the prompts besides the eval suite."""
+    """`config/evaluation.yaml`: decoding options, and prompts besides the eval suite."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     syntax: Syntax = Syntax.FALLBACK
-    """Of the adapter; all others complete freely."""
+    """When the parser constrains the adapter; other models complete freely."""
     base_tasks: int | None = Field(default=48, ge=1)
-    """Tasks that the base is asked, all with hidden tests among them; null: all."""
+    """Tasks for the base, including all with hidden tests; null: all."""
     few_shot_tasks: int | None = Field(default=16, ge=0)
-    """Tasks that the base is asked with examples in its prompt; null: all, 0: none."""
+    """Tasks for the base with examples in its prompt; null: all, 0: none."""
     family_tasks: int = Field(default=24, ge=0)
-    """Synthetic tasks of each group that the adapter is asked; 0: none."""
+    """Synthetic tasks of each group for the adapter; 0: none."""
 
     infill_holes: int = Field(default=500, ge=0, le=20_000)
-    """Holes of held-out programs that the adapter fills; 0: none."""
+    """Holes in held-out programs for the adapter to fill; 0: none."""
     infill_lines: int = Field(default=120, ge=1)
-    """Of these, rests of lines that models are asked for that see no suffix."""
+    """Of these, lines that adapter and base also complete without the text after the cursor."""
     infill_tokens: int = Field(default=64, ge=1, le=1_024)
-    """Most tokens of a piece."""
+    """Most tokens in a piece."""
 
     @property
     def decoding(self) -> Decoding:
-        """Decoding options without those of the eval suite."""
+        """Decoding options without the settings of the prompts."""
         return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
@@ -94,13 +94,13 @@ class Request(Strict):
     suffix: str | None = Field(default=None, exclude_if=lambda suffix: suffix is None)
     """The text after the cursor; the prompt is then the text before it."""
     window: int | None = Field(default=None, exclude_if=lambda window: window is None)
-    """Tokens around the cursor that are shown, without a chat; null for a prompt of a chat."""
+    """Tokens around the cursor in the prompt, without a chat; null for a chat prompt."""
     view: tuple[str, str] | None = Field(default=None, exclude_if=lambda view: view is None)
     """Text before and after the cursor that the model sees, as an editor sends it; null: all of it."""
 
     @property
     def is_line(self) -> bool:
-        """Whether it asks for the rest of a line, showing only the text before the cursor."""
+        """Whether it requests the rest of a line, from the text before the cursor only."""
         return self.window is not None and self.suffix is None
 
     def is_met_by(self, completion: str) -> bool:
@@ -118,15 +118,15 @@ class Completion(Strict):
     text: str
     num_tokens: int = Field(ge=0, description="Tokens written, the end of the turn included.")
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into the limit.")
-    constrained: bool = Field(default=False, description="Whether the parser steered what was written.")
-    forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
+    constrained: bool = Field(default=False, description="Whether the parser constrained its tokens.")
+    forced: bool = Field(default=False, description="Whether the shortest way to a whole program ended it.")
     likelihood: float | None = Field(
-        default=None, le=0, description="Mean log-probability of its tokens; null where one completion was drawn."
+        default=None, le=0, description="Mean log-probability of its tokens; null if it was not requested."
     )
 
 
 def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
-    """Replace first tries by second ones, which come after all others."""
+    """Keep the last try of each sample; second tries come after all first ones."""
     return tuple({(completion.task, completion.sample): completion for completion in completions}.values())
 
 
@@ -135,28 +135,28 @@ class EvaluatedModel(Strict):
 
     base_path: Path = Field(description="The folder of the base model.")
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
-    quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
+    quantization: Literal["nf4", "none"] = Field(description="Values of the base: rounded to four bits, or its own.")
     double_quant: bool
     trained_in: Dtype = Field(description="Dtype of the base before it was quantised.")
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Dtype
-    in_eight_bits: bool = Field(default=False, description="Whether a CPU rounds what it multiplies to eight bits.")
+    in_eight_bits: bool = Field(default=False, description="Whether a CPU multiplies in eight bits.")
     held: Held = Field(
         default="dense", description="Dense with the adapter merged, or four bits with the adapter next to them."
     )
 
 
 class Generation(EvaluatedModel):
-    """A model, the requests that it completes, and how."""
+    """A model, the requests to complete, and the decoding options."""
 
-    base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
-    adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
-    label: str = Field(default="model", description="Name of the model in lines of progress.")
+    base_sha256: str = Field(description="SHA-256 of the folder of the base, hexadecimal.")
+    adapter_sha256: str | None = Field(description="SHA-256 of the adapter's weights; None for the base alone.")
+    label: str = Field(default="model", description="Name of the model in progress lines.")
     system_prompt: str
     requests: tuple[Request, ...]
     decoding: Decoding
     infill_order: Order | None = Field(
-        default=None, description="Which side of a cursor is shown first; null where no request has a suffix."
+        default=None, description="Side of the cursor that comes first in a prompt; null if no request has a suffix."
     )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
 
@@ -168,7 +168,7 @@ class Generation(EvaluatedModel):
 
     @property
     def adapter_digest(self) -> str:
-        """SHA-256 of the adapter that writes."""
+        """SHA-256 of the adapter that completes the requests."""
         assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
         return self.adapter_sha256
 
@@ -193,7 +193,7 @@ class GenerationJob(Job):
 
     @property
     def first(self) -> Generation:
-        """A generation whose model and devices are those of all."""
+        """Any generation, since all have the same model and devices."""
         return next(iter(self.generations.values()))
 
     @property
@@ -202,12 +202,12 @@ class GenerationJob(Job):
         return self.first.devices
 
     def completions(self, name: str) -> Path:
-        """Return the path of the completions of a generation, JSON lines."""
+        """Return the path of a generation's completions, a file of JSON lines."""
         return self.run_dir / f"completions-{name}.jsonl"
 
 
 def progress_of(completion: dict[str, Any]) -> str:
-    """Format an event of a generation: `3/9 completions, 150 tokens/s`."""
+    """Format a progress event of a generation: `3/9 completions, 150 tokens/s`."""
     rate = completion["num_tokens"] / max(completion["seconds"], 1e-9)
     return f"{completion['num_done']}/{completion['num_answers']} completions, {rate:.0f} tokens/s"
 
@@ -222,7 +222,7 @@ _FENCE: Final = re.compile(
 
 
 def program_in(completion: str) -> str:
-    """Return the longest fenced block of a completion, or all of it without one."""
+    """Return the longest fenced block of a completion, or the whole completion if it has none."""
     blocks = [match["program"] for match in _FENCE.finditer(completion)]
     return max(blocks, key=len) if blocks else completion
 

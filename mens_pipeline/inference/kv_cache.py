@@ -1,8 +1,8 @@
 """A cache of keys, values and states for rows that come and go. Only a generation process imports this.
 
-All rows end at the same column, so a step writes one column (or some, for a single row), and the distance of two
-columns is that of their positions, as attention windows need it. The columns are allocated once. The library's own
-layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
+All rows end at the same column, so a step writes one column (or several, for a single row), and columns are as far
+apart as their positions, as attention windows require. The columns are allocated once. The layers of transformers copy
+all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _SPARE: Final = 4  # one column in this many is spare, so that rows seldom have 
 
 
 class SlotCache:
-    """Keys, values and states of rows, in `past`, the cache that a model takes.
+    """Keys, values and states of rows, in `past`, the cache to pass to a model.
 
     `lengths` are the positions of each row, `longest` the largest; `end` is the column after the last position of every
-    row. `takes_many` is false if layers are neither attention nor linear attention; `forgets` tells whether the last
-    positions of a step can be dropped: states cannot go back.
+    row. `takes_many` is False if a layer is neither attention nor linear attention; `forgets` is True if the last
+    positions of a step can be dropped, which states do not allow.
     """
 
     def __init__(self, model: Any, num_rows: int = 1, num_positions: int = 0) -> None:
@@ -61,7 +61,7 @@ class SlotCache:
     def share_prefix(prompt: DynamicCache, read: DynamicCache, num_positions: int) -> bool:
         """Start the cache of a prompt with the first positions of another one, which stays unchanged.
 
-        Returns False for other layers than full attention, which keep no single positions.
+        Returns False for layers other than full attention, which do not keep single positions.
         """
         if any(type(layer) is not DynamicLayer for layer in prompt.layers):
             return False
@@ -82,9 +82,9 @@ class SlotCache:
         return (columns >= self.longest - self.positions()).long()
 
     def add(self, read: DynamicCache, lengths: Sequence[int], rows: Sequence[int] = (0,)) -> None:
-        """Append some `rows` of `read`, the cache of prompts that were read together, padded before the shorter ones.
+        """Append `rows` of `read`, the cache of prompts that were read together, with padding before the shorter ones.
 
-        `lengths` are the tokens of each prompt of `read`.
+        `lengths` are the numbers of tokens of all prompts of `read`.
         """
         if not rows:
             return
@@ -113,7 +113,7 @@ class SlotCache:
                 self.past.layers[place] = given
 
     def advance(self, num_positions: int = 1) -> None:
-        """Keep the first positions that a step has written for each row; the next step overwrites the others."""
+        """Keep the first positions that a step wrote in each row; the next step overwrites the others."""
         self.lengths = [length + num_positions for length in self.lengths]
         self.longest += num_positions
         self.end += num_positions
@@ -155,7 +155,7 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
         self._rooms: list[torch.Tensor] = []
 
     def write(self, first: int, keys: torch.Tensor, values: torch.Tensor, index: torch.Tensor | None) -> None:
-        """Write the rows from `first` on: those of `index`, or all, of keys and values that were read.
+        """Write keys and values that were read to the rows from `first` on; `index` selects some of them.
 
         Keys and values are of shape `(rows, heads, positions, size of a head)`.
         """
@@ -217,7 +217,7 @@ def _join_states(ours: LinearAttentionLayer, given: LinearAttentionLayer) -> Non
 def state_positions(model: Any) -> int:
     """Measure how many positions take as much memory as the states of a row.
 
-    0 for a model without layers that keep a state; 1 for one with no other layers.
+    Returns 0 for a model without layers that keep a state, 1 for a model with only such layers.
     """
     cache = DynamicCache(config=model.config.get_text_config())
     if not any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in cache.layers):
@@ -236,7 +236,7 @@ def state_positions(model: Any) -> int:
 
 
 def close_gaps(num_rows: int, gone: Sequence[int]) -> list[int]:
-    """Return the rows that stay, filling each gap with the last of them, so that few rows move."""
+    """Return the remaining rows, with each gap filled by the last one, so that few rows move."""
     left = set(gone)
     staying = [row for row in range(num_rows) if row not in left]
     movers = [row for row in staying if row >= len(staying)]

@@ -1,8 +1,8 @@
 """Load base and adapter as one model. Only a generation process imports this.
 
 The base of an adapter that was trained on four-bit weights is quantised and restored once, and the adapter is merged
-into it. Each token then costs one plain matrix product, with the numbers of the four-bit model. A GPU that is too small
-holds the four-bit weights and the adapter separately, as in training.
+into it. Each layer then computes one plain matrix product per token, with the values of the four-bit model. A GPU that
+is too small holds the four-bit weights and the adapter separately, as in training.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ _HEAD: Final = "lm_head"
 
 
 def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrainedModel":
-    """Load base and adapter as one model in evaluation mode; `place` is the number of a GPU among several."""
+    """Load base and adapter as one model in evaluation mode; `place` is the number of the GPU if there are several."""
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)
     import torch
@@ -31,11 +31,11 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
     compute_dtype = getattr(torch, job.compute_dtype)
     device = job.device if place is None else place
     if job.held == "dense":
-        # Rounded first, as in training, before the values are quantised.
+        # Round before the values are quantised, as in training.
         model = load_base(job.base_path, Recipe(quantization="bf16"), device, getattr(torch, job.trained_in))
         if job.quantization != "none":
             restore_quantized(model, double_quant=job.double_quant)
-        # Weights alone: the rotary frequencies stay in float32, as in training and in a merged folder.
+        # Only the weights: the rotary frequencies stay in float32, as in training and in a merged folder.
         for parameter in model.parameters():
             parameter.data = parameter.data.to(compute_dtype)
     else:
@@ -51,7 +51,7 @@ def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrained
 
 
 def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
-    """Round every linear layer but the head to its values in NF4."""
+    """Round the weights of every linear layer except the head to NF4."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
@@ -63,7 +63,7 @@ def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
 
 
 def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:
-    """Write weights and configuration; a text model taken out of a base with vision gets the names that its class uses.
+    """Write weights and configuration; a text model from a base with vision gets the names of its own class.
 
     By default the library would write the names of the larger checkpoint under the class of the smaller one.
     """

@@ -1,4 +1,4 @@
-"""From an adapter and some requests to a generation, and to completions in the store."""
+"""Prepare generations from an adapter and requests, and build their completions in the store."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ _CACHE_SHARE: Final = 0.5
 """Share of the free memory for keys and values; reading prompts and scores need the rest."""
 
 _NF4_BYTES: Final = 0.75
-"""Bytes of a value of a base in four bits, averaged with its embeddings, which are not."""
+"""Mean bytes per value of a base in four bits, including its embeddings, which are not quantised."""
 
 Model = Literal["base", "adapter"]
 
@@ -44,7 +44,7 @@ Model = Literal["base", "adapter"]
 class Conditions:
     """Decoding options, device and lock of generations.
 
-    Without a number of `devices`, a generation uses as many as its adapter was trained on, if this machine has them.
+    If `devices` is None, a generation uses as many as its adapter was trained on, or fewer if this machine has fewer.
     """
 
     decoding: Decoding
@@ -53,7 +53,7 @@ class Conditions:
     devices: int | None = None
 
 
-def prepare_generation(  # noqa: PLR0913 - all that decides the completions
+def prepare_generation(  # noqa: PLR0913 - everything that decides the completions
     model: Model,
     adapter: Adapter,
     requests: Iterable[Request],
@@ -62,10 +62,9 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     label: str | None = None,
     system_prompt: str | None = None,
 ) -> Generation:
-    """Check base and adapter, and return the generation in which one of the two completes some requests.
+    """Check base and adapter, and return a generation in which one of them completes the requests.
 
-    `label` names the model in lines of progress, `model` by default; the default `system_prompt` is that of the
-    training.
+    `label` names the model in progress lines, by default `model`; `system_prompt` defaults to the one from training.
     """
     evaluated, base = evaluated_model(model, adapter, conditions.device), adapter.manifest.base_model
     fitting = positions_on(conditions.device, evaluated, base.num_parameters)
@@ -94,7 +93,7 @@ def _count_devices(conditions: Conditions, trained_on: int) -> int:
 
 
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:
-    """Return the model to load: the adapter on the weights it was trained on, the base on its own weights if they fit.
+    """Return the model to load: the adapter on its weights from training, or the base on its own weights if they fit.
 
     `RefusedError` if the base is gone or changed, or the adapter needs its whole weights and they do not fit here.
     """
@@ -119,12 +118,12 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
 
 
 def is_in_eight_bits(device: Device, asked: str = "auto") -> bool:
-    """Return whether a device is a CPU that is faster at products in eight bits, and the recipe asks for no other."""
+    """Return whether a device is a CPU with fast products in eight bits, and the recipe does not request float32."""
     return device.has_int8 and asked != "float32"
 
 
 def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Held, Dtype]:
-    """Return how a device holds a model, and the dtype it computes in: dense, which is fastest, or four bits."""
+    """Return how a device holds a model, dense (the fastest way) or in four bits, and the dtype it computes in."""
     compute_dtype = computed_in(device)
     if all(fits_dense(device, num_parameters, dtype) for dtype in (trained_in, compute_dtype)):
         return "dense", compute_dtype
@@ -162,14 +161,14 @@ def list_inputs(generation: Generation) -> dict[str, Any]:
 
 
 def _parser_version(decoding: Decoding) -> str | None:
-    """Hash the code that steers a completion; it does not check names and types."""
+    """Hash the parser code that constrains completions, without the checks of names and types."""
     if decoding.syntax is Syntax.FREE:
         return None
     return code_version("mens_pipeline.inference.constraint", without=("mens_pipeline.language.semantics",))
 
 
 class GenerationParams(Params):
-    """A generation, the version of the parser that steers it, and a function that returns its file of completions."""
+    """A generation, the version of the parser that constrains it, and a function that returns its completions file."""
 
     generation: Annotated[Generation, DecidedBy(list_inputs)]
     parser: str | None
@@ -193,10 +192,10 @@ def generate_all(
     launch: Callable[[GenerationJob], int],
     lock_path: Path,
 ) -> dict[str, Artifact]:
-    """Generate all completions that the store does not have; generations of the same model share a process.
+    """Return the completions of each generation by name, generating those that the store lacks.
 
-    `launch` runs the process of a job, which holds `lock_path`, and returns its exit code. A `RefusedError` says why
-    one failed.
+    Generations of the same model share a process. `launch` runs the process of a job, which holds `lock_path`, and
+    returns its exit code. `RefusedError` if a process failed.
     """
     jobs: dict[str, GenerationJob] = {}
 
@@ -217,7 +216,7 @@ def generate_all(
             generation=generation,
             parser=_parser_version(generation.decoding),
             complete=partial(complete, name),
-            # Use the digest of its weights: an adapter writes the same in any folder, retrained or promoted.
+            # Not part of the key: the digest of the weights decides, whichever folder holds the adapter.
             origins=store.holding(generation.adapter_path) if generation.adapter_path is not None else (),
         )
         for name, generation in asked.items()

@@ -29,32 +29,32 @@ from mens_pipeline.training.telemetry_log import steps_of
 _STEPS: Final = 4
 """Optimizer steps of the probe; the first includes one-time costs and does not count."""
 
-_MINUTES: Final = 0.5  # time limit of these steps; at least two are made
+_MINUTES: Final = 0.5  # time limit of these steps; at least two run
 
 AT_ONCE: Final = 16
 """Completions that the probe writes at once, about as many as an evaluation."""
 
 _FEW: Final = 2
-_MORE: Final = 10  # tokens of a completion of the probe; the difference in time is that of writing
+_MORE: Final = 10  # tokens per completion; the difference gives the time of writing
 
 
 class Rates(Strict):
     """Speeds of a machine with a base, in seconds."""
 
-    train_token: float = Field(ge=0, description="Training on one token of a row.")
-    train_start: float = Field(ge=0, description="A training process besides its steps: loading, hashing, saving.")
-    generate_start: float = Field(ge=0, description="A generation process until it writes.")
-    read_token: float = Field(ge=0, description="Reading one token of a prompt.")
-    write_token: float = Field(ge=0, description="Writing one token of a completion in a batch.")
+    train_token: float = Field(ge=0, description="Seconds to train on one token of a row.")
+    train_start: float = Field(ge=0, description="Seconds of a training process besides its steps: load, hash, save.")
+    generate_start: float = Field(ge=0, description="Seconds until a generation process starts to write.")
+    read_token: float = Field(ge=0, description="Seconds to read one token of a prompt.")
+    write_token: float = Field(ge=0, description="Seconds to write one token of a completion in a batch.")
 
     def completion(self, read: float, written: float) -> float:
-        """Return the seconds of a completion in a batch, by the tokens of its prompt and its own."""
+        """Return the seconds of a completion in a batch, from the numbers of tokens read and written."""
         return read * self.read_token + written * self.write_token
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedProbe:
-    """A probe in a folder, on a device; `launch` runs the job of a file and returns the exit code of its process."""
+    """A probe in a folder, on a device; `launch` runs the job in a file and returns the exit code of its process."""
 
     folder: Path
     device: Device
@@ -62,7 +62,7 @@ class SpeedProbe:
     log_line: Callable[[str], None]
 
     def measure(self, run: PreparedRun) -> Rates:
-        """Train a few steps of a prepared run, and let its base complete some prompts; `RefusedError` if one fails."""
+        """Train a few steps of a prepared run, complete some prompts with its base, and return the speeds."""
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
             self.log_line(f"measuring {_STEPS} steps of training; a minute for both measurements, more under load")

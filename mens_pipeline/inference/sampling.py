@@ -18,7 +18,7 @@ _TRIED: Final = 64  # tokens to fetch first for greedy decoding under a constrai
 class LikelyTokens(NamedTuple):
     """The most likely next tokens of a completion, fetched from the device, most likely first.
 
-    `scores` are those of all tokens, on the device; `shares` of all probability, None for greedy decoding.
+    `scores` are the scores of all tokens, on the device; `shares` are probabilities, None for greedy decoding.
     """
 
     scores: "torch.Tensor"
@@ -30,7 +30,7 @@ class Sampler:
     """Draws the tokens of one completion from its own random generator."""
 
     def __init__(self, temperature: float, top_p: float, start: str) -> None:
-        """Seed the generator with `start`; a temperature of 0 always takes the most likely token."""
+        """Seed the generator with `start`; a temperature of 0 always selects the most likely token."""
         import torch
 
         self._temperature = temperature
@@ -40,10 +40,10 @@ class Sampler:
         self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
 
     def choose(self, scores: "torch.Tensor | LikelyTokens", refused: Sequence[int] = ()) -> int:
-        """Choose the next token by the scores of all, in float32, except refused ones.
+        """Choose the next token from the scores of all tokens, in float32, except refused ones.
 
-        It draws among the most likely tokens; if all of these are refused, it takes the most likely of the others.
-        With `LikelyTokens`, only that fetches scores from the device.
+        It draws from the most likely tokens; if all of them are refused, it returns the most likely of the others. With
+        `LikelyTokens`, only that, or a flat distribution, fetches scores from the device.
         """
         if isinstance(scores, LikelyTokens):
             likely = scores
@@ -79,7 +79,7 @@ class Sampler:
 
     @staticmethod
     def choose_each(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[int]:
-        """Choose the next token of several completions, fetching from the device once for all of a kind.
+        """Choose the next token of several completions; one fetch from the device if all are greedy or all sampled.
 
         `scores`, in float32, has a row for each completion.
         """
@@ -96,7 +96,7 @@ class Sampler:
 
     @staticmethod
     def look(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[LikelyTokens]:
-        """Fetch the likely tokens of several completions from the device, once for all of a kind.
+        """Fetch the likely tokens of several completions from the device, once for greedy and once for sampled ones.
 
         `scores`, in float32, has a row for each completion.
         """
@@ -148,7 +148,7 @@ def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torc
 
 
 def log_probabilities(scores: "torch.Tensor", tokens: Sequence[int]) -> list[float]:
-    """Return the natural logarithm of the probability of a token for each row of scores at a temperature of 1."""
+    """Return the natural log-probability of one token for each row of scores, at a temperature of 1."""
     import torch
 
     chosen = scores.gather(-1, torch.tensor(tokens, device=scores.device)[:, None])[:, 0]
