@@ -1,1 +1,1 @@
-"""QLoRA training and what it needs."""
+"""QLoRA training: recipes, checks, plans and the training process."""

@@ -1,4 +1,4 @@
-"""Code of both trainers: they follow a planned schedule, count tokens and check every gradient.
+"""Code that both trainers share: they follow a planned schedule, count tokens and check every gradient.
 
 A callback writes telemetry, keeps the time budget, handles requests to stop, and marks complete checkpoints.
 """
@@ -37,9 +37,9 @@ _SMOOTHING: Final = 0.2
 
 
 class StopRequest:
-    """Whether SIGTERM or SIGINT asked this process to stop; a second signal ends it at once.
+    """A request to stop, by SIGTERM or SIGINT; a second signal ends the process at once.
 
-    Ray trains in a thread, which gets no signals; there, a file asks.
+    Ray trains in a thread, which gets no signals; there, the file `mark` requests the stop.
     """
 
     def __init__(self, mark: Path | None = None) -> None:
@@ -50,7 +50,7 @@ class StopRequest:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a signal came, or the file exists."""
+        """Whether a signal arrived, or the file exists."""
         return self._is_signalled or (self._mark is not None and self._mark.exists())
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
@@ -70,7 +70,7 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
         clock: Callable[[], float] = time.perf_counter,
         team: Team = ALONE,
     ) -> None:
-        """Watch a run that earlier processes trained for `seconds_before`."""
+        """Watch a run that earlier processes trained for `seconds_before` seconds."""
         self.trainer: Any = None
         self.steps = steps
         self.is_stopped = False
@@ -93,12 +93,12 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
         state.eval_steps = math.ceil(self.steps.schedule.target_steps / EVALUATIONS)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock; the time between two steps, such as that of writing a checkpoint, does not count."""
+        """Start the clock; the time between two steps, for example to write a checkpoint, does not count."""
         self._since = self._clock()
         self._lap = 0.0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Replan the rest of the run where its pace requires it; end the run with a checkpoint on request."""
+        """Replan the rest of the run if its pace requires it; end the run with a checkpoint on request."""
         self._take_time()
         self._num_steps += 1
         self._agree(args.device.type)
@@ -116,7 +116,7 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
     ) -> None:
-        """Write a line for the steps since the last line, `logging_steps` of them."""
+        """Write a telemetry line for the steps since the last line, usually `logging_steps` of them."""
         if "grad_norm" not in logs:
             return
         self._take_time()
@@ -156,7 +156,7 @@ class RunMonitor(TrainerCallback):  # type: ignore[misc]
             mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
     def _agree(self, device: str) -> None:
-        """Share requests to stop, counts, and the clock of the first process among all."""
+        """Share requests to stop, counts, and the clock of the first process among all processes."""
         timed = (self._lap, self.seconds) if self._team.is_first else (0.0, 0.0)
         own = (self._stop.is_asked, self.trainer.num_tokens, self.trainer.num_supervised, *timed)
         asked, tokens, supervised, self._lap, self.seconds = self._team.sum_over_all(own, device)
@@ -179,7 +179,7 @@ def _peak_memory_mb(device: str) -> float:
 
 
 def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
-    """Return the library's arguments of both trainers, from a job with device, precision and recipe."""
+    """Return the transformers arguments that both trainers share, from a job with device, precision and recipe."""
     recipe = job.recipe
     return {
         "output_dir": str(job.run_dir / CHECKPOINTS),
@@ -205,7 +205,7 @@ def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
 
 
 class CommonTrainer:
-    """A mixin that comes before a Trainer in the bases of a class."""
+    """A mixin, to list before a Trainer in the bases of a class."""
 
     state: Any
     optimizer: Any
@@ -253,7 +253,7 @@ class CommonTrainer:
         """Create the optimizer, whose steps invalidate copies of the adapter."""
         optimizer = super().create_optimizer(*arguments)  # type: ignore[misc]
         trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        # The fused AdamW of a CPU does not raise the versions of autograd, by which copies notice a change.
+        # The fused AdamW of a CPU does not increment the autograd versions that copies of the adapter check.
         optimizer.register_step_post_hook(lambda *_: torch.autograd.graph.increment_version(trained))
         return optimizer
 
@@ -280,7 +280,7 @@ class CommonTrainer:
 def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
     """Build a micro-batch of rows, padded on the right to the longest.
 
-    Gives `input_ids`, `attention_mask`, `labels` (rows, length), int64; labels of prompt and padding are -100.
+    Returns `input_ids`, `attention_mask` and `labels`, (rows, length), int64; labels of prompt and padding are -100.
     """
     ids = [torch.tensor(row.prompt + row.completion) for row in rows]
     labels = [torch.tensor([IGNORED] * len(row.prompt) + list(row.completion)) for row in rows]
@@ -296,7 +296,7 @@ def mean_loss(
     batches: Iterable[tuple[Mapping[str, Any], int]],
     team: Team = ALONE,
 ) -> float | None:
-    """Compute the mean loss of a labelled token over the batches of all processes; None without a batch.
+    """Compute the mean loss per labelled token over the batches of all processes; None without a batch.
 
     A batch is the input of `compute_loss`, on any device, with its number of labelled tokens. The model stays in
     evaluation mode.

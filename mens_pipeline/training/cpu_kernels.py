@@ -1,7 +1,7 @@
 """Replacements for parts of a QLoRA model that are slow on a CPU. Only a training process imports this.
 
-They compute the same in the same precision, but in another order of operations, except for products in eight bits.
-`docs/experiments.md` has the gain of each.
+Except for products in eight bits, they compute the same in the same precision, in another order of operations.
+`docs/experiments.md` lists the gain of each.
 """
 
 from collections import Counter
@@ -34,9 +34,9 @@ _NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
 _SMALLEST_SHARE: Final = 1e-5
 """Tokens with a smaller share at all positions are left out of the gradient of the head."""
 _MOST_LEFT_OUT: Final = 0.01
-"""Sum of the shares that may be left out at a position."""
+"""Largest sum of shares to leave out at a position."""
 _MOST_COLUMNS: Final = 0.25
-"""Share of the vocabulary above which all of it is multiplied."""
+"""Share of the vocabulary above which the whole vocabulary is multiplied."""
 
 
 class _WholeWeight:
@@ -50,15 +50,15 @@ class _WholeWeight:
         return inputs @ self._weight.t()
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Multiply the gradient of outputs, (positions, d_out), for that of inputs."""
+        """Return the gradient of inputs for a gradient of outputs, (positions, d_out)."""
         return gradient @ self._weight
 
 
 class _RoundedWeight:
-    """A frozen weight, (d_out, d_in), in eight bits, whose products round their other factor as well."""
+    """A frozen weight, (d_out, d_in), in eight bits; its products also round the other factor."""
 
     _last: tuple[torch.Tensor, int, Rounded] | None = None
-    """Inputs that were rounded last, and their version: queries, keys and values have the same, as have gate and up."""
+    """Last rounded inputs, and their version: queries, keys and values have the same inputs, as do gate and up."""
 
     def __init__(self, weight: torch.Tensor) -> None:
         self._rows, self._columns, self.dtype = EightBits(weight), EightBits(weight.t().contiguous()), weight.dtype
@@ -66,13 +66,13 @@ class _RoundedWeight:
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Multiply inputs, (positions, d_in)."""
         last = _RoundedWeight._last
-        # Views of the same values are other objects; `last` keeps the values from being freed and used again.
+        # Views of the same values are other objects; `last` keeps the memory of the values from being reused.
         if last is None or not inputs.is_set_to(last[0]) or inputs._version != last[1]:  # noqa: SLF001 - as autograd does
             last = _RoundedWeight._last = (inputs, inputs._version, round_rows(inputs))  # noqa: SLF001 - likewise
         return self._rows.multiply(last[2])
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Multiply the gradient of outputs, (positions, d_out), for that of inputs."""
+        """Return the gradient of inputs for a gradient of outputs, (positions, d_out)."""
         return self._columns.multiply(round_rows(gradient))
 
 
@@ -155,13 +155,13 @@ class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
 def _multiply_head(shares: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Multiply gradients of logits, (positions, tokens), by the weight of a head, (tokens, width).
 
-    A trained model expects few tokens at a position: most columns are hardly more than 0, and are left out.
+    A trained model expects few tokens at a position: most columns are close to 0, and are left out.
     """
     columns = torch.maximum(shares.amax(0), -shares.amin(0)).gt(_SMALLEST_SHARE).nonzero()[:, 0]
     if len(columns) > _MOST_COLUMNS * len(weight):
         return shares.to(weight.dtype) @ weight
     kept = shares.index_select(1, columns)
-    # A whole row adds up to 0, so the rest of it is minus the sum of what is kept.
+    # A whole row sums to 0, so the part left out sums to minus the sum of the kept part.
     if float(kept.sum(1).abs().amax()) > _MOST_LEFT_OUT:
         return shares.to(weight.dtype) @ weight
     return kept.to(weight.dtype) @ weight.index_select(0, columns)
@@ -213,8 +213,8 @@ def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int
 def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
     """Compute the negative log-likelihood of tokens under a frozen head.
 
-    `hidden` are last hidden states, (positions, width); `wanted` the token that follows each, (positions), int64. The
-    losses are (positions), float32.
+    `hidden` are last hidden states, (positions, width); `wanted` are the tokens that follow, (positions), int64.
+    Returns losses, (positions), float32.
 
     Source:
         Gradients in the forward pass as in Liger Kernel, arXiv 2410.10989.
@@ -258,7 +258,7 @@ class _FusedLayer:
 
 
 def replace_slow_parts(model: "PeftModel", dtype: torch.dtype, *, in_eight_bits: bool = False) -> str:
-    """Replace slow parts in place; return a line that lists the parts that were replaced and those that were not."""
+    """Replace slow parts in place; return a line that counts the replaced parts and explains the others."""
     hold = _RoundedWeight if in_eight_bits else _WholeWeight
     layers, against = fuse_adapters(model, dtype, hold), use_causal_products(model)
     kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
@@ -273,8 +273,8 @@ def fuse_adapters(
     """Give every adapted four-bit layer a copy of its weight and one fused operation; count the layers.
 
     The copy holds the values that bitsandbytes restores at every call, in `d_in * d_out * itemsize` bytes, or those
-    values in eight bits, rounded by rows and by columns, in `2 * d_in * d_out`. The model changes in place. The counts
-    are of fused layers, by None, and of those that the libraries still compute, by reason.
+    values in eight bits, rounded by rows and by columns, in `2 * d_in * d_out`. The model changes in place. Returns the
+    number of fused layers for None, and of layers left to the libraries for each reason.
     """
     found: Counter[str | None] = Counter()
     for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:
@@ -304,8 +304,8 @@ def _reason_to_keep(layer: Any) -> str | None:
 def use_causal_products(model: "PeftModel") -> str | None:
     """Compute plain causal attention by batched products, and norms and rotations as one operation each.
 
-    PyTorch's kernel for short rows on a CPU takes several times as long as its three products. The model changes in
-    place, unless a reason against it is returned.
+    For short rows on a CPU, PyTorch's kernel takes several times as long as the three products. The model changes in
+    place, unless the result is a reason against it.
     """
     config = model.get_base_model().config
     found = {
@@ -353,16 +353,16 @@ def _attention_layer(
 
 
 def is_causal(base: Any) -> bool:
-    """Return whether `use_causal_products` changed a model, which comes without the wrapper of its adapter."""
+    """Return whether `use_causal_products` changed a model, given without the wrapper of its adapter."""
     return bool(base.config._attn_implementation == _ATTENTION)  # noqa: SLF001 - where the library keeps it
 
 
 def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
-    """Compute the last hidden states of rows with a common beginning, which is computed once for all.
+    """Compute the last hidden states of rows with a common prefix, which is computed only once.
 
-    `ids` is (rows, length), int64, and all rows begin with the same `shared` tokens, less than `length`. The model is
-    the decoder of one that `use_causal_products` changed. The result, (rows, length - shared, width), leaves the
-    common beginning out.
+    `ids` is (rows, length), int64, and all rows start with the same `shared` tokens, fewer than `length`. The model is
+    the decoder of a model that `use_causal_products` changed. The result, (rows, length - shared, width), leaves out
+    the common prefix.
     """
     rows, length = ids.shape
     places = torch.arange(shared, length, device=ids.device)
@@ -376,7 +376,7 @@ def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
 
 
 def num_shared(ids: torch.Tensor) -> int:
-    """Count the tokens that all rows of `ids`, (rows, length), begin with, at most `length - 1`."""
+    """Count the tokens of the common prefix of all rows of `ids`, (rows, length); 0 if it reaches the last token."""
     differs = (ids[:, :-1] != ids[0, :-1]).any(0)
     return int(differs.int().argmax()) if bool(differs.any()) else 0
 
@@ -391,11 +391,11 @@ def _causal_attention(
     shared: tuple[int, int] = _NOTHING_SHARED,
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within rows that are padded on the right, which a causal mask hides from all other tokens.
+    """Attend within rows padded on the right; a causal mask hides the padding from all other tokens.
 
     Shapes: query (rows, heads, length, width), key and value (rows, key heads, length, width); the result
-    (rows, length, heads, width). With `shared`, numbers of tokens and rows, all rows come as one: first their common
-    tokens, then the rest of each.
+    (rows, length, heads, width). With `shared`, the numbers of common tokens and of rows, the input is one row: first
+    the common tokens, then the rest of each row.
     """
     query, (num_first, num_rows) = query * scaling, shared
     if not num_first:
@@ -415,7 +415,7 @@ def _causal_attention(
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attend to all keys up to the own one; the last query belongs to the last key.
+    """Attend from each query to all keys up to its own; the last query belongs to the last key.
 
     Shapes are those of `_causal_attention`, with scaled queries; the result has the shape of the queries.
     """

@@ -1,4 +1,4 @@
-"""The rows of an encoded train set that a recipe shows, and counts of dropped rows by reason."""
+"""The rows of an encoded train set that a recipe uses, and counts of dropped rows by reason."""
 
 import json
 from bisect import bisect_right
@@ -56,7 +56,7 @@ class ShownRows(Sequence[Example]):
     """Rows of an encoded train set with their lengths in tokens, read from their shards on access."""
 
     def __init__(self, shards: Sequence[Any], starts: Sequence[int], rows: Rows, lengths: Rows, recipe: Recipe) -> None:
-        """Take the shards, the index of the first row of each, and the indices of the rows in the train set."""
+        """Use shards, the index of the first row of each shard, and the indices of the rows in the train set."""
         self.lengths = lengths
         self._shards = shards
         self._starts = starts
@@ -85,7 +85,7 @@ class ShownRows(Sequence[Example]):
 
 @dataclass(kw_only=True)
 class Examples(Account[NotShown]):
-    """The rows of a train set that train, those for validation, and counts of dropped ones.
+    """Training rows and validation rows of a train set, with counts of dropped rows.
 
     Attributes:
         train: In the order of the train set.
@@ -106,10 +106,10 @@ class Examples(Account[NotShown]):
     num_weighted: int = 0
 
     def kinds(self, batches: Batches | None = None) -> dict[str, dict[str, float]]:
-        """Count rows and tokens of each kind, and those that `batches` show, largest first.
+        """Count rows and tokens of each kind, in the train set and as shown by `batches`, largest first.
 
-        Shown ones include repeats. `share` is that of all tokens shown, 0 to 1; `epochs` is the mean number of times
-        that a token was shown.
+        Counts of shown rows include repeats. `share` is the share of all tokens shown, 0 to 1; `epochs` is the mean
+        number of times that a token is shown.
         """
         rows, there = _count(self.columns, (slice(at, at + _PIECE) for at in range(0, len(self.columns), _PIECE)))
         shown_rows = np.empty(0, np.uint32) if batches is None else batches.all_rows
@@ -156,14 +156,14 @@ def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[st
 
 
 def open_examples(job: TrainingJob) -> Examples:
-    """Open the rows of a job, which its preparation encoded."""
+    """Open the rows of a job, as encoded by its preparation."""
     recipe = job.recipe
     encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window, job.infill_order)
     return make_examples(Shards(encoding.paths(job.rows_path)), recipe)
 
 
 def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
-    """Find the rows of encoded shards that a recipe shows, and count dropped rows by reason."""
+    """Find the rows of encoded shards that a recipe uses, and count dropped rows by reason."""
     seen = num_supervised = num_weighted = 0
     dropped, too_long = Counter[NotShown](), (Counter[str](), Counter[str]())
     kinds, categories = dict[str, int](), dict[str, int]()
@@ -213,11 +213,11 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
 
 
 def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
-    """Return the plan of `plan_run`, kept in the folder of the encoded train set and read by memory map.
+    """Return the plan of `plan_run`, cached in the folder of the encoded train set and memory-mapped.
 
-    Making it takes a microsecond for each row of an epoch.
+    Making a plan takes a microsecond for each row of an epoch.
     """
-    import pyarrow as pa  # noqa: PLC0415 - a command that trains nothing loads without
+    import pyarrow as pa  # noqa: PLC0415 - commands that do not train do not need it
 
     columns = sha256()
     for column in (rows.lengths, rows.difficulties, rows.kinds.codes, rows.categories.codes):

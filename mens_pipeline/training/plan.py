@@ -1,7 +1,7 @@
 """The order of a whole run, fixed before it begins: the rows of every micro-batch of every step.
 
-A run with a fixed order can resume at any step as if it had never stopped. Rows and micro-batches are arrays of a few
-bytes each.
+A run with a fixed order can resume at any step as if it had never stopped. Each row and micro-batch takes a few bytes
+of an array.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ Rows = NDArray[np.uint32]
 """Rows by their index among those that train."""
 
 _WINDOW: Final = 256
-"""Rows to form micro-batches from, or more: enough to find rows of similar length, and a small part of a run."""
+"""Minimum number of rows in a window: enough to find rows of similar length, and a small part of a run."""
 
 _BATCHES_OF_WINDOW: Final = 24
-"""Micro-batches of a window, or more: with a few large ones, rows of all lengths would share one."""
+"""Minimum number of micro-batches in a window: with a few large ones, rows of all lengths would share one."""
 
 MOST_PASSES: Final = 4
-"""Passes of an epoch over one kind; up to four, repeated data is nearly as good as new (Muennighoff et al. 2023,
+"""Most passes over one kind in an epoch; up to four, repeated data is nearly as good as new (Muennighoff et al. 2023,
 arXiv:2305.16264)."""
 
 EVALUATIONS: Final = 4
-"""Times that a run measures the loss on rows that do not train, however often it writes a checkpoint."""
+"""Number of times that a run measures the validation loss, however often it writes a checkpoint."""
 
 _LEAST_REST: Final = 1e-6
 """A smaller rest of the shares is a rounding error."""
@@ -48,7 +48,7 @@ _Item = TypeVar("_Item")
 
 
 class _PlannedRow(Protocol):
-    """Its kind is its origin (`task`, `template`), its category a construct or task, its length in tokens."""
+    """A row whose kind is its origin (`task`, `template`), its category a construct or task, its length in tokens."""
 
     @property
     def kind(self) -> str: ...
@@ -101,13 +101,13 @@ class Batches(Sequence[tuple[int, ...]]):
     """Micro-batches in order, at four bytes a row and eight a batch."""
 
     def __init__(self, rows: Rows, starts: NDArray[np.int64]) -> None:
-        """Take rows by their index in the columns; batch `i` is `rows[starts[i] : starts[i + 1]]`."""
+        """Store rows by their index in the columns; batch `i` is `rows[starts[i] : starts[i + 1]]`."""
         self.rows = rows
         self.starts = starts
 
     @classmethod
     def of(cls, rows: Rows, counts: NDArray[Any]) -> "Batches":
-        """Cut rows into batches; `counts` are the rows of each."""
+        """Cut rows into batches; `counts` are the numbers of rows in each batch."""
         return cls(rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
 
     def __len__(self) -> int:
@@ -149,11 +149,11 @@ class Batches(Sequence[tuple[int, ...]]):
 class Share(Generic[_Item]):
     """Micro-batches of one process: every n-th of each optimizer step, if n processes train together.
 
-    Every process gets the same number; if a step has none left for this one, it gets `empty`.
+    Every process gets the same number of micro-batches; if a step has none left for this process, it gets `empty`.
     """
 
     def __init__(self, batches: Sequence[_Item], accumulated: int, team: Team, empty: _Item) -> None:
-        """Take the micro-batches of all processes, `accumulated` for each step."""
+        """Split the micro-batches of all processes, `accumulated` for each step."""
         self._batches = batches
         self._accumulated = accumulated
         self._team = team
@@ -172,12 +172,12 @@ class Share(Generic[_Item]):
 
 
 def compute_shares(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
-    """Compute the share of the shown tokens that each kind gets; the sum is 1, unless all present were given 0.
+    """Compute the share of the shown tokens for each kind; the sum is 1, unless all kinds present are given 0.
 
-    The shares that are `named` sum up to at most 1. Split the shares of missing kinds among the others, in proportion.
-    Kinds without a name split the rest in proportion to their `tokens`. Without a rest, each of them gets the share of
-    its tokens among all, taken from the named ones in proportion. Completions that users accepted get `MOST_PASSES`
-    times that, up to the share of `CODE`, so that even a short run shows all of them.
+    The `named` shares sum to at most 1. The shares of missing kinds are split among the others, in proportion. Kinds
+    without a named share split the rest in proportion to their `tokens`. If there is no rest, each of them gets the
+    share of its tokens among all tokens, taken from the named kinds in proportion. Completions that users accepted then
+    get `MOST_PASSES` times that share, up to the share of `CODE`, so that even a short run shows all of them.
     """
     others = {kind: count for kind, count in tokens.items() if kind not in named}
     wanted = {kind: named[kind] for kind in tokens if kind in named}
@@ -198,7 +198,7 @@ class Dealer:
     """Deals the rows of each kind in passes, each in a new order, and mixes the kinds by their shares."""
 
     def __init__(self, rows: Columns, weights: NDArray[np.float64], recipe: Recipe) -> None:
-        """Take the rows, and their number in a pass (see `_weights`)."""
+        """Deal the rows, each `weights` times in a pass (see `_weights`)."""
         self._rows = rows
         self._weights = weights
         self._named = recipe.kind_shares
@@ -208,11 +208,11 @@ class Dealer:
         self._passes: dict[str, int] = {}
 
     def windows(self, rows: Rows, *, easy_first: bool) -> Iterator[Rows]:
-        """Yield the rows of an epoch in windows; every kind has its share of the tokens in each.
+        """Yield the rows of an epoch in windows; every kind has its share of the tokens in each window.
 
         An epoch has as many tokens as its rows. A kind that runs out starts again, up to `MOST_PASSES` times; after
-        that the epoch gets shorter. The next epoch begins with the rows that this one did not show; with `easy_first`,
-        each epoch starts the passes of all kinds again.
+        that, the epoch gets shorter. The next epoch starts with the rows that this epoch did not show; with
+        `easy_first`, each epoch restarts the passes of all kinds.
         """
         codes, words = self._rows.kinds.codes[rows], self._rows.kinds.words
         there = {words[code]: rows[codes == code] for code in sorted(_counts(codes), key=words.__getitem__)}
@@ -289,7 +289,7 @@ def _draw(rows: Rows, columns: Columns, weights: NDArray[np.float64], random: Ra
 
 
 def shuffle(rows: Rows, random: Random) -> None:
-    """Shuffle in place with the draws of `random.shuffle`, in half of its time."""
+    """Shuffle in place with the same result as `random.shuffle`, in half the time."""
     buffer: Any = rows
     order, draw = memoryview(buffer), random.getrandbits
     for bits in range(len(order).bit_length(), 1, -1):  # bits of the numbers below `place + 1`
@@ -306,10 +306,10 @@ def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The micro-batches of a run in order, each the indices of its rows in the columns.
+    """The micro-batches of a run in order, each with the indices of its rows in the columns.
 
-    The last of the optimizer steps may have fewer than `accumulation` micro-batches. `num_skipped` rows are left out of
-    each epoch by the curriculum.
+    The last optimizer step may have fewer than `accumulation` micro-batches. The curriculum leaves `num_skipped` rows
+    out of each epoch.
     """
 
     batches: Batches
@@ -331,8 +331,8 @@ def step_tokens(batches: Batches, lengths: NDArray[np.uint32], accumulated: int)
 def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
     """Fix the order of a run; the same arguments give the same order on every machine.
 
-    A continued run has the order of one that never stopped. It ignores `max_steps`, which the earlier run used up, and
-    ends with its time, or after `MOST_PASSES` times its epochs.
+    A continued run has the order of a run that never stopped. It ignores `max_steps`, which the earlier run used up,
+    and ends when its time is up, or after `MOST_PASSES` times its epochs.
     """
     num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.accumulation
     if continues is not None:
@@ -372,7 +372,7 @@ def _epochs(rows: Columns, recipe: Recipe) -> Iterator[tuple[Batches, int]]:
 
 
 def is_validation_group(group: str | None, share: float, seed: int) -> bool:
-    """Return whether the rows of a source file measure the loss; rows without a file train."""
+    """Return whether the rows of a source file are for validation; rows without a file train."""
     if group is None:
         return False
     digest = hashlib.sha256(f"validation:{seed}:{group}".encode()).digest()
@@ -403,7 +403,7 @@ def category_weights(counts: Mapping[Category, int], alpha: float) -> dict[Categ
 
 
 def _weights(rows: Columns, recipe: Recipe) -> NDArray[np.float64]:
-    """Compute weights, of shape `(kinds, categories)`; where kinds have shares, within each kind."""
+    """Compute weights, of shape `(kinds, categories)`; if kinds have shares, within each kind."""
     kinds, categories = rows.kinds, rows.categories
     weights = np.ones((len(kinds.words), len(categories.words)))
     groups = [(slice(None), categories.codes)]
@@ -427,7 +427,7 @@ def _counts(codes: NDArray[np.uint16]) -> dict[int, int]:
 
 
 def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tuple[Rows, NDArray[np.uint32]]:
-    """Cut a window into micro-batches of similar lengths, to pad little; easy ones come first in a curriculum.
+    """Cut a window into micro-batches of similar lengths, for little padding; in a curriculum, easy ones come first.
 
     Returns the rows in order, and the number of rows of each micro-batch.
     """
@@ -442,7 +442,7 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
     order = np.arange(len(counts), dtype=np.uint32)
     shuffle(order, random)
     starts, shuffled = np.cumsum(counts, dtype=np.uint32) - counts, counts[order]
-    # Modulo 2^32 where a batch moves forward.
+    # Unsigned, so modulo 2^32 if a batch moves forward.
     moved = np.repeat(starts[order] - (np.cumsum(shuffled, dtype=np.uint32) - shuffled), shuffled)
     return window[moved + np.arange(len(window), dtype=np.uint32)], shuffled
 

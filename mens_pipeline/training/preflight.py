@@ -28,7 +28,7 @@ LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "acc
 
 SCHEMA: Final = "vox.mens.preflight.v0"
 LINEAR: Final = "linear_attention"
-"""The layers of this type in a configuration have kernels of their own."""
+"""Type of layers in a configuration that have their own kernels."""
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _NF4_BITS: Final = 4.5
 """Bits of a quantised value, including its share of the scales."""
@@ -37,37 +37,37 @@ _ADAM_BYTES: Final = 16
 """Bytes of a trained value in float32: value, gradient, two moments."""
 
 _ACTIVATIONS: Final = 34
-"""Bytes of activations for a token, a layer and a unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
+"""Bytes of activations per token, layer and unit of width, in 16 bits (Korthikanti et al. 2022, eq. 2)."""
 
 _KEPT_ACTIVATIONS: Final = 2
-"""The same for a checkpointed layer, which keeps its input."""
+"""The same for a checkpointed layer, which keeps only its input."""
 
 _LAYERS_ADAPTED: Final = 7
 """Linear layers of a block: four in the attention, three in the feed-forward network."""
 
 _WIDTHS: Final = 3
-"""Width of a pair of adapter matrices over that of the model: one for its input, up to two for its output."""
+"""Width of a pair of adapter matrices, relative to the model: one for its input, up to two for its output."""
 
 _SCALES: Final = (
     *("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"),
     "output_multiplier",
 )
-"""Fields by which families of models scale the outputs of their head; the loss of TRL knows them."""
+"""Fields with which families of models scale the outputs of their head; TRL's loss supports them."""
 
 _SCORED_AT_ONCE: Final = 4096
 """Positions whose logits and gradients are in memory at once, in float32."""
 
 SCORED_ON_CPU: Final = 256
-"""The same on a CPU, where kernels start at once: with a vocabulary of 151,936 the logits take 156 MB."""
+"""The same on a CPU, where kernels launch without delay; with a vocabulary of 151,936, the logits take 156 MB."""
 
 _TILE: Final = 32_768
 """Tokens of the vocabulary that the kernel of TRL scores at once on a GPU."""
 
 _MOST_OF_MEMORY: Final = 0.85
-"""Share of the memory that an estimate may take: it is rough, and other programs need some."""
+"""Largest share of the memory for an estimate, which is rough; other programs also need memory."""
 
 BESIDE_GB: Final = 2.0
-"""Memory of a GPU that generates, besides the weights: context, keys, values, states and scores of a batch."""
+"""GPU memory for generation besides the weights: context, keys, values, states and scores of a batch."""
 
 _CHECKPOINT_COPIES: Final = 4
 """Two checkpoints, one being written, and the adapter itself, each up to the size of adapter and optimizer."""
@@ -76,8 +76,8 @@ _CHECKPOINT_COPIES: Final = 4
 class MemoryEstimate(NamedTuple):
     """Estimated peak memory of a run in megabytes.
 
-    The base includes embeddings and head, which are never quantised, and the adapter its optimizer; activations are
-    those of one micro-batch, logits those of the scored positions.
+    The base includes embeddings and head, which are never quantised; the adapter includes its optimizer. Activations
+    are for one micro-batch, logits for the positions scored at once.
     """
 
     base: float
@@ -87,7 +87,7 @@ class MemoryEstimate(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The sum."""
+        """Sum of all parts."""
         return sum(self)
 
     @property
@@ -97,19 +97,19 @@ class MemoryEstimate(NamedTuple):
 
 
 _FALLBACK: Final = 98
-"""Bytes for a unit of value width in linear attention without kernels."""
+"""Bytes per unit of value width in linear attention without kernels."""
 
 _FUSED: Final = 28
 """The same with flash-linear-attention, estimated: inputs, outputs, convolution, norm, and a state for 64 tokens."""
 
 
 def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
-    """Estimate the bytes of activations of the largest layer for a token in 16 bits, without its input."""
+    """Estimate the bytes of activations per token of the largest layer, in 16 bits, without its input."""
     text = config.get("text_config", config)
     width, heads = int(text["hidden_size"]), int(text["num_attention_heads"])
     kinds = set(text.get("layer_types") or ["full_attention"])
     inner = int(text.get("intermediate_size") or 4 * width)
-    if experts := text.get("num_experts_per_tok"):  # a token sees only some experts
+    if experts := text.get("num_experts_per_tok"):  # a token uses only some experts
         inner = int(text.get("moe_intermediate_size") or inner) * int(experts)
     sizes: list[int] = []
     if LINEAR in kinds:
@@ -130,14 +130,14 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the peak memory of a run from sizes alone.
 
-    `tokens_at_once` are those of the largest micro-batch, with padding; `computed_on` is `cuda`, `mps` or `cpu`, and
-    the result of `compute_dtype`; `layer` is that of `layer_bytes`.
+    `tokens_at_once` is the size of the largest micro-batch, padding included; `computed_on` is `cuda`, `mps` or `cpu`,
+    and the result of `compute_dtype`; `layer` is the result of `layer_bytes`.
     """
     device, dtype = computed_on
     is_packed = recipe.quantization != "bf16"
     bytes_of_value = 2 if dtype == "bfloat16" else 4
     # A CPU keeps all activations, since checkpoints would cost a fourth of its speed. A GPU keeps the inputs of
-    # checkpointed layers, all activations of one of them at a time, and those of every other layer.
+    # checkpointed layers, all activations of one of them at a time, and all activations of the other layers.
     every_n = 1 if recipe.checkpoint_every_n_layers is None else recipe.checkpoint_every_n_layers
     num_again = -(-base.num_layers // every_n) if every_n else 0
     kept = _KEPT_ACTIVATIONS * base.hidden_size * num_again + layer * (base.num_layers - num_again + min(1, num_again))
@@ -162,11 +162,11 @@ def estimate_memory(
 
 
 def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int) -> Recipe:
-    """Fill in what a recipe leaves to the memory of its device: the quantization, and the layers to recompute.
+    """Choose the quantization and the layers to recompute by the memory of a device, if a recipe leaves them open.
 
-    A GPU holds the base in bf16 if it has room to train and generate with it, else in nf4. Then it recomputes no layer,
-    every second one, or all: the first that fits. A CPU recomputes none. `RefusedError` if the recipe says bf16, and
-    the GPU does not compute in it.
+    A GPU holds the base in bf16 if training and generation fit its memory, else in nf4. It then recomputes no layer,
+    every second layer or all layers, whichever fits first. A CPU recomputes no layer. `RefusedError` if the recipe
+    requests bf16 and the GPU does not compute in it.
     """
     if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
         raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")
@@ -187,7 +187,7 @@ def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, 
 
 
 def compute_dtype(recipe: Recipe, device: Device) -> str:
-    """Return what a recipe computes in on a device: `float32`, `bfloat16` or `int8`."""
+    """Return the dtype of computations on a device: `float32`, `bfloat16` or `int8`; refuse int8 except on a CPU."""
     asked = recipe.bnb_4bit_compute_dtype
     if asked == "int8" and device.kind != "cpu":
         raise RefusedError(f"bnb_4bit_compute_dtype is int8, which a CPU alone computes in, not {device.name}.")
@@ -217,7 +217,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
 
 
 def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]) -> None:
-    """Refuse a train set with too few rows that train."""
+    """Refuse a train set with too few training rows."""
     if examples.num_lost:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
@@ -243,7 +243,7 @@ def check_logits(base: Base, device: str) -> None:
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
-    """Refuse a folder, which may not exist yet, without room for checkpoints and adapter."""
+    """Refuse a folder, which may not exist yet, without disk space for checkpoints and adapter."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(there).free / 2**20
     if free < needed_mb:
@@ -297,7 +297,7 @@ def installed_memory_gb() -> float:
 
 
 def kernels_found(config: Mapping[str, Any], capability: tuple[int, int]) -> dict[str, bool]:
-    """Return whether a GPU of a compute capability finds what Triton compiles with, and the kernels of a base."""
+    """Return which build tools of Triton and which kernels for a base exist, for a GPU of a compute capability."""
     compiler = own_environment().get("CC")
     found = {
         "c_compiler": any(map(shutil.which, (compiler,) if compiler else _COMPILERS)),
@@ -312,14 +312,14 @@ def kernels_found(config: Mapping[str, Any], capability: tuple[int, int]) -> dic
 
 @cache
 def _can_import(module: str) -> bool:
-    """Import a module in a process of its own: a package that is found by name may be incomplete."""
+    """Try to import a module in a separate process: a package that can be found may be incomplete."""
     command = [sys.executable, "-P", "-c", f"import {module}"]
     done = subprocess.run(command, env=training_environment(), capture_output=True, check=False)  # noqa: S603 - our own words
     return done.returncode == 0
 
 
 def has_linear_kernels(found: Mapping[str, bool]) -> bool:
-    """Return whether layers of linear attention are computed by kernels, from the result of `kernels_found`."""
+    """Return whether kernels compute the layers of linear attention, from the result of `kernels_found`."""
     return found.get("flash_linear_attention", False) and found["triton"]
 
 
@@ -337,7 +337,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 def kernel_notes(found: Mapping[str, bool]) -> list[str]:
-    """Return advice, a sentence each, for parts that `kernels_found` did not find."""
+    """Return one sentence of advice for each part that `kernels_found` did not find."""
     return [_ADVICE[name] for name, is_there in found.items() if not is_there]
 
 

@@ -47,10 +47,10 @@ _NOT_OF_THE_RUN: Final = frozenset(
 """Fields that do not change the adapter, or that the hash of the base replaces."""
 
 _OF_THE_BEGINNING: Final = ("adapter_sha256", "num_batches")
-"""Fields of an earlier run that decide the next one."""
+"""Fields of an earlier run that decide the result of the next run."""
 
 
-def build_contract(  # noqa: PLR0913, PLR0917 - all that decides a run
+def build_contract(  # noqa: PLR0913, PLR0917 - everything that decides a run
     recipe: Recipe,
     train_sha256: str,
     base: Base,
@@ -59,7 +59,7 @@ def build_contract(  # noqa: PLR0913, PLR0917 - all that decides a run
     continues: Continued | None = None,
 ) -> dict[str, Any]:
     """Return everything that decides the result of a run, in JSON types; `computed_on` is device and precision."""
-    # The number of processes changes dropout and the order of sums, hence bits. Two plain summands give the same.
+    # The number of processes changes dropout and the order of sums, and so the bits; a sum of two has only one order.
     alone = recipe.model_copy(update={"devices": 1}).accumulation
     is_plain_sum = alone == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
     is_split_felt = recipe.devices > 1 and not is_plain_sum
@@ -97,7 +97,7 @@ class PreparedRun(Prepared[TrainingJob]):
     base: Base
 
 
-def prepare_run(  # noqa: PLR0913 - all that decides a run
+def prepare_run(  # noqa: PLR0913 - everything that decides a run
     resolved: ResolvedRecipe,
     train_path: Path,
     folder: Path | Callable[[str], Path],
@@ -112,10 +112,10 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
 ) -> PreparedRun:
     """Check everything that a run needs, and write its job, contract and preflight.
 
-    `folder` is that of the run, or a function from the hash of its contract to the folder. `cache` holds converted base
-    models and locks. `min_rows` is the smallest number of rows that train. `continues` is the run to continue, on the
-    same rows; `is_new` replaces a run in the folder, once all checks have passed; `is_trial` only checks and writes
-    nothing. `RefusedError` if a check failed, or the folder holds another run.
+    `folder` is the folder of the run, or a function that returns it for the hash of the contract. `cache` holds
+    converted base models and locks. `min_rows` is the minimum number of training rows. `continues` is the run to
+    continue, on the same rows; `is_new` replaces a run in the folder, once all checks have passed; `is_trial` only
+    checks and writes nothing. `RefusedError` if a check failed, or the folder holds another run.
     """
     recipe = resolved.recipe
     refuse_missing_devices(device, recipe.devices)
@@ -186,7 +186,7 @@ def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -
 
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
-    """Return the result of `trained_heldout`, which reads all rows, and keep it with the encoded rows."""
+    """Return the result of `trained_heldout`, which reads all rows, and cache it with the encoded rows."""
     code = code_version("mens_pipeline.corpus.curate.heldout_split:trained_heldout")
     files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
     kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
@@ -197,7 +197,7 @@ def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | 
 
 
 def by_id(digest: str) -> Path:
-    """Return the default folder of a run, by its contract."""
+    """Return the default folder of a run, from the digest of its contract."""
     return Path("runs") / digest[:12]
 
 
@@ -217,9 +217,9 @@ def point_latest(run_dir: Path) -> None:
 
 
 def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: float, *, is_new: bool) -> Path:
-    """Return the folder of a run, perhaps by the digest of its contract.
+    """Return the folder of a run; if `folder` is a function, from the digest of the contract.
 
-    `RefusedError` if it holds a link, or another run that stays, or its disk has too few megabytes free.
+    `RefusedError` if it holds a link, or another run (unless `is_new`), or its disk has too few megabytes free.
     """
     run_dir = folder if isinstance(folder, Path) else folder(digest)
     if run_dir.is_symlink():  # `runs/latest`: a new run may replace the one that it names

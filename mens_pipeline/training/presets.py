@@ -1,4 +1,4 @@
-"""Presets, domains and named recipes, merged into one recipe: flags win over environment, preset and domain."""
+"""Presets, domains and named recipes, merged into one recipe: flags win over environment, recipe, preset and domain."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _VRAM_SLACK: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A preset or a domain: fields of the recipe, and the GPU memory from which `auto` takes it; None for never."""
+    """A preset or a domain: fields of the recipe, and the minimum GPU memory for `auto` to choose it; None: never."""
 
     about: str
     values: dict[str, Any]
@@ -35,7 +35,7 @@ class ResolvedRecipe:
     """A recipe with its preset and domain, and the origin of each value.
 
     An origin is `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or `default`.
-    `name` is that of the recipe, with what a run changed of it (`wide, lora_r 8`); None outside of the graph.
+    `name` is the name of the recipe, with the changes of a run (`wide, lora_r 8`); None outside the graph.
     """
 
     recipe: Recipe
@@ -45,12 +45,12 @@ class ResolvedRecipe:
     name: str | None = None
 
     def change(self, origin: str, **values: Any) -> Self:
-        """Return it with other values of some fields, from an origin."""
+        """Return a copy with other values of some fields, from an origin."""
         recipe = self.recipe.model_copy(update=values)
         return replace(self, recipe=recipe, origins=self.origins | dict.fromkeys(values, origin))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields of manifest and preflight."""
+        """Return the fields for manifest and preflight, in JSON types."""
         return {
             "recipe": self.recipe.model_dump(mode="json"),
             "recipe_origins": self.origins,
@@ -106,9 +106,9 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 ) -> ResolvedRecipe:
     """Build a recipe; flags win over environment, named recipe, preset, domain and defaults, in this order.
 
-    The preset `auto` takes the largest one for a GPU of `vram_gb` gigabytes. `environment` maps fields to the texts of
-    the MENS_TRAIN_* variables, `flags` map fields to values, and `flag_names` to the options that were typed: `--rank`.
-    A `ConfigurationError` lists all errors.
+    The preset `auto` is the largest preset for a GPU of `vram_gb` gigabytes. `environment` maps fields to the texts of
+    the MENS_TRAIN_* variables, `flags` to values, and `flag_names` to the options as typed: `--rank`. A
+    `ConfigurationError` lists all errors.
     """
     if preset == AUTO:
         preset = pick_preset(presets, vram_gb)
@@ -148,7 +148,7 @@ def _to_preset(values: Mapping[str, Any]) -> Preset:
 
 
 DEFAULT: Final = "default"
-"""The recipe of runs that choose none."""
+"""The recipe of runs that do not choose a recipe."""
 
 RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 """A name for tags, files and command lines."""
@@ -157,19 +157,19 @@ RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")
 class NamedRecipe(Strict):
     """A recipe to compare with others."""
 
-    about: str = Field(min_length=1, description="The question that it answers, in a sentence.")
-    preset: str = Field(default=AUTO, description="Of config/presets.yaml; `auto` picks by memory.")
-    domain: str | None = Field(default=None, description="Which rows; config/domains.yaml.")
-    base: str | None = Field(default=None, min_length=1, description="Base model, a folder or a name on the Hub.")
+    about: str = Field(min_length=1, description="The question that it answers, in one sentence.")
+    preset: str = Field(default=AUTO, description="Preset of config/presets.yaml; `auto` chooses by memory.")
+    domain: str | None = Field(default=None, description="Domain of config/domains.yaml, which selects rows.")
+    base: str | None = Field(default=None, min_length=1, description="Base model: a folder, or a name on the Hub.")
     revision: str | None = Field(default=None, min_length=1, description="Branch, tag or commit of the base.")
     overrides: dict[str, bool | int | float | str | list[str] | dict[str, float] | None] = Field(
-        default={}, description="Fields of the recipe that it changes."
+        default={}, description="Fields of the recipe to change."
     )
 
     trial: dict[str, int] | None = Field(
         default=None,
-        description="The part of the eval suite that it asks, in the fields of SuiteSize, if it is a trial: the policy "
-        "`trial` applies, and it is never promoted.",
+        description="For a trial, the part of the eval suite to use, in the fields of SuiteSize; the policy `trial` "
+        "applies, and a trial is never promoted.",
     )
 
     @model_validator(mode="after")
@@ -204,7 +204,7 @@ AnyPreset = TypeVar("AnyPreset")
 
 
 def look_up(entries: Mapping[str, AnyPreset], name: str, what: str) -> AnyPreset:
-    """Return a preset, domain or recipe, as `what` says, by its name; raise ConfigurationError for an unknown one."""
+    """Return a preset, domain or recipe (`what`) by its name; raise ConfigurationError for an unknown name."""
     if name not in entries:
         advice = did_you_mean(name, entries) or f"There are {', '.join(sorted(entries))}."
         raise ConfigurationError(f"{what} {name}: not in config/{what}s.yaml. {advice}")

@@ -20,16 +20,16 @@ _HASHED_BYTES: Final = 8192
 
 
 class Checksums(NamedTuple):
-    """Of all frozen values, hexadecimal, and of each adapter matrix by its name; they tell accidents, not attacks."""
+    """Checksums of all frozen values and of each adapter matrix, by name; they detect accidents, not attacks."""
 
     frozen_sha256: str
     trained: dict[str, bytes]
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base, in NF4 except for its head, or whole in `compute_dtype` if the recipe says bf16.
+    """Load the base, in NF4 except for its head, or whole in `compute_dtype` if the recipe requests bf16.
 
-    Where several processes train, the device is the number of a GPU. `RefusedError` if no layer can be quantised.
+    If several processes train, the device is the number of a GPU. `RefusedError` if no layer can be quantised.
     """
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -91,7 +91,7 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 
 def keep_input_precision(model: "PeftModel") -> None:
-    """Let autocast alone choose the precision of adapters: PEFT casts their inputs to float32, which it casts back."""
+    """Leave the precision of adapters to autocast: PEFT casts their inputs to float32, and autocast casts them back."""
     from peft.tuners.lora import LoraLayer
 
     for module in model.modules():
@@ -146,6 +146,6 @@ def _hash(tensor: Any) -> bytes:
     data = tensor.detach().flatten().view(torch.uint8)
     if data.numel() % _HASHED_BYTES or data.storage_offset() % 8:
         data = torch.nn.functional.pad(data, (0, -data.numel() % _HASHED_BYTES))
-    # A hash is the exclusive or of its words: one for each part, or a permutation of all words would stay unseen.
+    # A hash is the exclusive or of its words; with a single hash, a permutation of all words would go undetected.
     parts = data.view(torch.int64).reshape(data.numel() // _HASHED_BYTES, _HASHED_BYTES // 8)
     return bytes(torch.hash_tensor(parts, 1).cpu().numpy().tobytes())

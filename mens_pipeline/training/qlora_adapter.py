@@ -1,4 +1,4 @@
-"""A trained adapter as an artifact with manifest and card, made once for a contract; a later run may continue it.
+"""A trained adapter as an artifact with manifest and card, made once per contract; a later run may continue it.
 
 A continued run has the same rows, and starts a new schedule from the final adapter of the first run.
 """
@@ -49,7 +49,7 @@ class TrainingParams(Params):
 
 
 def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
-    """Finish a run, and copy its model and documents; its manifest becomes part of that of the artifact."""
+    """Finish a run, and copy its model and documents; its manifest becomes a field of the artifact's manifest."""
     manifest = params.finish()
     copy_folder(params.run_dir / params.model, folder / params.model)
     for name in (CONTRACT, PREFLIGHT, MANIFEST, TELEMETRY):
@@ -69,10 +69,10 @@ def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its r
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train an adapter, unless the store has one of the same contract; return it, and whether it was reused.
+    """Train an adapter, unless the store has one with the same contract; return it, and whether it was reused.
 
-    `again` replaces that one. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`, contract, preflight and
-    manifest. `RefusedError` if training did not finish; its checkpoints stay in the work folder.
+    `again` trains and replaces it. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`, contract, preflight
+    and manifest. `RefusedError` if training did not finish; its checkpoints stay in the work folder.
     """
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
@@ -91,10 +91,10 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
     rests_on: Sequence[Path],
     again: bool,
 ) -> tuple[Artifact, bool]:
-    """Build the artifact of a run of either lane, with its folder `model`, and say whether it was reused.
+    """Build the artifact of a run of either lane, with its folder `model`; return it, and whether it was reused.
 
-    `launch` runs the process of a run and returns its exit code, with which `finish` returns the manifest. With
-    `again`, an artifact that exists stays until the new one is trained.
+    `launch` runs the process of a run and returns its exit code; `finish` turns the exit code into the manifest. With
+    `again`, an existing artifact stays until the new one is trained.
     """
 
     def end() -> dict[str, Any]:
@@ -103,7 +103,7 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
     # The contract has the digests, so the same rows from another mix do not train again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
     params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
-    with hold_folder(run_dir):  # also before and after its process, and where that runs on another machine
+    with hold_folder(run_dir):  # also before and after its process, and if that runs on another machine
         made, reused = stage.build(store, params, force=again)
     shutil.rmtree(run_dir, ignore_errors=True)
     return made, reused
@@ -131,7 +131,7 @@ def training_manifest(
         "manifest_schema_version": SCHEMA_VERSION,
         "backend": METHOD,
         "adapter_method": "qlora" if is_packed else "lora",
-        # As upstream's adapter manifest has it.
+        # In the format of upstream's adapter manifest.
         "quant": {
             "base_quant": "nf4" if is_packed else "none",
             "double_quant": is_packed and recipe.bnb_4bit_use_double_quant,
@@ -174,5 +174,5 @@ def continue_from(run: Path) -> Continued:
 
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
-    """Return the recipe of a continued run: `minutes` limit it instead of steps."""
+    """Return the recipe of a continued run, limited by `minutes` instead of steps."""
     return resolved.change("more", max_minutes=minutes, max_steps=None)

@@ -1,4 +1,4 @@
-"""TRL's trainer with a fixed order, row weights and a loss of labelled positions alone, and a check of that loss."""
+"""TRL's trainer with a fixed order, row weights and a loss over labelled positions only, and a check of that loss."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ from mens_pipeline.training.plan import Batches, Share
 from mens_pipeline.training.qlora import begin_evaluation
 
 _FEW: Final = 2
-"""Rows to compute the first loss on: two of different lengths take a base of 0.5B seconds."""
+"""Rows for the first loss; with two rows of different lengths, a base of 0.5B takes seconds."""
 
 _VALIDATED_AT_ONCE: Final = 4
 
 _MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2, "int8": 5e-2}
-"""Precision -> allowed difference in nats from another order of operations, and from rounding."""
+"""Precision -> allowed difference in nats, from rounding and from a different order of operations."""
 _MOST_OF_CHANCE: Final = 1.1
 """Random weights start up to a tenth above the loss of a uniform guess, ln(vocabulary)."""
 
@@ -115,11 +115,11 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
     @property
     def best_loss(self) -> float | None:
-        """The lowest loss of `evaluate`; None without rows that measure it."""
+        """The lowest loss of `evaluate`; None without validation rows."""
         return self.state.best_metric if self.state.best_global_step else None
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Compute the mean loss of a token on rows that do not train, by all processes; nan without such rows."""
+        """Compute the mean loss per token on validation rows, over all processes; nan without such rows."""
         size, each = self._team.size * _VALIDATED_AT_ONCE, self._team.rank * _VALIDATED_AT_ONCE
         parts = (self.validation[at : at + _VALIDATED_AT_ONCE] for at in range(each, len(self.validation), size))
         batches = (collate(rows, self.processing_class.pad_token_id) for rows in parts)
@@ -193,7 +193,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     ) -> Any:
         """Compute the mean negative log-likelihood of the labelled positions of a step, each times its weight.
 
-        `num_items_in_batch` counts those of all micro-batches of all processes.
+        `num_items_in_batch` counts the labelled positions of all micro-batches of all processes.
         """
         num_tokens, num_supervised = inputs["counts"]
         labels = inputs["labels"][:, 1:]
@@ -206,7 +206,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             mask = labels != IGNORED
             total = (self._label_losses(model, inputs, mask, labels) * each[mask]).sum()
         else:
-            # Zero without a label. Where Triton scores, TRL selects the labelled positions, and waits twice for them.
+            # Zero without a label. With Triton, TRL selects the labelled positions, and waits for the GPU twice.
             scored = model(input_ids=inputs["input_ids"], labels=inputs["labels"], use_cache=False, fused_lm_head=True)
             total = -(scored.log_probs * each).sum()
         loss = total / (num_supervised if num_items_in_batch is None else num_items_in_batch)
@@ -217,7 +217,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     def _label_losses(
         self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
-        """Compute the losses of labelled positions; the library would project every position without Triton."""
+        """Compute the losses of labelled positions only; without Triton, TRL would project every position."""
         own = self.model
         if model is own:
             return labelled_losses(own.get_base_model(), inputs, mask, labels)
@@ -250,9 +250,9 @@ def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, label
 
 
 def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
-    """Compute the mean loss of a labelled token of a few rows by PEFT and transformers alone, in nats.
+    """Compute the mean loss per labelled token of a few rows, in nats, with PEFT and transformers only.
 
-    A new adapter is left out, since it changes nothing. Call this before `replace_slow_parts`.
+    A new adapter is disabled, since it changes nothing. Call this before `replace_slow_parts`.
     """
     batch, model = trainer.few_rows(), trainer.model
     labels = batch["labels"][:, 1:]
@@ -264,7 +264,7 @@ def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
 
 
 def refuse_other_loss(trainer: PlannedTrainer, expected: float, base: str, dtype: str) -> None:
-    """Refuse (`RefusedError`) another first loss than `plain_loss`, and one that is worse than chance."""
+    """Raise `RefusedError` if the first loss differs from `plain_loss`, or `plain_loss` is worse than chance."""
     vocabulary = trainer.model.config.get_text_config().vocab_size
     if not expected <= _MOST_OF_CHANCE * math.log(vocabulary):
         guess = f"a uniform guess among {vocabulary:,} tokens has {math.log(vocabulary):.2f}"

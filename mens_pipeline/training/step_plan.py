@@ -21,9 +21,9 @@ _WARMUP_SHARE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class StepDecision:
-    """A new number of steps of the whole run, which holds from the step after `step` on.
+    """A new number of steps of the whole run, which applies from the step after `step`.
 
-    `seconds_per_step` are measured on the latest steps, `seconds` the time trained until then; `reason` is for people.
+    `seconds_per_step` is measured on the latest steps, `seconds` is the training time so far; `reason` is for people.
     """
 
     step: int
@@ -94,26 +94,26 @@ _MEASURED: Final = 5
 
 _EARLY: Final = 0.1
 _LATEST: Final = 12
-"""Latest steps, whose mean without the slowest and the fastest predicts the next ones."""
+"""Number of latest steps; their mean without the slowest and the fastest predicts the next steps."""
 
 _TOLERANCE: Final = 0.03
-"""Share of the budget by which the end may miss it before a new decision."""
+"""Allowed distance of the end from the budget without a new decision, as a share of the budget."""
 
 _LANDING: Final = 0.02
-"""Share of the steps done that are added when the budget is used up, so that the rate declines to its end."""
+"""Steps to add when the budget is used up, so that the rate declines to its end, as a share of the steps done."""
 
 
 class Pace:
-    """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
+    """Time of an optimizer step, measured on the latest steps and proportional to its tokens."""
 
     def __init__(self, tokens: ArrayLike) -> None:
-        """Take the padded tokens of each step in order, at least 1 each."""
+        """Start without measurements; `tokens` are the padded tokens of each step in order, at least 1 each."""
         self._before = np.concatenate(([0], np.cumsum(tokens, dtype=np.int64)))
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self.num_measured = 0
 
     def add(self, step: int, seconds: float) -> None:
-        """Measure a step, from 1. The first one includes one-time costs and counts until there is a second."""
+        """Add the time of a step, from 1. The first one includes one-time costs and counts until there is a second."""
         if self.num_measured == 1:
             self._latest.clear()
         self.num_measured += 1
@@ -124,7 +124,7 @@ class Pace:
         return float(self._rate() * (self._before[last] - self._before[first]))
 
     def find_last(self, first: int, most: int, seconds: float) -> int:
-        """Return the last step, up to `most`, that ends within some seconds after `first`."""
+        """Return the last step, up to `most`, that ends within `seconds` after `first`."""
         until = float(self._before[first] + seconds / self._rate())
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
@@ -136,8 +136,8 @@ class Pace:
 class StepPlan:
     """The number of optimizer steps of a run, with its schedule, within the time budget.
 
-    The budget lowers the number of steps instead of cutting the run off; without one, nothing depends on time. Each
-    decision is written to the file before it takes effect.
+    The budget lowers the number of steps instead of cutting the run off; without a budget, nothing depends on time.
+    Each decision is written to the file before it takes effect.
     """
 
     def __init__(  # noqa: PLR0913 - all that a plan rests on
@@ -152,8 +152,8 @@ class StepPlan:
     ) -> None:
         """Restore the decisions made up to `resumed_at`, and discard later ones.
 
-        `tokens` are the padded ones of each step of the target, in order. `max_seconds` is a budget of training time
-        over all processes of the run; None for no budget. Of several processes that make the same decisions, one writes
+        `tokens` are the padded tokens of each step of the target, in order. `max_seconds` is a budget of training time
+        over all processes of the run; None: no budget. Of several processes that make the same decisions, one writes
         them (`is_recorded`).
         """
         self._path = path
@@ -253,7 +253,7 @@ class StepPlan:
 def take_up(
     run_dir: Path, schedule: Schedule, tokens: ArrayLike, max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
-    """Restore the step plan of a run at its newest checkpoint; refuse other decisions than the checkpoint's."""
+    """Restore the step plan of a run at its newest checkpoint; refuse decisions that differ from the checkpoint's."""
     checkpoint = newest_checkpoint(run_dir)
     seconds = None if max_minutes is None else 60 * max_minutes
     state = {} if checkpoint is None else json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Read `telemetry.jsonl`, the log of a training: steps, totals, and the loss as a curve."""
+"""Read `telemetry.jsonl`, the log of a training run: steps, totals, and the loss as a curve."""
 
 import json
 from array import array
@@ -15,14 +15,14 @@ _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 _FEW_MINUTES: Final = 5
 _MOST_STEPS: Final = 2**63
 _MOST_LOSSES: Final = 200_000
-"""Points of a curve, an even number: more than its pixels, and some megabytes."""
+"""Most points of a curve, an even number: more than pixels, and only some megabytes."""
 
 
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the payload of each step once, in order; a resumed run replaces the steps after its checkpoint.
 
-    It keeps the offset of each step rather than its line, since a long run has more lines than memory. `RefusedError`
-    if a line is not an event.
+    It keeps the offset of each step rather than its line, since the lines of a long run may not fit in memory.
+    `RefusedError` if a line is not an event.
     """
     numbers, starts = array("q"), array("q")
     for start, event in _events(path):
@@ -63,7 +63,7 @@ def losses_of(path: Path) -> dict[int, float]:
 
 
 def seconds_trained(path: Path) -> float:
-    """Return the seconds that all processes of a run have trained, including steps taken back."""
+    """Return the seconds that all processes of a run have trained, including steps that a resumed run replaced."""
     if not path.is_file():
         return 0.0
     try:

@@ -1,22 +1,22 @@
 """One training run from a job to a saved adapter. Only a training process imports this.
 
-Before the first step, `train` finds the rows that the recipe shows (`examples`), plans the order of all micro-batches
-(`plan`), loads the base, in four bits or whole, with an adapter (`qlora`), and computes how many steps fit the time
-(`step_plan`). In each step
+Before the first step, `train` finds the rows that the recipe uses (`examples`), plans the order of all micro-batches
+(`plan`), loads the base, in four bits or whole, with an adapter (`qlora`), and restores the number of steps decided so
+far (`step_plan`). In each step
 
-1. the loader pads the next micro-batches of the plan (`sft.collate`), of which each process takes its share;
+1. the loader pads the next micro-batches of the plan (`sft.collate`), each process its own share;
 2. the model computes the log-likelihood of the tokens of the response, times the weight of their row; the loss is the
    mean over all labelled tokens of the step (`PlannedTrainer.compute_loss`);
 3. the gradients of the adapter add up over the micro-batches, on a GPU in parts that fit its memory (`training_step`),
    and over the processes;
-4. the trainer clips the norm of the gradient, and refuses one that is zero or not finite (`common_trainer`);
+4. the trainer clips the norm of the gradient, and refuses a norm that is zero or not finite (`common_trainer`);
 5. AdamW updates the adapter in float32, with the rate of `step_plan.Schedule`;
 6. all processes share counts, seconds and requests to stop. `common_trainer.RunMonitor` replans the rest of the run if
    its pace requires it, writes telemetry, and marks a checkpoint when one is due.
 
 At some checkpoints the trainer measures the loss on rows of other files (`PlannedTrainer.evaluate`). After the last
-step it loads the checkpoint with the lowest one; without such rows the adapter is that of the last step. Then `train`
-checks that the base has not changed, and saves the adapter with tokenizer, template and system prompt.
+step it loads the checkpoint with the lowest loss; without such rows, it keeps the adapter of the last step. Then
+`train` checks that the base has not changed, and saves the adapter with tokenizer, template and system prompt.
 """
 
 import json
@@ -55,8 +55,8 @@ SYSTEM_PROMPT: Final = "system_prompt.json"
 def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> bool:
     """Train, from the newest checkpoint if there is one; return whether the run is complete.
 
-    It then has `adapter/` and `result.json`; it is not if it stopped on request, after a checkpoint. `RefusedError` if
-    the run is impossible, or failed in a way that further training would not fix.
+    A complete run has `adapter/` and `result.json`; a run that stopped on request only has a checkpoint. `RefusedError`
+    if the run is impossible, or failed in a way that further training would not fix.
     """
     recipe = job.recipe
     team = own_team(own_environment())
@@ -116,7 +116,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - the parts of a trainer
     # accelerate requires a base in four bits on the GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
-    # SFTTrainer requires rows; the plan decides those to show, and `evaluate` reads its own.
+    # SFTTrainer requires rows, but the plan decides which rows to show, and `evaluate` reads its own.
     rows = Dataset.from_list([{"input_ids": [0], "labels": [0]}])
     trainer = PlannedTrainer(
         model=model,
@@ -161,7 +161,7 @@ def build_arguments(job: TrainingJob, plan: BatchPlan, team: Team) -> dict[str, 
         "eval_strategy": "steps" if recipe.validation_split_ratio > 0 else "no",
         "eval_steps": recipe.save_steps,
         "logging_steps": recipe.logging_steps,
-        # Every step uses every matrix of the adapter; searching for others would cost a pass over all of it.
+        # Every step uses every matrix of the adapter; a search for unused ones would cost a pass over all of them.
         "ddp_find_unused_parameters": False,
         "ddp_broadcast_buffers": False,
         "packing": False,
@@ -188,7 +188,7 @@ def _describe(job: TrainingJob, plan: BatchPlan, trainer: PlannedTrainer) -> dic
 
 
 def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
-    """Count the adapter matrices that training changed; refuse a run without any, and a changed base."""
+    """Count the adapter matrices that training changed; refuse a run that changed none, and a changed base."""
     changed = [name for name, digest in after.trained.items() if digest != before.trained[name]]
     if before.frozen_sha256 != after.frozen_sha256:
         raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")

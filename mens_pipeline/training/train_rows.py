@@ -1,7 +1,7 @@
-"""A train set encoded once into Arrow shards of a cache, which are read by memory map.
+"""A train set encoded once into Arrow shards in a cache, which are memory-mapped.
 
 A shard holds the rows of a range of bytes of the train set, so that several processes can make shards independently,
-and a damaged one is made again alone. Each shard has a file with its SHA-256.
+and only a damaged shard is made again. Each shard has a file with its SHA-256.
 """
 
 import os
@@ -52,8 +52,8 @@ _WORDS: Final = ("category", "lane", "task_family", "kind", "group")
 class Encoding:
     """Inputs that decide the ids of a train set.
 
-    `infill_window` are tokens to show before and after a cursor, `infill_order` the side to show first, `shard_bytes`
-    those of the train set in a shard.
+    `infill_window` is the number of tokens around a cursor, `infill_order` the side that comes first, `shard_bytes` the
+    number of bytes of the train set in a shard.
     """
 
     train_path: Path
@@ -64,7 +64,7 @@ class Encoding:
     shard_bytes: int = SHARD_BYTES
 
     def key(self, train_sha256: str) -> str:
-        """Hash everything that decides the shards, with the SHA-256 of the train set."""
+        """Hash everything that decides the shards, including the SHA-256 of the train set."""
         return key_of(
             {
                 "train_sha256": train_sha256,
@@ -93,19 +93,18 @@ def encode_train_set(
 ) -> Path:
     """Make the missing and damaged shards of a train set, and return their folder.
 
-    `cache` holds encoded train sets; those that were unused for a month are removed. By default one of the `workers`
-    encodes for each processor. `RefusedError` if a line is not a pair, or a row does not end its turn exactly once, at
-    its end.
+    `cache` holds encoded train sets; those unused for a month are removed. By default, there are as many `workers` as
+    processors. `RefusedError` if a line is not a pair, or a row does not end its turn exactly once, at its end.
     """
     folder = cache / FOLDER / encoding.key(train_sha256)
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     for other in folder.parent.iterdir():
-        with suppress(FileNotFoundError):  # another run removes old ones as well
+        with suppress(FileNotFoundError):  # another run may remove it first
             if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
                 rmtree(other, ignore_errors=True)
     paths = encoding.paths(folder)
-    with ThreadPoolExecutor() as threads:  # hashing releases the lock of the interpreter
+    with ThreadPoolExecutor() as threads:  # hashing releases the GIL
         found = list(threads.map(why_not_whole, paths))
     for path, why in zip(paths, found, strict=True):
         if why is not None and path.exists():
@@ -121,7 +120,7 @@ def encode_train_set(
 
 
 def why_not_whole(path: Path) -> str | None:
-    """Return the damage of a shard; None where it is whole."""
+    """Describe the damage of a shard; None if it is whole."""
     digest = path.with_name(f"{path.name}.sha256")
     if not path.is_file() or not digest.is_file():
         return "a shard without its SHA-256"
@@ -136,7 +135,7 @@ def _write_shards(jobs: list[tuple[Encoding, Path, int]]) -> list[None]:
 
 
 def _write_shard(encoding: Encoding, path: Path, number: int) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - a command that encodes nothing loads without
+    import pyarrow as pa  # noqa: PLC0415 - commands that do not encode do not need it
 
     start = number * encoding.shard_bytes
     with open_part(encoding.train_path, start, start + encoding.shard_bytes) as lines:
@@ -167,11 +166,11 @@ def encode_pairs(
 ) -> Any:
     """Encode rows as a record batch of Arrow.
 
-    It holds the ids of `prompt` and `completion`, `rating`, `difficulty`, and as dictionaries `category`, `lane`,
-    `task_family`, `kind`, and `group`, the source file, which may be null. `RefusedError` if a row does not end its
-    turn exactly once, at its end.
+    Its columns are the ids of `prompt` and `completion`, `rating`, `difficulty`, and dictionary-encoded `category`,
+    `lane`, `task_family`, `kind`, and `group`, the source file, which may be null. `RefusedError` if a row does not end
+    its turn exactly once, at its end.
     """
-    import pyarrow as pa  # noqa: PLC0415 - a command that encodes nothing loads without
+    import pyarrow as pa  # noqa: PLC0415 - commands that do not encode do not need it
 
     (end,) = tokenizer.encode(format_for(tokenizer).end, add_special_tokens=False)
     prompts, completions, numbers = _Ids(), _Ids(), (array("B"), array("B"))
@@ -231,7 +230,7 @@ class Shards(Sequence[Any]):
     """The shards of a train set in order, each a memory-mapped record batch of Arrow."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Take the paths; shards open on access, and only the latest ones stay open."""
+        """Read the shards at `paths`; they open on access, and only the latest ones stay open."""
         self._paths = paths
         self._opened = lru_cache(maxsize=_AT_ONCE)(self._open)
 
