@@ -18,7 +18,7 @@ from mens_pipeline.serving.http import RequestRefusedError
 HOSTS: Final = "MENS_SERVE_HOSTS"
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
-"""Paths without a token: the page, which asks for it, and the probes of a supervisor."""
+"""Paths that need no token: the page, which asks for the token, and the probes of a supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ _USUAL_PORTS: Final = frozenset({80, 443})
 class AccessControl:
     """Middleware that refuses requests without the right host name, origin or token.
 
-    `check_method` raises RequestRefusedError for a method that a path may not be asked with.
+    `check_method` raises RequestRefusedError for a method that a path does not allow.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
         message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost, or name it in {HOSTS}."
         raise RequestRefusedError(403, message, code="host_not_allowed")
     origin = headers.get("origin")
-    # Browsers send no origin with images and frames, but tell their site. Links from elsewhere may be followed.
+    # Browsers send no origin with images and frames, but send their site. Links from other sites may be followed.
     is_foreign = headers.get("sec-fetch-site", "none") not in _OWN_SITES and headers.get("sec-fetch-dest") != "document"
     if is_foreign or (origin is not None and (host is None or _parse_host(origin) != (host, port))):
         message = f"Pages of `{(origin or 'another site')[:100]}` may not ask. Ask from a program."

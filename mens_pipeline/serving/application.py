@@ -1,4 +1,4 @@
-"""The web application: its routes, and the page on which a person tries the model."""
+"""The web application: its routes, and a page to try the model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -66,12 +66,12 @@ _PATHS: Final = frozenset(
 """Paths with a metric series of their own."""
 _WARNING: Final = "X-Mens-Warning"
 _STRICT: Final = "X-Mens-Strict"
-"""With `1` a request is refused for fields without effect, which an evaluation must know."""
+"""With `1`, a request with fields that have no effect is refused, so that an evaluation notices them."""
 _LAST_SECONDS: Final = 5.0
 _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
+def application(  # noqa: PLR0913, PLR0917 - all parts of a server
     served: ServedModel,
     tokenizer: Tokenizer,
     queue: GenerationQueue,
@@ -81,7 +81,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     log_line: Callable[[str], None],
     accepted: AcceptedPieces | None,
 ) -> FastAPI:
-    """Build the application of a server; it starts the queue, and stops it at its end."""
+    """Build the web application of a server; it starts the queue, and stops it on shutdown."""
     selector = Selector()
 
     @asynccontextmanager
@@ -212,7 +212,7 @@ def _add_playground(app: FastAPI, served: ServedModel, limits: ServerLimits) -> 
     notice += "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
     html = _HTML.replace(_HEADING, _HEADING + notice)
 
-    @app.head(PAGE)  # clients of Ollama ask so whether there is a server
+    @app.head(PAGE)  # how clients of Ollama check for a server
     @app.get(PAGE)
     async def page() -> Response:
         return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY})
@@ -277,7 +277,7 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
 
 
 def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
-    """Format the header that lists deviations from the request; it contains only our figures and names of fields."""
+    """Format the header that lists deviations from the request; it contains only our own figures and field names."""
     reasons = dict.fromkeys(result.withheld for result in results if result.withheld is not None)
     sentences = (*request.warnings, *(f"withheld: {WHY_WITHHELD[reason]}" for reason in reasons))
     return {_WARNING: "; ".join(sentences)} if sentences else {}

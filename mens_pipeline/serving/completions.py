@@ -45,7 +45,7 @@ class Defaults:
     """Values for fields that a request leaves out.
 
     `best_of` is used if one completion is requested and sampled. `show_all` sends all pieces at a cursor that parse,
-    also wrong names and those it is unsure of.
+    even with wrong names or if the model is unsure.
     """
 
     syntax: Syntax
@@ -66,9 +66,9 @@ class RequestPreparer:
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Tokenize a request, and decide its limits and sampling.
 
-        Without a system message the model gets that of its training. Without a temperature it decodes greedily, as in
-        its evaluation; candidates of best-of-n are sampled. `RequestRefusedError` if the request names another model,
-        its prompt is too long, or it asks for more than is allowed.
+        Without a system message, the model gets the one from its training. Without a temperature, it decodes greedily,
+        as in its evaluation; candidates of best-of-n are sampled. `RequestRefusedError` if the request names another
+        model, its prompt is too long, or it asks for more than is allowed.
         """
         asked = _find_cursor(request)
         self._check(asked)
@@ -168,7 +168,7 @@ class RequestPreparer:
 
 
 def _choose_syntax(request: GenerationRequest, default: Syntax) -> Syntax:
-    """Choose whether the parser constrains a completion; it never does when the client has the beginning.
+    """Choose whether the parser constrains a completion; it never does if the client sent the beginning.
 
     `fallback` constrains from the first token here: the result equals a free completion as long as that follows the
     syntax, tokens are streamed at once, and no completion is computed twice.
@@ -226,8 +226,8 @@ class Completions:
     async def events(self) -> AsyncIterator[tuple[int, Piece | GenerationResult]]:
         """Yield each event with the number of its completion, until all have ended.
 
-        If one of several is chosen, its events come after all have ended. `RequestRefusedError` if a completion failed;
-        of candidates, all of them.
+        If one of several is chosen, its events come after all have ended. `RequestRefusedError` if a completion failed,
+        or all candidates did.
         """
         if self._request.is_chosen:
             result = await self._choose()
@@ -315,14 +315,14 @@ class ClientResponse(ABC):
 
     @abstractmethod
     def format_event(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
-        """Format an event of the completion of this number."""
+        """Format an event of the completion `number`."""
 
     def format_opening(self) -> Iterable[dict[str, Any]]:
-        """Format what precedes all events."""
+        """Format the documents before the first event."""
         return ()
 
     def encode_end(self, _results: Sequence[GenerationResult]) -> Iterable[bytes]:
-        """Encode what follows the last event."""
+        """Encode the end of the stream, after the last event."""
         return ()
 
     @staticmethod

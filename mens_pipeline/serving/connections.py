@@ -1,4 +1,4 @@
-"""Bounded connections: headers must come in time, and silent connections make room for new ones."""
+"""Bounded connections: headers must arrive in time, and silent connections make room for new ones."""
 
 import asyncio
 import errno
@@ -25,10 +25,10 @@ def most_connections() -> int:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection of uvicorn with a deadline for headers; when there are too many, a silent one is closed.
+    """A connection of uvicorn with a deadline for headers; if there are too many, a silent one is closed.
 
-    `header_seconds` run from the first byte of a request (or from connecting) to the end of its headers. `most`
-    connections are open at once; None: as many as `most_connections` says.
+    `header_seconds` is the time from the first byte of a request (or from connecting) to the end of its headers. Up to
+    `most` connections are open at once; None: the result of `most_connections`.
     """
 
     header_seconds: ClassVar[float] = 10.0
@@ -38,7 +38,7 @@ class BoundedConnection(H11Protocol):
     _since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; when there are too many, close the longest silent one, or else this one."""
+        """Accept a connection; if there are too many, close the longest silent one, or else this one."""
         super().connection_made(transport)
         self._since = time.monotonic()
         if len(self.connections) > (self.most or most_connections()) and not self._make_room():
@@ -90,7 +90,7 @@ class BoundedConnection(H11Protocol):
 def limit_error_log(log_line: Callable[[str], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
     """Build an error handler for an event loop that reports exhausted files or memory once a minute.
 
-    The loop calls it for every failed attempt to accept, thousands of times a second. Other errors are logged as usual.
+    The loop calls it for every failed attempt to accept, many times a second. Other errors are logged as usual.
     """
     silent_until = 0.0
 

@@ -1,6 +1,6 @@
 """Count pieces at a cursor that are sent, withheld and accepted.
 
-Clients report the text that a person accepted. With a table, it becomes a row for training, else it is only counted.
+Clients report the text that a person accepted. With a table, it becomes a row for training; else it is only counted.
 """
 
 import sqlite3
@@ -26,10 +26,10 @@ WHY_WITHHELD: Final[Mapping[Withheld | None, str]] = {
     Withheld.FINISHED: "the cursor is in a comment or a string, or after the last declaration",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
-_EMPTY: Final = "empty"  # the reason where the model wrote nothing
+_EMPTY: Final = "empty"  # the reason if the model wrote nothing
 _MOST_REMEMBERED: Final = 1_000  # requests whose pieces can still be reported
 _BEFORE, _AFTER = 4_000, 2_000
-"""Characters around a cursor that are remembered, as many as infill rows have."""
+"""Characters to remember before and after a cursor, as many as infill rows have."""
 
 
 class FeedbackRequest(BaseModel):
@@ -81,7 +81,7 @@ class CursorUse:
     async def accept(self, report: FeedbackRequest) -> dict[str, Any]:
         """Count accepted text, once for each completion, and write it to the table if there is one.
 
-        Text beyond the piece is not counted, and no row is written then: only text of the model becomes a row. Returns
+        Text beyond the piece is not counted, and prevents the row: only text of the model becomes a row. Returns
         the number of characters kept, and whether a row was written. `RequestRefusedError` if the id is unknown or was
         reported before, or no piece begins with this text.
         """

@@ -16,7 +16,7 @@ class Withheld(StrEnum):
     """Reason to withhold a piece at a cursor."""
 
     DOES_NOT_PARSE = "does_not_parse"  # the file does not parse with it
-    WRONG_NAME = "wrong_name"  # it brings an error in names or types
+    WRONG_NAME = "wrong_name"  # it adds an error in names or types
     FINISHED = "finished"  # the cursor is in a comment or a string, or after the last declaration
     UNSURE = "unsure"
     """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
@@ -24,13 +24,13 @@ class Withheld(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request of a client, in any format; None for values that it leaves to the server.
+    """A request of a client, in any format; None leaves a value to the server.
 
-    `text` (or its tokens, `ids`) is continued in place of a conversation; `suffix` is the text after the cursor that it
-    ends at. With 0 `num_completions` the client only announces a prompt. A temperature of 0 always takes the most
-    likely token. `stop` texts end a completion and are not part of it. `num_likeliest` tokens are reported at each
+    `text` (or its tokens, `ids`) is continued instead of a conversation; `suffix` is the text after the cursor at the
+    end of `text`. With 0 `num_completions`, the client only announces a prompt. A temperature of 0 always selects the
+    most likely token. `stop` texts end a completion and are not part of it. `num_likeliest` tokens are reported at each
     position; None: no tokens. `limit_field` is the client's name for `max_tokens`; `ignored` fields have no effect
-    here; `id` names the request when a client reports what it accepted.
+    here; `id` identifies the request in reports of accepted text.
     """
 
     model: str
@@ -101,7 +101,7 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """More text of a completion; with its tokens if the request asks for them, and then perhaps without text."""
+    """More text of a completion, with its tokens if requested; the text may then be empty."""
 
     text: str
     tokens: tuple[ScoredToken, ...] = ()
@@ -111,11 +111,11 @@ class Piece:
 class GenerationResult:
     """A completion that has ended.
 
-    `reason` is `stop` (the model ended its turn, or a stop text came) or `length`. `num_tokens` are sent, including the
-    end of the turn; `num_computed` include those that are not. `prompt_seconds` end with the first token, `seconds`
-    begin there. `likelihood` is the mean log-probability of its tokens; None if nothing needs it. The figures cover
-    all `best_of` completions that it was chosen from. `withheld` is why its text is not sent, `cut` why the server
-    ended it: it repeated itself, or time ran out.
+    `reason` is `stop` (the model ended its turn, or a stop text came) or `length`. `num_tokens` counts tokens sent,
+    including the end of the turn; `num_computed` also counts tokens that are not sent. `prompt_seconds` ends with the
+    first token, `seconds` starts there. `likelihood` is the mean log-probability of its tokens; None if not needed. The
+    figures cover all `best_of` completions that it was chosen from. `withheld` is why its text is not sent, `cut` why
+    the server ended it: it repeated itself, or time ran out.
     """
 
     text: str
@@ -133,7 +133,7 @@ class GenerationResult:
 
     @property
     def details(self) -> dict[str, Any]:
-        """Fields that no client's format has: decoding, number of candidates, why it was cut or withheld."""
+        """Fields outside the formats of clients: decoding, number of candidates, and why it was cut or withheld."""
         decoding = "constrained" if self.is_constrained else "free"
         chosen = {"best_of": self.best_of} if self.best_of > 1 else {}
         ended = {"withheld": self.withheld, "cut": self.cut}
@@ -165,13 +165,13 @@ class PendingCompletion:
 
 
 _REPLACEMENT: Final = "\ufffd"
-"""Decoders put it in place of bytes that are not, or not yet, a character."""
+"""Decoders emit it for bytes that are not, or not yet, a character."""
 
 
 class TextStream:
-    """The text of one completion as it grows; the pieces joined are the decoded tokens.
+    """The text of one completion as it grows; the joined pieces equal the decoded tokens.
 
-    The next `num_left_out` characters are skipped, because the client has them.
+    The next `num_left_out` characters are skipped, because the client already has them.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str], *, num_left_out: int = 0) -> None:
@@ -186,7 +186,7 @@ class TextStream:
         self.is_stopped = False
 
     def feed(self, token: int) -> str:
-        """Add a token and return the text that is now certain, perhaps none."""
+        """Add a token and return the text that is now certain, which may be empty."""
         self._tokens.append(token)
         text = self._window()
         certain = text.rstrip(_REPLACEMENT)
@@ -205,7 +205,7 @@ class TextStream:
         return piece
 
     def _window(self) -> str:
-        """Return the text of the unsettled tokens, decoded together with those before: some decoders need them."""
+        """Return the text of the unsettled tokens, decoded together with the tokens before: some decoders need them."""
         settled = self._decode(self._tokens[self._start : self._read])
         return self._decode(self._tokens[self._start :])[len(settled) :]
 

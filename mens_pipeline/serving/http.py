@@ -1,4 +1,4 @@
-"""Bodies of requests: read up to a limit, validated field by field, and refused with a reason."""
+"""Request bodies: read up to a limit, validated field by field, and refused with a reason."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from mens_pipeline.errors import MensError
 from mens_pipeline.models.chat import Turn
 
 OLLAMA_PATHS: Final = "/api/"
-"""Paths that begin so use Ollama's format, also for errors."""
+"""Paths with this prefix use Ollama's format, also for errors."""
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _SERVERS_FAULT: Final = 500
@@ -59,7 +59,7 @@ def client_went_away() -> RequestRefusedError:
 
 _SECONDS: Final = 30.0  # time for a body to arrive
 _MOST_HELD: Final = 67_108_864
-"""Bytes of all bodies that arrive at once, unless one alone may have more."""
+"""Most bytes of all bodies that arrive at once, unless a single body may have more."""
 
 _MOST_ERRORS: Final = 10  # errors of a body that a message names
 _UNKNOWN: Final = "extra_forbidden"
@@ -114,7 +114,7 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
 
 
 def _repair_text(body: bytes) -> bytes | None:
-    """Replace half characters, which editors send that cut a text anywhere; None if the rest is not JSON either."""
+    """Replace half characters, from editors that cut a text anywhere; None if the rest is also not JSON."""
     try:
         document = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _format_error(place: str, kind: str, message: str) -> str:
 
 
 MOST_STOPS: Final = 4
-"""Texts that end a completion; each one is searched for after every token."""
+"""Most texts that end a completion; each one is searched for after every token."""
 
 MOST_STOPS_AT_CURSOR: Final = 16
 """The same for editors, which send the marks of many models; more are ignored."""
@@ -170,7 +170,7 @@ class Lenient(BaseModel):
     Attributes:
         idle: Field -> values without effect.
         harmless: Fields that are dropped whatever their value, and named in the field `ignored`; None: no such field.
-            At a cursor, unknown fields are harmless too: an editor is not refused for what it sends along.
+            At a cursor, unknown fields are harmless too: an editor is not refused for additional fields.
     """
 
     model_config = STRICT
@@ -207,13 +207,13 @@ _LONGEST_NAME: Final = 60
 
 
 def fit_header(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the first 20 names, sorted, of those that are short ASCII identifiers and so safe in a header."""
+    """Return the names that are short ASCII identifiers, and so safe in a header: the first 20, sorted."""
     fit = sorted(name for name in names if name.isascii() and name.isidentifier() and len(name) <= _LONGEST_NAME)
     return tuple(fit[:_MOST_NAMES])
 
 
 def find_turn_errors(turns: Sequence[Turn]) -> list[str]:
-    """Return why a conversation cannot be completed, a phrase each; a last turn of the assistant is continued."""
+    """List the reasons why a conversation cannot be completed; a last turn of the assistant is continued."""
     errors: list[str] = []
     if turns[-1].role == "system":
         errors.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")

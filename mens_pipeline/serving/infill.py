@@ -1,7 +1,7 @@
 """Code at a cursor over HTTP: formats of llama.cpp (`/infill`, `/completion`) and Mistral (`/v1/fim/completions`).
 
-Editors send the text on both sides of the cursor; in OpenAI's and Ollama's formats the second is `suffix`. Unsupported
-fields are ignored and named in the warning header: an editor must not be refused for them.
+Editors send the text on both sides of the cursor; in OpenAI's and Ollama's formats, `suffix` is the text after it.
+Unsupported fields are ignored and named in the warning header: an editor must not be refused for them.
 """
 
 import os
@@ -38,7 +38,7 @@ class _AtCursor(BaseModel):
     stream: bool | None = None
 
     _known: ClassVar[frozenset[str]] = frozenset()
-    """Other fields that ask for the default behaviour."""
+    """Other fields that request the default behaviour."""
 
     @property
     def is_streamed(self) -> bool:
@@ -69,21 +69,21 @@ class FimRequest(_AtCursor):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
+        """The request in the format of the queue."""
         return self._to_generation(self.prompt, self.suffix or "", self.max_tokens or None)
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "FimResponse":
-        """Return the formatter of the response to it."""
+        """Return the formatter of the response."""
         return FimResponse(served, request)
 
 
 class FimResponse(ChatResponse):
-    """The response in Mistral's format, which is that of a chat."""
+    """The response in Mistral's format, which equals a chat response."""
 
     path, _prefix = FIM, "fim"
 
     def _format_delta(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
-        """Format a chunk as Mistral does: the last one has a content as well, which clients rely on."""
+        """Format a chunk as Mistral does: even the last one has a content, which clients rely on."""
         choice = super()._format_delta(number, event)
         return {**choice, "delta": {"content": "", **choice["delta"]}}
 
@@ -100,7 +100,7 @@ class InfillRequest(_AtCursor):
     input_suffix: str = ""
     prompt: str = ""
     n_predict: int | None = Field(default=None, description="0: only announce the prompt.")
-    response_fields: Listing[str] | None = Field(default=None, description="Fields to respond with; `a/b` is b of a.")
+    response_fields: Listing[str] | None = Field(default=None, description="Fields to return; `a/b` is field b of a.")
 
     @model_validator(mode="after")
     def _check_fields(self) -> "InfillRequest":
@@ -110,11 +110,11 @@ class InfillRequest(_AtCursor):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it, without the pieces of other files."""
+        """The request in the format of the queue, without the pieces of other files."""
         return self._to_generation(self.input_prefix + self.prompt, self.input_suffix, self.n_predict)
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "InfillResponse":
-        """Return the formatter of the response to it."""
+        """Return the formatter of the response."""
         return InfillResponse(served.name, request, self.response_fields)
 
 
@@ -122,7 +122,7 @@ _NOTHING: Final = GenerationResult("", (), "length", 0, 0, 0.0, 0.0, is_constrai
 
 
 class InfillResponse(ClientResponse):
-    """The response in llama.cpp's format, with the fields that the client wants."""
+    """The response in llama.cpp's format, with the fields that the client requests."""
 
     path = INFILL
 
@@ -184,7 +184,7 @@ def describe_server(served: ServedModel, num_slots: int) -> dict[str, Any]:
 
 
 def describe_health(served: ServedModel) -> dict[str, Any]:
-    """Return the health document that plugins of Tabby read; below version 0.9 they read no other."""
+    """Return the health document that plugins of Tabby read; versions below 0.9 read no other."""
     own = version("mens-pipeline")
     return {
         "model": served.name,

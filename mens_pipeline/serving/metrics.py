@@ -18,10 +18,10 @@ _BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)  # seconds
 
 
 class Metrics:
-    """Requests by path, status and seconds; completions, tokens and the queue. Others add theirs to `registry`."""
+    """Requests by path, status and seconds; completions, tokens and the queue. `registry` accepts more metrics."""
 
     def __init__(self, queue: GenerationQueue, paths: frozenset[str]) -> None:
-        """Start from zero; other paths than `paths` share one series, so that clients cannot create more."""
+        """Start from zero; paths outside `paths` share one series, so that clients cannot create more."""
         self._paths = paths
         self.registry = CollectorRegistry()
         self._seconds = Histogram(

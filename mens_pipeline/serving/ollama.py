@@ -26,9 +26,9 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "think": (None, False),
     "tools": (None, []),
 }
-"""Unsupported parameters, with their values without effect."""
+"""Unsupported parameter -> values without effect."""
 
-_RAW: Final = "{{ .Prompt }}"  # the template of a prompt that is shown unchanged
+_RAW: Final = "{{ .Prompt }}"  # the template that keeps a prompt unchanged
 _IGNORED: Final = frozenset(
     {
         *("f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat", "mirostat_eta"),
@@ -37,7 +37,7 @@ _IGNORED: Final = frozenset(
         *("use_mmap", "vocab_only"),
     }
 )
-"""Options of the machine, or of unsupported ways to sample; editors send them along."""
+"""Options of the machine, or of unsupported sampling methods, which editors send anyway."""
 
 
 class _Options(Lenient):
@@ -93,9 +93,9 @@ class GenerateRequest(_OllamaRequest):
 
     prompt: str
     system: str | None = None
-    suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
+    suffix: str | None = Field(default=None, description="Text after the cursor at the end of the prompt.")
     raw: bool | None = Field(default=None, description="Continue the prompt unchanged.")
-    template: str | None = Field(default=None, description="The prompt alone means the same as `raw`.")
+    template: str | None = Field(default=None, description="`{{ .Prompt }}` means the same as `raw`.")
     ignored: tuple[str, ...] = Field(default=(), description="Fields that were dropped; never sent by a client.")
 
     @classmethod
@@ -115,7 +115,7 @@ class GenerateRequest(_OllamaRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
+        """The request in the format of the queue."""
         if self.suffix or self._is_raw:
             text = replace(self._to_generation(()), text=self.prompt, suffix=self.suffix or None)
             return replace(text, ignored=(*text.ignored, *self.ignored))
@@ -148,7 +148,7 @@ class OllamaChatRequest(_OllamaRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
+        """The request in the format of the queue."""
         return self._to_generation(self._turns)
 
 

@@ -24,7 +24,7 @@ COMPLETIONS: Final = "/v1/completions"
 
 MOST_IN_CHATS: Final = 20
 MOST_IN_TEXTS: Final = 5
-"""Most likely tokens that may be asked for at each position; OpenAI's limits."""
+"""Most likely tokens to report at each position; OpenAI's limits."""
 
 _LEAST: Final = -9999.0  # in place of minus infinity, which JSON cannot express
 _HALF: Final = "\ufffd"
@@ -42,7 +42,7 @@ _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "stream_options": (None,),
     "top_k": (None, 0, -1),
 }
-"""Unsupported parameters, with their values without effect; clients send them along."""
+"""Unsupported parameter -> values without effect, which clients send anyway."""
 
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,
@@ -65,7 +65,7 @@ IGNORED: Final = frozenset(
         "xtc_probability",
     }
 )
-"""Parameters of the account, of sampling and of caches, without effect here; clients send them along."""
+"""Parameters for accounts, sampling and caches that have no effect here; clients send them anyway."""
 
 _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "annotations": (None, []),
@@ -84,7 +84,7 @@ _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 OURS: Final = "vox"
-"""The name of the grammar, in place of its text."""
+"""The name of the grammar, accepted in place of its text."""
 
 _GRAMMAR_FIELDS: Final = ("response_format", "structured_outputs", "guided_grammar", "grammar")
 _IDLE_FORMAT: Final = {"type": "text"}
@@ -92,10 +92,10 @@ _ADVICE: Final = f'Send "{OURS}", or what `mens grammar` of this version prints.
 
 
 def read_grammar(values: Any) -> Any:
-    """Turn the fields of a request that ask for a grammar into `decoding`.
+    """Translate the grammar fields of a request to `decoding`.
 
     vLLM calls the field `guided_grammar` or `structured_outputs`, llama.cpp `grammar`; `response_format` may be of type
-    `grammar`. Each takes the name or the whole text of the grammar. `ValueError` for another grammar or form of
+    `grammar`. Each accepts the name or the whole text of the grammar. `ValueError` for another grammar or form of
     completion, or if `decoding` contradicts them.
     """
     if not isinstance(values, dict):
@@ -174,7 +174,7 @@ class TextRequest(Lenient):
         )
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
+        """List errors in combinations of fields, one phrase each."""
         errors: list[str] = []
         if self.stream_options is not None and not self.stream:
             errors.append("stream_options: only with stream")
@@ -218,10 +218,10 @@ class ChatRequest(TextRequest):
     messages: Listing[_ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
-        default=None, description="Ours: whether the parser constrains the tokens; `fallback` is `constrained`."
+        default=None, description="Our extension: whether the parser constrains tokens; `fallback` means `constrained`."
     )
     best_of: int | None = Field(
-        default=None, ge=1, description="An extension in chats: number of candidates; the best is returned."
+        default=None, ge=1, description="Our extension in chats: number of candidates; the best is returned."
     )
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_CHATS)
@@ -232,7 +232,7 @@ class ChatRequest(TextRequest):
         return read_grammar(values)
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
+        """List errors in combinations of fields, one phrase each."""
         errors = [*super().find_errors(), *find_turn_errors([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             errors.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
@@ -242,7 +242,7 @@ class ChatRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
+        """The request in the format of the queue."""
         return self._to_generation(
             turns=tuple(message.turn for message in self.messages),
             max_tokens=self.max_tokens or self.max_completion_tokens,
@@ -253,7 +253,7 @@ class ChatRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "ChatResponse":
-        """Return the formatter of the response to it."""
+        """Return the formatter of the response."""
         return ChatResponse(served, request, has_usage=self.has_usage)
 
 
@@ -263,13 +263,13 @@ class CompletionRequest(TextRequest):
     idle, harmless = _IDLE_IN_TEXTS, IGNORED
 
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
-        description="One text or the ids of its tokens, by itself or alone in a list."
+        description="One text or the ids of its tokens, alone or in a list of one."
     )
-    suffix: str | None = Field(default=None, description="Text after the cursor that the prompt ends at.")
+    suffix: str | None = Field(default=None, description="Text after the cursor at the end of the prompt.")
     best_of: int | None = Field(
         default=None, ge=1, description="With a suffix: number of candidates; the best is returned."
     )
-    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
+    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Most likely tokens per position.")
 
     @model_validator(mode="before")
     @classmethod
@@ -288,7 +288,7 @@ class CompletionRequest(TextRequest):
         return bool(values.get("suffix")) or (isinstance(prompt, str) and has_marks(prompt))
 
     def find_errors(self) -> list[str]:
-        """Return errors between fields, a phrase each."""
+        """List errors in combinations of fields, one phrase each."""
         errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
@@ -306,14 +306,14 @@ class CompletionRequest(TextRequest):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Tokens to continue; none if a text was sent."""
+        """Tokens to continue; empty if a text was sent."""
         first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
         found = self.prompt if isinstance(first, int) else first
         return tuple(token for token in found if isinstance(token, int))
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request as the queue takes it."""
+        """The request in the format of the queue."""
         return self._to_generation(
             text=self.text,
             suffix=self.suffix or None,
@@ -324,7 +324,7 @@ class CompletionRequest(TextRequest):
         )
 
     def to_response(self, served: ServedModel, request: PreparedRequest) -> "CompletionResponse":
-        """Return the formatter of the response to it."""
+        """Return the formatter of the response."""
         return CompletionResponse(served, request, has_usage=self.has_usage)
 
 
@@ -333,7 +333,7 @@ class _Response(ClientResponse):
     _kind: ClassVar[str]
     _kind_of_chunk: ClassVar[str]
     _open_usage: ClassVar[dict[str, None]] = {}
-    """Fields of each chunk before the last one, if the client asked for the usage."""
+    """Fields of each chunk before the last one, if the client requested the usage."""
 
     def __init__(self, served: ServedModel, request: PreparedRequest, *, has_usage: bool = False) -> None:
         self._request = request
@@ -433,7 +433,7 @@ class CompletionResponse(_Response):
 
 
 def format_chat_tokens(tokens: Sequence[ScoredToken]) -> dict[str, Any]:
-    """Format tokens as chats have them."""
+    """Format tokens as in chat completions."""
     described = [
         (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
     ]
@@ -441,7 +441,7 @@ def format_chat_tokens(tokens: Sequence[ScoredToken]) -> dict[str, Any]:
 
 
 def format_text_tokens(tokens: Sequence[ScoredToken], offset: int) -> dict[str, Any]:
-    """Format tokens as text completions have them, after `offset` characters of the completion."""
+    """Format tokens as in text completions, after `offset` characters of the completion."""
     ends = [offset]
     for token in tokens:
         ends.append(ends[-1] + len(token.text))
@@ -455,7 +455,7 @@ def format_text_tokens(tokens: Sequence[ScoredToken], offset: int) -> dict[str, 
 
 
 def _format_token(text: str, log_probability: float) -> dict[str, Any]:
-    # The text of half a character does not tell its bytes.
+    # The text of half a character does not determine its bytes.
     known = None if _HALF in text else list(text.encode())
     return {"token": text, "logprob": _to_finite(log_probability), "bytes": known}
 

@@ -1,4 +1,4 @@
-"""Web server for this machine alone: the report pages of verdicts and champions, and lists of them."""
+"""A web server for this machine only: the report pages of verdicts and champions, and lists of them."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """The queue of completions, and the thread that generates several at once; cancelled and late ones are dropped.
 
-Pieces at a cursor have slots of their own, and most of the steps while there are any: a programmer waits for them.
+Pieces at a cursor have their own slots and get most of the steps, since a programmer waits for them.
 """
 
 import threading
@@ -21,9 +21,9 @@ _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
 """Tokens of a prompt that are read at once; between the pieces of a long prompt, other completions continue."""
 _PIECE_STEPS: Final = 8
-"""While pieces at a cursor are written, the other completions get one step of this number."""
+"""While pieces at a cursor are written, the other completions get one out of this number of steps."""
 _FIRST_GUESS_SECONDS: Final = 5.0
-_NEWEST: Final = 0.2  # the weight of the newest completion in the mean of their seconds
+_NEWEST: Final = 0.2  # weight of the newest completion in the moving average of seconds
 
 
 class State(StrEnum):
@@ -104,11 +104,11 @@ class GenerationQueue:
         self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
 
     def start(self) -> None:
-        """Begin to load the model."""
+        """Start to load the model."""
         self._thread.start()
 
     def submit(self, completions: Sequence[PendingCompletion]) -> None:
-        """Put all completions into the queue, or none.
+        """Add all completions to the queue, or none of them.
 
         `RequestRefusedError` if the model is not loaded, too many completions wait, or they would wait too long.
         """
@@ -127,12 +127,12 @@ class GenerationQueue:
             self._wake.notify()
 
     def count(self) -> tuple[int, int]:
-        """Return the number of completions that wait, and that are being generated."""
+        """Return the numbers of waiting completions and of running ones."""
         with self._wake:
             return len(self._waiting), len(self._running)
 
     def stop(self, within: float) -> None:
-        """Accept no more completions, and end after `within` seconds at the latest."""
+        """Accept no more completions, and end within `within` seconds."""
         with self._wake:
             self._stop_at = min(self._stop_at, time.monotonic() + within)
             if self.state is not State.ENDED:

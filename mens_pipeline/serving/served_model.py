@@ -47,11 +47,11 @@ _SAID: Final = {
 class ServedModel:
     """A model that passed all checks.
 
-    `sha256` is that of the adapter, or of all files of a merged model. `max_context` are tokens of prompt and
-    completion together. `candidate` is the verdict on an adapter that was not promoted; every response has it. At a
-    cursor it is shown `infill_window` tokens, the side `infill_order` first (None if it was not taught to complete
-    there), and a piece below `infill_threshold`, a mean log-probability of a token, is withheld. `base` is empty for a
-    merged model; `figures` are what its evaluation measured, for people.
+    `sha256` is the digest of the adapter, or of all files of a merged model. `max_context` is the limit of prompt and
+    completion together, in tokens. `candidate` is the verdict on a candidate; every response has it. At a cursor,
+    prompts have `infill_window` tokens, the side `infill_order` first (None if it was not trained for that). Pieces
+    with a mean log-probability per token below `infill_threshold` are withheld. `base` is empty for a merged model;
+    `figures` are results of its evaluation, for people.
     """
 
     name: str
@@ -159,7 +159,7 @@ def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
 
 
 def merged_model(folder: Path, device: Device) -> ServedModel:
-    """Check a plain folder of Hugging Face with safetensors.
+    """Check a plain Hugging Face folder with safetensors.
 
     Its chat template is compared with ours and never rendered: prompts are built here, as in training. `RefusedError`
     if the folder lacks a file, would run its own code, or was trained with another chat template.
@@ -198,7 +198,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
 def _describe(path: Path) -> tuple[str, str, int]:
     """Return architecture, digest and number of parameters.
 
-    `describe_base` refuses models from scratch, as bases; with an adapter in the folder, transformers loads another.
+    `describe_base` refuses scratch models as bases. With an adapter in the folder, transformers loads another model.
     """
     if is_scratch_model(path) and not (path / CONFIGURATION).exists():
         refuse_missing(path)

@@ -27,7 +27,7 @@ from mens_pipeline.serving.served_model import ServedModel
 
 
 def load(served: ServedModel, max_concurrent: int) -> Loaded:
-    """Load a model as for its evaluation, for `max_concurrent` completions at once; `RefusedError` if it is none."""
+    """Load a model as for its evaluation, for `max_concurrent` completions at once; `RefusedError` if that fails."""
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer
@@ -59,12 +59,12 @@ _CLOSING_SECONDS: Final = 5
 _BASE_PATH: Final = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)
 _KEEP_ALIVE_SECONDS: Final = 30
 _BACKLOG: Final = 128
-"""Connections that the system queues; also how often a second a full table is reported."""
+"""Connections that the system queues; asyncio also reports a full table of files this many times a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host and port of a server; port 0: any free one, `is_local`: only this machine can reach it."""
+    """Host and port of a server; port 0 is any free port; with `is_local`, only this machine can reach it."""
 
     host: str
     port: int
@@ -90,8 +90,8 @@ def access_to(
 ) -> Access:
     """Return the access rules of a server at an address.
 
-    `hosts` are the names by which a proxy on this machine passes requests on. `ConfigurationError` if others can reach
-    it and there is no token, or if the base path is invalid.
+    `hosts` are the host names in requests from a proxy on this machine. `ConfigurationError` if other machines can
+    reach it and there is no token, or if the base path is invalid.
     """
     if not _BASE_PATH.fullmatch(base_path):
         raise ConfigurationError(
@@ -109,7 +109,7 @@ def access_to(
 class ModelServer:
     """A model at an address: it binds the address at once, and loads the model when it runs."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that a server is made of
+    def __init__(  # noqa: PLR0913, PLR0917 - all parts of a server
         self,
         served: ServedModel,
         address: Address,
@@ -146,14 +146,14 @@ class ModelServer:
         self._server = _Server(config, self._queue, log_line)
 
     def run(self) -> None:
-        """Serve until a signal; unfinished completions may end first. `RefusedError` if the model cannot be loaded."""
+        """Serve until a signal, and let unfinished completions end. `RefusedError` if the model cannot be loaded."""
         with self._socket:
             self._server.run(sockets=[self._socket])
         if self._queue.failure is not None:
             raise RefusedError(self._queue.failure)
 
     def stop(self) -> None:
-        """End it as a signal would, from another thread."""
+        """Stop the server as a signal would, from another thread."""
         self._server.should_exit = True
 
     def _report_state(self, state: State) -> None:

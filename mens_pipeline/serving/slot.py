@@ -1,7 +1,7 @@
 """One completion that is generated for a client: its pieces as they become certain, and its end.
 
-A small model that does not end its turn repeats itself up to the limit. A constrained completion ends when it has all
-that the prompt names, or declares something twice; at the timeout, its valid beginning is sent.
+A small model that does not end its turn repeats itself up to the limit. A constrained completion ends when it contains
+all names in the prompt, or declares a name twice; at the timeout, its valid beginning is sent.
 """
 
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mens_pipeline.serving.queue import Loaded
 
 _ENDS: Final = frozenset("}\n")
-_PATIENCE: Final = 8  # tokens between two checks whether a piece runs on; `} else {` fits again after fewer
+_PATIENCE: Final = 8  # tokens between checks for a piece that runs on; `} else {` fits again after fewer
 _ENTRY: Final = re.compile(r"^\}\s*\Z", re.MULTILINE)
 _NAME: Final = re.compile(r"`(\w+)`")
 
@@ -36,8 +36,8 @@ _NAME: Final = re.compile(r"`(\w+)`")
 class ServedSlot(Slot):
     """A completion of a request that sends its text as it becomes certain.
 
-    `pieces` are its certain text, `unsent` its tokens since the last one; times are on the monotonic clock. `cut` is
-    why the server ended it. `runs_on`: at the last check, it went on after the end of its block.
+    `pieces` are its certain text, `unsent` its tokens since the last piece; times are on the monotonic clock. `cut` is
+    why the server ended it. `runs_on` is True if, at the last check, it went on after the end of its block.
     """
 
     completion: PendingCompletion
@@ -181,7 +181,7 @@ def _declares_twice(text: str) -> bool:
 
 
 def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
-    """Return a slot for a completion that has not begun."""
+    """Return a slot for a new completion."""
     request, asked = completion.request, completion.request.asked
     room, is_constrained = request.max_tokens, request.syntax is Syntax.CONSTRAINED
     constraint: Constraint | InsertConstraint | None = None
