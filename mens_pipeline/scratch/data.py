@@ -1,4 +1,4 @@
-"""The rows of a train set that the model from scratch is shown, and their order."""
+"""The rows of a train set for the scratch model, and their order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,10 +24,9 @@ from mens_pipeline.training.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class RowStats:
-    """Statistics of a shown row, whose line begins at the byte `offset`.
+    """Statistics of a row, whose line starts at the byte `offset`.
 
-    Its kind is its `task_family`, its group its source file; `num_unknown` counts characters of the prompt without an
-    id.
+    `kind` is its `task_family`, `group` its source file; `num_unknown` counts characters of the prompt without an id.
     """
 
     offset: int
@@ -47,8 +46,8 @@ class RowStats:
 class JsonlDataLoader:
     """The rows of a train set in the order of the file, without skipped ones.
 
-    It scans the file once, keeps a few numbers of each row, and reads a row again on access, since the file may be
-    larger than memory. A row is a conversation in ChatML and the end of the row.
+    It scans the file once, keeps a few numbers per row, and reads a row again on access, since the file may be larger
+    than memory. A row is a conversation in ChatML, followed by `EOS`.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class _TableTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Order(BatchPlan):
-    """A plan, and the rows that train or measure, by their index in the loader."""
+    """A plan, and the indices of training and validation rows in the loader."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
@@ -172,7 +171,7 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
 
 
 def count_shown(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
-    """Count shown rows and tokens, in JSON types."""
+    """Return the counts of rows and tokens, in JSON types."""
     return {
         **loader.account(),
         "num_train": len(order.train),

@@ -51,7 +51,7 @@ SHAPES: Final = {
     ScratchConfig.DEFAULT: Shape(),
     ScratchConfig.SMALL: Shape(num_hidden_layers=4, num_attention_heads=4, hidden_size=128, intermediate_size=512),
 }
-"""`default` is the full model with 38,227,968 parameters; `small` learns in seconds, to try things out."""
+"""`default` is the full model with 38,227,968 parameters; `small` learns in seconds, for experiments."""
 
 _OF_THE_ORDER: Final = {
     *("max_length", "per_device_train_batch_size", "max_tokens_per_batch", "gradient_accumulation_steps"),
@@ -68,38 +68,34 @@ class ScratchRecipe(BaseModel):
 
     config: ScratchConfig = Field(default=ScratchConfig.DEFAULT, description="The shape of the model.")
     max_length: int = Field(default=512, ge=16, description="Tokens of a row; longer rows do not train.")
-    min_rating: int = Field(default=3, ge=0, le=5, description="Rows with a lower rating do not train; 0 takes all.")
+    min_rating: int = Field(default=3, ge=0, le=5, description="Rows with a lower rating do not train; 0: all rows.")
     validation_split_ratio: float = Field(
-        default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
+        default=0.05, ge=0, lt=0.5, description="Share of source files that do not train and give the validation loss."
     )
 
-    lora_r: int = Field(default=8, ge=1, le=512, description="Rank of an adapter; it counts where a model is adapted.")
-    per_device_train_batch_size: int = Field(
-        default=32, ge=1, le=1024, description="Limit of the rows of a micro-batch."
-    )
+    lora_r: int = Field(default=8, ge=1, le=512, description="Rank of the adapter, if a model is adapted.")
+    per_device_train_batch_size: int = Field(default=32, ge=1, le=1024, description="Most rows in a micro-batch.")
     max_tokens_per_batch: int | None = Field(
-        default=2048, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."
+        default=2048, ge=16, description="Tokens of a micro-batch, padding included; rows of similar length share one."
     )
-    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches of one step.")
-    num_train_epochs: int = Field(default=10, ge=1, le=1000, description="How often every row is seen.")
-    max_steps: int | None = Field(default=None, ge=1, description="Limit of optimizer steps.")
-    max_minutes: float | None = Field(
-        default=None, gt=0, description="Limit of training time in minutes, without loading."
-    )
+    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1024, description="Micro-batches in a step.")
+    num_train_epochs: int = Field(default=10, ge=1, le=1000, description="Passes over the train set.")
+    max_steps: int | None = Field(default=None, ge=1, description="Most optimizer steps.")
+    max_minutes: float | None = Field(default=None, gt=0, description="Most minutes of training, without loading.")
 
     learning_rate: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="Peak of the rate of AdamW; none takes 5e-4, and 2e-3 for the small model.",
+        description="Peak learning rate of AdamW; unset: 5e-4, or 2e-3 for the small model.",
     )
-    warmup_steps: int = Field(default=100, ge=0, description="Steps until the full rate, up to a tenth of all.")
-    weight_decay: float = Field(default=0.1, ge=0, le=1, description="Of AdamW.")
-    max_grad_norm: float = Field(default=1.0, gt=0, description="The norm to which gradients are clipped.")
+    warmup_steps: int = Field(default=100, ge=0, description="Steps up to the peak rate, at most a tenth of all.")
+    weight_decay: float = Field(default=0.1, ge=0, le=1, description="Weight decay of AdamW.")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="Norm that gradients are clipped to.")
 
     save_steps: int = Field(default=100, ge=1, description="Steps between checkpoints.")
-    save_total_limit: int = Field(default=3, ge=1, description="Checkpoints that are kept, for resuming and averaging.")
-    seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the first weights and the order of rows.")
+    save_total_limit: int = Field(default=3, ge=1, description="Checkpoints to keep, for resuming and averaging.")
+    seed: int = Field(default=42, ge=0, lt=2**32, description="Seed of the initial weights and the order of rows.")
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "ScratchRecipe":
@@ -116,7 +112,7 @@ class ScratchRecipe(BaseModel):
 
     @property
     def rate(self) -> float:
-        """The peak of the learning rate."""
+        """The peak learning rate."""
         return _RATES[self.config] if self.learning_rate is None else self.learning_rate
 
     def plan(self) -> Recipe:

@@ -1,4 +1,4 @@
-"""A run of the scratch lane: its job, its artifact, and the mean of several models of the lane."""
+"""A run of the scratch lane: its job, its artifact, and the mean of several models."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ _LONGEST: Final = 1_048_576  # limit of the bytes of a configuration or a manife
 
 
 class ScratchResult(Recorded):
-    """Fields of `result.json` that the program reads; it keeps others."""
+    """Fields of `result.json` that the program reads; others are kept."""
 
     num_rows: int
     num_train: int
@@ -72,7 +72,7 @@ class ScratchResult(Recorded):
 
 
 class ScratchManifest(Recorded):
-    """Fields of `training_manifest.json` of the scratch lane that the program reads; it keeps others."""
+    """Fields of `training_manifest.json` of the scratch lane that the program reads; others are kept."""
 
     lane: str
     name: str
@@ -93,11 +93,11 @@ class ScratchDetails(Details):
 
 
 class ScratchJob(CommonJob):
-    """One run, fully decided; weights are float32."""
+    """The job of one run; weights are float32."""
 
     kind: Literal["scratch"] = "scratch"
     recipe: ScratchRecipe
-    base_path: Path | None = Field(default=None, description="The model that is adapted; null for random weights.")
+    base_path: Path | None = Field(default=None, description="The model to adapt; null: random weights.")
     strict: bool = Field(default=False, description="Whether a line that is not a pair ends the run.")
 
 
@@ -108,7 +108,7 @@ class PreparedScratch(Prepared[ScratchJob]):
     backend: str | None
 
 
-def prepare_scratch(  # noqa: PLR0913 - all that decides a run
+def prepare_scratch(  # noqa: PLR0913 - everything that decides a run
     recipe: ScratchRecipe,
     train_path: Path,
     folder: Path | Callable[[str], Path],
@@ -124,7 +124,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
 ) -> PreparedScratch:
     """Prepare a run as `training.prepare.prepare_run` does; `strict` refuses lines that are not pairs.
 
-    With a `base`, the folder of a model of this lane, the run trains an adapter of it and merges it at the end.
+    With a `base`, the folder of a model of this lane, the run trains an adapter for it and merges it at the end.
     """
     if base is not None:
         _refuse_other_shape(base, recipe)
@@ -257,9 +257,9 @@ def format_card(manifest: ScratchManifest) -> str:
 
 
 def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
-    """Find the models in some folders: models, checkpoints, and the `last` newest models of runs.
+    """Find the models in folders, which are models, checkpoints, or runs with the `last` newest models of each.
 
-    `RefusedError` if a folder has no model of this lane, is of a QLoRA run, or holds a link or unreadable files.
+    `RefusedError` if a folder has no model of this lane, is a QLoRA run, or holds a link or unreadable files.
     """
     return tuple(source for folder in folders for source in _find_sources(folder, last))
 

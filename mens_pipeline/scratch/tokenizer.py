@@ -1,4 +1,4 @@
-"""VoxTokenizer, the tokenizer of the model from scratch: 133 ids for ASCII text.
+"""VoxTokenizer, the tokenizer of the scratch model: 133 ids for ASCII text.
 
 It has three control ids, the 95 printable characters of ASCII, and 35 compounds, pieces of Vox. It takes the longest
 compound that matches, else one character. Line end and tab are compounds, so ASCII text without other control
@@ -29,8 +29,8 @@ COMPOUNDS: Final = (
     "in", ": ", "return ", ", ", "str", "on", ") to ", " {", "or", "and ", "type", "@endpoint", " with ", "assert",
     "true", " is ", " = ", "let ", ": int", " => ", " + ", "table", "Result", "is",
 )  # fmt: skip
-"""Ids 98 to 132: four named words, the two markers of ChatML, layout, and then, in the order in which they shorten the
-golden programs most, words and signs of Vox, some with their blanks."""
+"""Ids 98 to 132: four named words, the two markers of ChatML, layout, and then words and signs of Vox, some with their
+blanks, ordered by how much they shorten the golden programs."""
 
 VOCABULARY: Final[tuple[str, ...]] = (*CONTROLS, *CHARACTERS, *COMPOUNDS)
 """Tokens by id."""
@@ -56,7 +56,7 @@ _IDS: Final = bytes(map(_id_of_byte, range(256)))
 
 
 def encode(text: str) -> bytes:
-    """Encode a text as ids, one a byte; greedy, the longest compound first.
+    """Encode a text as ids, one byte each; greedy, the longest compound first.
 
     Ids are 1 to 132, never `PAD` or `EOS`; `UNK` for anything but printable ASCII, line ends and tabs.
     """
@@ -66,9 +66,9 @@ def encode(text: str) -> bytes:
 
 
 def decode(ids: Iterable[int]) -> str:
-    """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
+    """Decode ids to text; `PAD` and `EOS` decode to nothing, `UNK` to U+FFFD.
 
-    `IndexError` for an id beyond the table, or below 0, which other tables interpret differently.
+    `IndexError` for an id outside the table, including negative ids.
     """
     ids = tuple(ids)
     if ids and min(ids) < 0:
@@ -86,7 +86,7 @@ def transformers_tokenizer() -> Any:
 
     ids = {token: number for number, token in enumerate(VOCABULARY)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=CONTROLS[UNK]))
-    # Where Python says DOTALL for a point that matches an end of line, this library says multiline.
+    # For a dot that also matches a line end, Python has the flag DOTALL, and this library has `m`.
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(f"{_LONGEST_FIRST}|(?m:.)"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(

@@ -40,8 +40,8 @@ _VALIDATED_AT_ONCE: Final = 8
 def train(job: ScratchJob) -> bool:
     """Train, from the newest checkpoint if there is one; return whether the run is complete.
 
-    It then has `model/` and `result.json`; with a base also `adapter/`, which is merged into `model/`. It is not if it
-    stopped on request; its checkpoint is a whole model, or an adapter.
+    A complete run has `model/` and `result.json`; with a base also `adapter/`, which is merged into `model/`. A run
+    that stopped on request only has a checkpoint, a whole model or an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()
