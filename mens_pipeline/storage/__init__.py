@@ -1,1 +1,1 @@
-"""The artifact store, stages, and files in JSON lines and YAML; it knows no Vox."""
+"""The artifact store, stages, and files in JSON lines and YAML; independent of Vox."""

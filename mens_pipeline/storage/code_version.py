@@ -1,10 +1,10 @@
 """The version of the code of a stage: a hash of every definition that its entries reach.
 
-Syntax trees are walked, and nothing is imported: from the names that a definition uses to their own definitions, also
+Nothing is imported. The walk over syntax trees leads from the names that a definition uses to their definitions, also
 inside functions, through packages and re-exports. A string that names a module of this package, for a child process, is
-followed like an import; one that names data files next to its module (`page.html.jinja`, `*_atoms.yaml`) adds their
-bytes. Comments, docstrings and formatting do not count. Values passed in at run time without an annotation of their
-class are not seen, and neither are other packages.
+followed like an import; a string that names data files next to its module (`page.html.jinja`, `*_atoms.yaml`) adds
+their bytes. Comments, docstrings and formatting do not count. Other packages are not followed, nor are values that are
+passed at run time without an annotation of their class.
 """
 
 import ast
@@ -54,8 +54,8 @@ def code_version(*entries: str, without: tuple[str, ...] = (), root: Path = _ROO
 
 @cache
 def _load_versions(root: Path) -> dict[str, str]:
-    """Return cached versions by arguments, if the hash of the whole package, `package`, is the same."""
-    hashed = hashlib.sha256(sys.version.encode())  # another Python reads other trees
+    """Return cached versions by arguments, if the hash of the whole package (`package`) has not changed."""
+    hashed = hashlib.sha256(sys.version.encode())  # another version of Python parses other trees
     for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", *_DATA}):
         hashed.update(f"{path.relative_to(root)}\0{_digest(path.read_bytes())}\n".encode())
     now = {_HASH: hashed.hexdigest()}
@@ -152,7 +152,7 @@ def _bind(node: ast.stmt, module: _Module) -> None:
         module.bound[node.name] = _Definition(node.name, node)
     elif not (_is_documentation(node) or _is_for_types(node)):
         targets = (n.target for n in ast.walk(node) if isinstance(n, ast.comprehension))
-        inside = {id(n) for target in targets for n in ast.walk(target)}  # bound in a comprehension alone
+        inside = {id(n) for target in targets for n in ast.walk(target)}  # bound only in a comprehension
         names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inside)
         stored = [n.id for n in names if isinstance(n.ctx, ast.Store)]
         definition = _Definition(stored[0] if stored else f"#{len(module.effects)}", node)
@@ -178,7 +178,7 @@ def _is_for_types(node: ast.stmt) -> bool:
 
 @dataclass(slots=True)
 class _Uses:
-    """Names that a definition uses, each with the attribute that is read of it; its imports and strings."""
+    """Names that a definition uses, each with the attribute that is read from it; its imports and strings."""
 
     names: set[tuple[str, str]] = field(default_factory=set)
     imports: set[_Symbol] = field(default_factory=set)

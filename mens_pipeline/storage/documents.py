@@ -32,10 +32,10 @@ _YOUNG_SECONDS: Final = 60.0
 _QUIET_SECONDS: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 _LOOKED: Final[dict[Path, float]] = {}
-"""Folder -> time of the last search for drafts, since a search takes longer the more files there are."""
+"""Folder -> time of the last search for drafts, since a search is slow in a folder with many files."""
 
 TAG: Final = "CACHEDIR.TAG"
-"""In the root of a store; written again with each draft."""
+"""Marker file in the root of a store, rewritten with each draft."""
 _TAG_TEXT: Final = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
 )
@@ -149,7 +149,7 @@ class Documents:
     """The documents of a store."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None) -> None:
-        """Use a folder, or its object storage if there is one; then documents in the folder do not count."""
+        """Use a folder, or `remote` if it is given; documents in the folder are then ignored."""
         self._root = root
         self._remote = remote
 
@@ -158,7 +158,7 @@ class Documents:
         return str(self._root / kind / name) if self._remote is None else f"{self._remote.url}/{kind}/{name}"
 
     def read(self, kind: str, name: str) -> bytes:
-        """Read a document; return nothing if there is none."""
+        """Read a document; return no bytes if it does not exist."""
         if self._remote is not None:
             return self._remote.read(f"{kind}/{name}").content
         path = self._root / kind / name

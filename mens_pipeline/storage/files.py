@@ -1,4 +1,4 @@
-"""Bounded reads of files that strangers may have written, copies of folders, and errors of full disks."""
+"""Bounded reads of untrusted files, copies of folders, and errors of full disks."""
 
 import errno
 import os
@@ -19,9 +19,9 @@ _CHUNK: Final = 65_536
 
 
 def open_regular(path: Path, *, below: Path | None = None) -> BufferedReader:
-    """Open a file for reading; raise `OSError` for a pipe or a device, which could block for ever.
+    """Open a file for reading; raise `OSError` for a pipe or a device, which could block forever.
 
-    Also raise it where `path` has a link in any part `below` a folder, even if a part became one this moment.
+    Also raise it if any part of `path` below the folder `below` is a link, even one that was created this moment.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     handle = os.open(path, flags) if below is None else _open_below(below, path, flags | os.O_NOFOLLOW)
@@ -56,7 +56,7 @@ def read_regular(path: Path, most: int, *, below: Path | None = None) -> bytes:
 
 
 def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
-    """Yield lines in bounded memory; cut one that is longer than `most` bytes, newline included, to `most + 1`."""
+    """Yield lines in bounded memory; cut lines longer than `most` bytes, newline included, to `most + 1`."""
     return (line for _, line in placed_lines(content, most))
 
 
@@ -108,7 +108,7 @@ def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = F
 
 @contextmanager
 def named_errors(place: Path) -> Iterator[None]:
-    """Let each `OSError` of the block name a file: those of writes, locks, times and `fsync` name none."""
+    """Make each `OSError` of the block name a file; errors of writes, locks, times and `fsync` do not."""
     try:
         yield
     except OSError as error:
@@ -117,7 +117,7 @@ def named_errors(place: Path) -> Iterator[None]:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder, links as links, into one that may exist.
+    """Copy a folder, links as links, into a folder that may exist.
 
     Unlike `shutil.copytree`, raise the first error unchanged, with its number.
     """

@@ -101,7 +101,7 @@ def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes
 
 @contextmanager
 def open_part(path: Path, start: int, end: int) -> Iterator[Iterator[bytes]]:
-    """Open the lines of a JSONL file that begin at a byte from `start` to before `end`."""
+    """Open the lines of a JSONL file that start at byte offsets from `start` up to, but not including, `end`."""
     with _open_binary(path) as content:
         begin = content.seek(max(0, start - 1))
         while start and (piece := content.readline(MAX_LINE_BYTES)):
@@ -134,7 +134,7 @@ def _open_binary(path: Path) -> BinaryIO:
 
 
 def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
-    """Yield rows that this project wrote; raise `RefusedError` for a damaged one, or one of newer code."""
+    """Yield rows that this project wrote; raise `RefusedError` for a row that is damaged or from newer code."""
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -146,7 +146,7 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
 
 
 def models_in(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
-    """Parse models, one per line; skip blank lines, raise `RefusedError` for others."""
+    """Parse models, one per line; skip blank lines, raise `RefusedError` for invalid ones."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield model_in(line, f"{path}:{number}", model, what, advice)

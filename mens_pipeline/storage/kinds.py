@@ -58,7 +58,7 @@ class SyntheticFile:
 
 
 class PairsFile:
-    """Files of `VALIDATED_PAIRS`, besides those of each source of pairs."""
+    """Files of `VALIDATED_PAIRS`, besides the files of each source of pairs."""
 
     PAIRS: Final = ArtifactFile("pairs.jsonl")
     QUARANTINE: Final = ArtifactFile("quarantine.jsonl")
@@ -125,7 +125,7 @@ class GateFile:
 
 
 class PromotedFile:
-    """Files of a `PROMOTED_ADAPTER`, besides copies of those of its adapter and its gate."""
+    """Files of a `PROMOTED_ADAPTER`, besides copies of the files of its adapter and its gate."""
 
     OVERRIDE: Final = ArtifactFile("gate_override.json")
     BILL: Final = ArtifactFile("bom.cdx.json")
@@ -147,7 +147,7 @@ class GgufFile:
 
 
 class HandoffFile:
-    """Files of a `SERVING_HANDOFF`, besides those of the merged model."""
+    """Files of a `SERVING_HANDOFF`, besides the files of the merged model."""
 
     HANDOFF: Final = ArtifactFile("external_serving_handoff_v1.json")
     DETAILS: Final = ArtifactFile("mens_handoff_v1.json")

@@ -1,8 +1,8 @@
 """Object storage of a store: files by digest, and small documents that change by compare-and-swap.
 
-An artifact has an object `<kind>/<key>/<sha256>` for each file, and `<kind>/<key>/manifest.json`, which is put last. An
-interrupted writer leaves files without a manifest, and two writers of one key never touch each other's files. A server
-that fails or does not answer raises `ConfigurationError`.
+An artifact has an object `<kind>/<key>/<sha256>` for each file, and `<kind>/<key>/manifest.json`, which is uploaded
+last. An interrupted writer leaves files without a manifest, and two writers of one key never touch each other's files.
+A server that fails or does not answer raises `ConfigurationError`.
 """
 
 import hashlib
@@ -33,12 +33,12 @@ _MOST_BYTES: Final = 67_108_864
 """A document (manifest, pointer, history) is smaller."""
 
 _RENEWED_AFTER: Final = timedelta(hours=1)
-"""Age from which a reused artifact gets its manifest uploaded again, since retention uses the age of the manifest."""
+"""Age at which the manifest of a reused artifact is uploaded again, since retention uses the age of the manifest."""
 
 _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 25.0
-"""A server that restarts is away for less; every request is repeated as long, so that it costs no run."""
+"""Time to retry every request; a server restarts in less, so a restart fails no run."""
 _BACKOFF: Final["BackoffConfig"] = {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=2)}
 _ADVICE: Final = (
     "Make sure that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of "
@@ -59,7 +59,7 @@ class StoredObject:
 class Listed:
     """The objects under one key.
 
-    `modified` is when the newest was put, in seconds since 1970. An interrupted writer leaves no manifest (`is_whole`).
+    `modified` is the upload time of the newest, in seconds since 1970; `is_whole` is False without a manifest.
     """
 
     kind: str
@@ -194,7 +194,7 @@ class Remote:
 
 
 def _outputs(manifest: bytes) -> dict[str, str]:
-    """Return files -> digests of a manifest, which may come from a stranger; raises `ValueError` and others."""
+    """Return the digest of each file of a manifest, which may be untrusted; raise `ValueError` and others."""
     outputs = {name: output["sha256"] for name, output in json.loads(manifest)["outputs"].items()}
     for name, sha256 in outputs.items():
         path = PurePosixPath(name)

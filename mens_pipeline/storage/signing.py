@@ -28,8 +28,8 @@ PUBLIC: Final = "MENS_VERIFY_KEY"
 
 class _Signature(Strict):
     schema_: Literal["mens_signature_v1"] = Field(default="mens_signature_v1", alias="schema")
-    public_key: str = Field(pattern="^[0-9a-f]{64}$", description="For people; the configured key verifies.")
-    signature: str = Field(pattern="^[0-9a-f]{128}$", description="Ed25519, hexadecimal.")
+    public_key: str = Field(pattern="^[0-9a-f]{64}$", description="Only for people; the configured key verifies.")
+    signature: str = Field(pattern="^[0-9a-f]{128}$", description="Ed25519 signature, hexadecimal.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def add_signature(
 
 
 def explain_unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
-    """Explain why an artifact is not valid in a store that demands signatures; None if it is."""
+    """Explain why an artifact is not valid in a store that requires signatures; None if it is."""
     return store.signing.find_reason(artifact) if store.signing is not None else None
 
 

@@ -31,7 +31,7 @@ Parent = Annotated[Artifact, DecidedBy(attrgetter("key"))]
 """An artifact that a stage reads."""
 
 Content = Annotated[Path, DecidedBy(digest_of)]
-"""A file whose content counts and whose place does not; an artifact that holds it is recorded as a parent."""
+"""A file whose content decides the key, not its path; an artifact that holds it is recorded as a parent."""
 
 Helper = Annotated[T, Field(exclude=True), DecidedBy(repr)]
 """A field that does not decide the result, such as a launcher of processes; it is left out of the key."""
@@ -40,8 +40,8 @@ Helper = Annotated[T, Field(exclude=True), DecidedBy(repr)]
 class Params(BaseModel):
     """Inputs of a stage: parents, parameters and helpers.
 
-    `origins` are parents that are left out of the key, because other fields hold the hashes of all that is read from
-    them. Another artifact with the same content then makes nothing again.
+    `origins` are parents that are left out of the key, because other fields hold the hashes of everything read from
+    them. Another artifact with the same content then causes no rebuild.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +49,7 @@ class Params(BaseModel):
     origins: Helper[tuple[Artifact, ...]] = ()
 
     def parents(self, store: ArtifactStore) -> tuple[Artifact, ...]:
-        """Return the artifacts among the fields, and those that hold files among them, each once."""
+        """Return the artifacts among the fields, and the artifacts that hold files among the fields, each once."""
         values = list(_values({name: getattr(self, name) for name in type(self).model_fields}))
         artifacts = [value for value in values if isinstance(value, Artifact)]
         artifacts += store.holding(*(value for value in values if isinstance(value, Path)))
@@ -72,7 +72,7 @@ class Stage(Generic[P]):
     """A kind of artifact, the code that decides its content, and the function that makes it.
 
     Attributes:
-        entries: The code, as for `code_version`: the module of the stage, or less if making it again is expensive.
+        entries: The code, as for `code_version`: the module of the stage, or less if a rebuild is expensive.
         run: Fills a folder and returns further fields of the manifest.
         without: Modules that do not decide the content.
         sign: `signing.add_signature`, if artifacts are signed.

@@ -1,8 +1,8 @@
 """A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
 
 A folder without a manifest, or with the manifest of another artifact, counts as absent. Pointers such as `latest` are
-documents next to the folders, for people; stages pass keys. With object storage, several machines share that, and the
-folder is a cache. A store that cannot be read or written, or is full, raises `ConfigurationError`.
+documents next to the folders, for people; stages pass keys. With object storage, several machines share the artifacts,
+and the folder is a cache. A store that cannot be read or written, or is full, raises `ConfigurationError`.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
-"""Of manifests."""
+"""Format version of manifests."""
 _KIND: Final = re.compile(r"\w+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SOUND: Final[set[tuple[Path, str]]] = set()
@@ -48,7 +48,7 @@ class ArtifactRef:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Invert `as_json`."""
+        """Build a reference from the result of `as_json`."""
         return cls(value["kind"], value["key"], tuple(map(cls.from_json, value["parents"])))
 
     def as_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class ArtifactRef:
         return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
 
     def of(self, kind: str) -> "ArtifactRef":
-        """Return the nearest artifact of a kind: this one or an ancestor; raises `LookupError`."""
+        """Return the nearest artifact of a kind: this one or an ancestor; raise `LookupError` if there is none."""
         level = [self]
         while level:
             for ref in level:
@@ -115,7 +115,7 @@ class Artifact:
         return tuple(name for name, path, sha256 in found if not path.is_file() or digest_of(path) != sha256)
 
     def is_damaged(self) -> bool:
-        """Return whether an output is missing or changed; a sound artifact is checked once in a process."""
+        """Return whether an output is missing or changed; a sound artifact is checked once per process."""
         seen = (self.path, key_of(self._outputs))
         if seen not in _SOUND and not self.find_changed():
             _SOUND.add(seen)
@@ -129,7 +129,7 @@ class Details(BaseModel):
 
     @classmethod
     def of(cls, artifact: Artifact) -> Self:
-        """Read the manifest of an artifact; `RefusedError` if another version wrote it, without a field."""
+        """Read the manifest of an artifact; `RefusedError` if it lacks a field, as another version may write it."""
         try:
             return cls.model_validate(artifact.manifest)
         except ValidationError as error:
@@ -141,7 +141,7 @@ class ArtifactStore:
     """The store in one folder, with object storage if `remote` is given."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None, signing: "Signing | None" = None) -> None:
-        """Use a folder, which is made by the first write."""
+        """Use a folder, which the first write creates."""
         self.root = root
         self.documents = Documents(root, remote)
         self.remote, self.signing = remote, signing
@@ -167,7 +167,7 @@ class ArtifactStore:
         return tuple(artifact for artifact in found if artifact is not None)
 
     def locate(self, path: Path) -> Path:
-        """Translate the path of a file in an artifact, perhaps of another machine, to its path here."""
+        """Translate the path of a file in an artifact, perhaps on another machine, to its path here."""
         for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
             if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
                 return found.path.joinpath(*path.parts[place:])
@@ -179,9 +179,9 @@ class ArtifactStore:
     ) -> Iterator["Draft"]:
         """Open a draft to fill; it joins the store if the block ends without an exception, and is deleted otherwise.
 
-        An equal artifact that another process wrote meanwhile stays. In the object storage any artifact that was
-        published meanwhile stays; the draft replaces only the version that was `seen`. Exceptions of the block that are
-        not about the store pass unchanged.
+        An equal artifact that another process wrote meanwhile stays. In the object storage, any artifact that was
+        published meanwhile stays; the draft replaces only the version `seen`. Exceptions of the block that are not
+        about the store pass unchanged.
         """
         key = key_of(inputs)
         with self._draft(kind, key) as draft:
@@ -228,7 +228,7 @@ class ArtifactStore:
         return _read(kind, key, self.root / kind / key)
 
     def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
-        """Publish the local artifact of a key, or take the one that another machine published."""
+        """Publish the local artifact of a key, or fetch the one that another machine published."""
         while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
             if self._pull(kind, key) is not None:
                 return
@@ -245,7 +245,7 @@ class ArtifactStore:
     ) -> tuple[Artifact, bool]:
         """Return the artifact of these inputs, made if it is absent or damaged, and whether it was reused.
 
-        `write` fills a folder and returns further fields of the manifest; `again` replaces an artifact that is there.
+        `write` fills a folder and returns further fields of the manifest; `again` replaces an existing artifact.
         The pointer `latest` then names the artifact.
         """
         key = key_of(inputs)
@@ -281,7 +281,7 @@ class ArtifactStore:
 
 @dataclass
 class Draft:
-    """An artifact in the making, with further fields of its manifest."""
+    """An unfinished artifact, with further fields of its manifest."""
 
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)

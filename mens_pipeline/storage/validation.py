@@ -1,4 +1,4 @@
-"""Strict models, versions of their formats, and mistakes that pydantic found, on one line."""
+"""Strict models, versions of their formats, and errors of pydantic on one line."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +10,13 @@ from pydantic_core import PydanticCustomError
 from mens_pipeline.errors import RefusedError, near_miss
 
 _UNKNOWN: Final = frozenset(("extra_forbidden", "literal_error", "enum"))
-"""Mistakes that a field or a choice of newer code makes."""
+"""Types of errors from a field or a choice of newer code."""
 _OWN: Final = "Value error, "
 """Prefix of pydantic for messages of our validators, which name their subject themselves."""
 _NEWER: Final = "newer_format"
 FORMAT_VERSION: Final = "format_version"
 _LONGEST: Final = 300
-"""Characters of the mistakes in a document that a message shows."""
+"""Most characters of the mistakes in a document to show in a message."""
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -31,12 +31,12 @@ class Strict(BaseModel):
 class Versioned(Strict):
     """A strict model of a long-lived document, with the version of its format.
 
-    Raise `newest_format` with a change that older code would misread.
+    Increase `newest_format` with each change that older code would misread.
     """
 
     newest_format: ClassVar[int] = 1
 
-    format_version: int = Field(default=1, ge=1, description="Of the format; 1 where it is not told.")
+    format_version: int = Field(default=1, ge=1, description="Version of the format; 1 if missing.")
 
     @model_validator(mode="before")
     @classmethod
@@ -94,7 +94,7 @@ def problem_in(error: ValidationError, what: str, advice: str) -> str:
 def errors_in(error: ValidationError, model: type[BaseModel] | None = None) -> str:
     """Format all mistakes: `rate: Input should be less than or equal to 1; name: Field required`.
 
-    With the model, an unknown field is followed by the most similar one that the model knows.
+    With the model, the mistake of an unknown field names the most similar field of the model.
     """
     return "; ".join(list_errors(error, model))
 

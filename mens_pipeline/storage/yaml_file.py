@@ -1,4 +1,4 @@
-"""YAML of strangers, read as plain values in bounded time and memory, and configuration files with a model."""
+"""Untrusted YAML, read as plain values in bounded time and memory, and configuration files, read as models."""
 
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,10 +14,10 @@ MAX_CHARACTERS: Final = 262_144
 """A longer document is refused unread."""
 
 MAX_DEPTH: Final = 100
-"""Levels of lists and mappings; the libraries that follow recurse."""
+"""Most levels of lists and mappings, since the libraries that process the values recurse."""
 
 MAX_NODES: Final = 20_000
-"""Values of a document with its aliases expanded: nine short lines can make a billion."""
+"""Most values in a document with its aliases expanded: nine short lines can make a billion."""
 
 _BITS: Final = 63
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -54,7 +54,7 @@ def _refuse_growth(text: str, *, allow_aliases: bool) -> None:
         if isinstance(event, yaml.AliasEvent):
             if not allow_aliases:
                 raise YamlLimitError("it uses YAML aliases")
-            # An anchor that is still open contains itself, and would expand for ever.
+            # An anchor that is still open contains itself, and would expand forever.
             size += sizes.get(event.anchor, MAX_NODES + 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, size))
