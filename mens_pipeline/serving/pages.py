@@ -85,7 +85,7 @@ class _PageRequest(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return
         if artifact is None or not artifact.file(PAGE).is_file():
-            self.send_error(HTTPStatus.NOT_FOUND, "There is no such page. All pages are listed at /")
+            self.send_error(HTTPStatus.NOT_FOUND, "No page at this address. All pages are listed at /")
             return
         content = artifact.file(PAGE).read_text(encoding="utf-8")
         shown = f"</h1>\n<p><strong>{escape(notice)}</strong></p>" if notice else "</h1>"

@@ -21,10 +21,10 @@ _Write = Callable[[Path], dict[str, Any]]
 class DecidedBy:
     """Annotates a field of any type with the function that gives its JSON value for the key."""
 
-    log_line: Callable[[Any], object]
+    to_json: Callable[[Any], object]
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
-        return any_schema(serialization=plain_serializer_function_ser_schema(self.log_line))
+        return any_schema(serialization=plain_serializer_function_ser_schema(self.to_json))
 
 
 Parent = Annotated[Artifact, DecidedBy(attrgetter("key"))]
