@@ -1,4 +1,4 @@
-"""A trained adapter: the folder of its run, read, checked and hashed once, and its training manifest."""
+"""A trained adapter, read, checked and hashed once, with its training manifest."""
 
 import json
 import os
@@ -18,10 +18,10 @@ from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
 
 ADAPTER: Final = AdapterFile.ADAPTER
-"""Folder in the folder of a run: the adapter, as PEFT reads it."""
+"""Subfolder of a run with the adapter in PEFT's format."""
 
 TELEMETRY: Final = AdapterFile.TELEMETRY
-"""File in the folder of a run, as of any job: its log, one event per line."""
+"""Log file of a run, like that of any other job: one event per line."""
 
 MANIFEST: Final = AdapterFile.MANIFEST
 CARD: Final = "README.md"
@@ -29,7 +29,7 @@ WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 METHOD: Final = "qlora"
 SCHEMA_VERSION: Final = 8
-"""Of the manifest."""
+"""Schema version of the training manifest."""
 
 _MOST_BYTES: Final = 16 * 2**20
 _SHOWN: Final = 5
@@ -59,7 +59,7 @@ class TrainedRecipe(Recorded):
 
 
 class ShownKind(Recorded):
-    """Training rows of one kind, as they were shown."""
+    """Use of one kind of row in training: tokens, share of all tokens, epochs, and rows."""
 
     tokens_shown: Count
     share: float
@@ -69,7 +69,7 @@ class ShownKind(Recorded):
 
 
 class RowsNotShown(Recorded):
-    """Rows that training left out, with the reason that is read later; other reasons are kept."""
+    """Rows that training left out, by reason. Later steps read only `too_long`; other reasons are kept."""
 
     too_long: Count
 
@@ -107,7 +107,7 @@ class TrainingResult(Recorded):
 
 
 class Before(Recorded):
-    """The training of an adapter before this run continued it."""
+    """Earlier training of the adapter that this run continues."""
 
     adapter_sha256: Digest
     num_batches: Count
@@ -116,44 +116,44 @@ class Before(Recorded):
 
 
 class TrainingManifest(Recorded):
-    """`training_manifest.json`: inputs, recipe and result of a training."""
+    """`training_manifest.json`: inputs, recipe and result of a training run."""
 
     manifest_schema_version: Count
-    backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
-    adapter_method: Literal["qlora", "lora"] = Field(description="Whether the base was in four bits, or in bfloat16.")
+    backend: Literal["qlora"] = Field(description="Name of the trainer, as in `--backend`.")
+    adapter_method: Literal["qlora", "lora"] = Field(description="`qlora`: base in four bits; `lora`: in bfloat16.")
     tokenizer: Word
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     vcs_sha: Word | None
     vox_backend: Word | None = None
     base_model: Base
     recipe: TrainedRecipe
-    recipe_origins: dict[Word, Word] = Field(default={}, description="Where each value of the recipe came from.")
-    recipe_name: Word | None = Field(default=None, description="Its name, with what the run changed of it.")
+    recipe_origins: dict[Word, Word] = Field(default={}, description="Origin of each value of the recipe.")
+    recipe_name: Word | None = Field(default=None, description="Name of the recipe, with the run's changes.")
     preset: Word | None
     domain: Word | None = None
-    continues: Before | None = Field(default=None, description="The run that this one goes on from.")
+    continues: Before | None = Field(default=None, description="The run that this one continues.")
     contract_digest: Digest
-    train_file: RecordedPath = Field(description="The train set, on the machine that trained.")
+    train_file: RecordedPath = Field(description="Path of the train set on the training machine.")
     train_sha256: Digest
     heldout_sha256: Digest | None
     system_prompt: str
     chat_template: str
     infill_order: Order = Field(
         default=SUFFIX_FIRST,
-        description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
+        description="Side of the cursor that comes first in a prompt; defaults to the suffix.",
     )
-    libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide the result of training.")
+    libraries: dict[Word, Word] = Field(default={}, description="Versions of libraries that affect training.")
     result: TrainingResult
 
     @property
     def is_taught(self) -> bool:
-        """Whether training showed holes at a cursor."""
+        """Whether training included infill rows."""
         shown = [kind for name, kind in self.result.kinds.items() if name in {INFILL, ACCEPTED}]
         return any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the manifest of a run, or raise `RefusedError`: a stranger may have written it."""
+        """Read the manifest of a run; raise `RefusedError` if it is invalid, since a stranger may have written it."""
         document = read_object(path, _MOST_BYTES, _ADVICE)
         method = document.get("backend", "nothing")
         if method != METHOD:
@@ -171,7 +171,7 @@ class TrainingManifest(Recorded):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter that was read, checked and hashed once; `path` is the folder of its run, or of its artifact."""
+    """An adapter, read, checked and hashed once; `path` is the folder of its run or artifact."""
 
     path: Path
     digest: str
@@ -200,7 +200,7 @@ class Adapter:
 
 
 def adapter_digest(run: Path) -> str:
-    """Compute the SHA-256 of weights, configuration and tokenizer, hexadecimal; raises `RefusedError`."""
+    """Return the SHA-256 of weights, configuration and tokenizer; raise `RefusedError` for links or missing weights."""
     folder = run / ADAPTER
     refuse_links(folder)
     if not (folder / WEIGHTS).is_file():
@@ -221,7 +221,7 @@ def _digest_of_part(path: Path) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise `RefusedError` for a folder with a link, a pipe or a device, which lead elsewhere."""
+    """Raise `RefusedError` if a folder contains a link, a pipe or a device, which lead elsewhere."""
     for place, folders, names in os.walk(folder):
         for name in sorted((*folders, *names)):
             path = Path(place, name)
@@ -237,26 +237,26 @@ _PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,200}$")]
 
 
 class AdapterConfig(BaseModel):
-    """The configuration of an adapter of this project; other options of PEFT must be absent or off."""
+    """PEFT configuration of an adapter of this project; all other options must be absent or off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     peft_type: Literal["LORA"]
     r: int = Field(ge=1, le=4_096, description="The rank.")
-    lora_alpha: float = Field(default=1, gt=0, le=1_000_000, description="Divided by the rank, it scales the adapter.")
+    lora_alpha: float = Field(default=1, gt=0, le=1_000_000, description="The adapter's scale times its rank.")
     lora_dropout: float = Field(default=0, ge=0, lt=1)
     target_modules: Literal["all-linear"] | list[_PlainName] = Field(
-        default="all-linear", description="Names of layers; PEFT takes any other string for a regular expression."
+        default="all-linear", description="Names of layers; PEFT treats any other string as a regular expression."
     )
     task_type: Literal["CAUSAL_LM"] | None = None
     bias: Literal["none"] = "none"
-    init_lora_weights: bool = Field(default=True, description="Other initialisations are a text or a computation.")
+    init_lora_weights: bool = Field(default=True, description="Methods with a name are refused.")
     inference_mode: bool = True
     base_model_name_or_path: str | None = None
     revision: str | None = None
     peft_version: str | None = None
     megatron_core: Literal["megatron.core"] = "megatron.core"
-    qalora_group_size: int = Field(default=16, description="Of no effect, since `use_qalora` is off.")
+    qalora_group_size: int = Field(default=16, description="Has no effect, since `use_qalora` is off.")
 
     @model_validator(mode="before")
     @classmethod
@@ -268,7 +268,7 @@ class AdapterConfig(BaseModel):
 
 
 def read_adapter_config(adapter: Path) -> AdapterConfig:
-    """Read the configuration of an adapter; raise `RefusedError` for other options, or weights of another rank."""
+    """Read the configuration of an adapter; raise `RefusedError` for other options or weights of another rank."""
     path = adapter / CONFIGURATION
     values = read_object(path, _LONGEST_CONFIGURATION, _NAME_RUN)
     kind = values.get("peft_type")

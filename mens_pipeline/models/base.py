@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken
 
 HUB: Final = "hub"
-"""Folder in the cache with downloads from the Hub, in the layout of its library."""
+"""Cache folder for downloads from the Hub, in the layout of `huggingface_hub`."""
 
 RECORD: Final = "base_model.json"
 """File next to the weights that describes them. It is written last: without it a folder is incomplete."""
@@ -42,7 +42,7 @@ _LONGEST_TEMPLATE: Final = 10_000_000
 """Bytes of a template or of the options of a tokenizer."""
 
 _LARGEST_TOKENIZER: Final = 100_000_000
-"""Bytes; the largest vocabularies take a third."""
+"""Bytes; the largest known vocabularies need a third of this."""
 
 _MOST_DIMENSIONS: Final = 8
 _LARGEST: Final = 2**40
@@ -50,7 +50,7 @@ _NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
 _SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
 _DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
 _SETTLED_NS: Final = 2_000_000_000
-"""A file that changed more recently may change again without another time: some disks count in steps of two seconds."""
+"""A file that changed more recently may change again with the same time: some disks count in steps of two seconds."""
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -83,12 +83,12 @@ class Recorded(BaseModel):
 class Base(Recorded):
     """A base model."""
 
-    name: Word = Field(description="The name that was asked for.")
+    name: Word = Field(description="The requested name.")
     revision: Word | None = Field(description="Commit, tag or branch; null for a folder.")
-    path: RecordedPath = Field(description="Its folder, on the machine that wrote this.")
+    path: RecordedPath = Field(description="Its folder on the machine that wrote the document.")
     origin: Word = Field(description="`folder`, `cache`, `hub` or `wheel`.")
-    sha256: Digest = Field(description="Of all files that decide its output.")
-    licence: Word | None = Field(description="From its own card; null without one.")
+    sha256: Digest = Field(description="Digest of all files that affect its output.")
+    licence: Word | None = Field(description="Licence from the model card; null if it names none.")
     architecture: Word
     num_layers: Count
     num_heads: Count
@@ -98,7 +98,7 @@ class Base(Recorded):
 
 
 def describe_base(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> Base:
-    """Describe a folder as a base model; raise `RefusedError` for other folders."""
+    """Describe the base model in a folder; raise `RefusedError` if it is not a base model."""
     refuse_missing(path)
     text, architecture = refuse_unfit(path)
     try:
@@ -121,7 +121,7 @@ def describe_base(name: str, revision: str | None, path: Path, origin: str, lice
 
 
 def refuse_missing(path: Path) -> None:
-    """Raise `RefusedError` for a folder without all files of a base model."""
+    """Raise `RefusedError` if a folder lacks a file of a base model."""
     missing = missing_files(path)
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
@@ -129,9 +129,9 @@ def refuse_missing(path: Path) -> None:
 
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
-    """Raise `RefusedError` for another kind of model, or a configuration that leads to another model or to code.
+    """Raise `RefusedError` unless a folder holds a causal language model that loads no other model and no code.
 
-    Returns the part of the configuration about text, and the architecture.
+    Returns the text part of the configuration, and the name of the architecture.
     """
     if (path / _ADAPTER).exists():
         # The library would load the model that this file names.
@@ -150,7 +150,7 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def configuration_of(path: Path) -> dict[str, Any]:
-    """Read the configuration of a model; raise `RefusedError` for another layout."""
+    """Read the configuration of a model; raise `RefusedError` for an unknown layout."""
     config = read_object(path / "config.json", _LONGEST_CONFIG, "Fetch the model again.")
     is_laid_out = isinstance(config.get("text_config", {}), dict)
     if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
@@ -159,7 +159,7 @@ def configuration_of(path: Path) -> dict[str, Any]:
 
 
 def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
-    """Read a JSON object that anybody may have written; a `RefusedError` ends with the advice."""
+    """Read a JSON object from an untrusted file; raise a `RefusedError` that ends with the advice."""
     try:
         document = json.loads(read_regular(path, most_bytes))
     except (OSError, ValueError, RecursionError) as error:
@@ -171,9 +171,9 @@ def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
 
 
 def digest_of_folder(path: Path, *, in_full: bool = False) -> str:
-    """Compute the SHA-256 of all files that decide the output of a model, hexadecimal.
+    """Return the hexadecimal SHA-256 over all files that affect the output of a model.
 
-    Unless `in_full`, an earlier digest is taken from the cache if inode, size and times of all files are the same.
+    Without `in_full`, return the cached digest if inode, size and times of all files are unchanged.
     """
     digest, began = hashlib.sha256(), time.time_ns()
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
@@ -198,7 +198,7 @@ def digest_of_folder(path: Path, *, in_full: bool = False) -> str:
 
 
 def _read_stamps(files: Mapping[str, Path]) -> dict[str, list[int]]:
-    """Return by name what changes when a file does; only the last number, ctime, cannot be set."""
+    """Return the stat fields that change with each file, by name; programs cannot set the last one, ctime."""
     found = {name: file.stat() for name, file in files.items()}
     return {name: [it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns] for name, it in found.items()}
 
@@ -215,15 +215,15 @@ def look_in(cache: Path) -> None:
 
 
 def base_folder(base: Base) -> Path:
-    """Return the folder of the base of a run: the recorded path, or a folder with its digest."""
+    """Return the folder of a run's base: the recorded path, or a folder with the same digest."""
     return base.path if base.path.is_dir() else find_recorded_base(base)
 
 
 def find_recorded_base(base: Base, *, in_full: bool = False) -> Path:
     """Find the unchanged base of a run by its digest: at the recorded path, or anywhere in the caches of this machine.
 
-    `in_full` is that of `digest_of_folder`. `RefusedError` if it is gone, changed or incomplete, or leads the library
-    to another model or to code.
+    `in_full` is passed to `digest_of_folder`. Raises `RefusedError` if the base is gone, changed or incomplete, or
+    would load another model or code.
     """
     others = (place for place in _find_candidates() if _may_be(place, base.num_parameters))
     places = (place for place in chain([base.path], others) if place.is_dir())
@@ -238,7 +238,7 @@ def find_recorded_base(base: Base, *, in_full: bool = False) -> Path:
 
 
 def _find_candidates() -> Iterator[Path]:
-    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only where a base is not where it was
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only if a base has moved
 
     hubs = [cache / HUB for cache in _places]
     yield from sorted(path.parent for cache in _places for path in cache.glob("*/config.json"))
@@ -255,7 +255,7 @@ def _may_be(path: Path, num_parameters: int) -> bool:
 
 
 def shapes_in(file: Path) -> dict[str, Shape]:
-    """Read name and shape of each tensor of a safetensors file; raise `RefusedError` for other files."""
+    """Return the shape of each tensor of a safetensors file by name; raise `RefusedError` for other files."""
     try:
         with file.open("rb") as content:
             length = int.from_bytes(content.read(8), "little")
@@ -291,7 +291,7 @@ def read_tokenizer(path: Path) -> Any:
 
 
 def template_in(folder: Path) -> str | None:
-    """Read the chat template of a model, from either place that transformers knows; None without one."""
+    """Read the chat template of a model, from either file that transformers supports; None without a template."""
     path, options = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     if path.is_file():
         try:

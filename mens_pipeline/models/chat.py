@@ -1,8 +1,8 @@
-"""The chat formats: requests as text and as tokens, the same for training, evaluation and serving.
+"""Chat formats: render and encode requests, the same way for training, evaluation and serving.
 
 The format follows the chat template of the base: ChatML, Llama 3, Gemma or Mistral; ChatML without a template
 (`format_of`). Prompt and completion are tokenised separately, so that no token spans the border between them. A control
-token in a text of a user is encoded as its characters: it forges no turn, and decodes to what was written.
+token in user text is encoded as plain characters, so it cannot forge a turn and decodes to the same text.
 """
 
 import re
@@ -15,10 +15,10 @@ IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
 
 _MARKER: Final = re.compile(r"<[|\uff5c].{1,80}[|\uff5c]>")
-"""An added token that controls the model even if its tokenizer does not call it special, such as `<|fim_prefix|>`."""
+"""An added token that is a control token even if its tokenizer does not mark it as special: `<|fim_prefix|>`."""
 
 _CUT: Final = "\ud800"
-"""Between the parts of a control token in a text that is not encoded yet; half a surrogate, which no file can hold."""
+"""Separates the parts of a control token before encoding; a lone surrogate, which no file can hold."""
 
 Role = Literal["system", "user", "assistant"]
 FormatName = Literal["qwen_chatml_im_start", "llama3", "gemma", "mistral"]
@@ -29,11 +29,11 @@ class ControlToken(Protocol):
 
     @property
     def content(self) -> str:
-        """Its text."""
+        """The text of the token."""
 
     @property
     def special(self) -> bool:
-        """Whether it controls the model; other added tokens are words."""
+        """Whether it is a control token; other added tokens are words."""
 
 
 class Tokenizer(Protocol):
@@ -71,8 +71,8 @@ class Encoded:
 class ChatFormat:
     """Chat format of a family of models, with the texts around and between its turns.
 
-    A base must have each of the `markers` as one token. Without `system`, a system prompt goes into the next user turn,
-    with an empty line. A completion is between `opening` and `end`, its last token.
+    Each of the `markers` must be a single token of the base. If `system` is None, the system prompt is put before the
+    next user message, followed by an empty line. A completion starts after `opening` and ends with the token `end`.
     """
 
     name: FormatName
@@ -86,10 +86,10 @@ class ChatFormat:
     behind: str
 
     def template(self, system: str | None = None) -> str:
-        """Build a Hugging Face chat template that renders as `render_prompt` does and that `format_of` recognises.
+        """Build a Hugging Face chat template that renders like `render_prompt` and that `format_of` recognises.
 
-        `system` is the default system prompt: most clients send none, and a model without its training prompt writes
-        worse.
+        `system` is the default system prompt: most clients send none, and completions are worse without the system
+        prompt of training.
         """
         begin = f"{{{{ '{self.bos}' }}}}" if self.bos else ""
         if self.system is None:
@@ -102,8 +102,8 @@ class ChatFormat:
         return f"{begin}{self._messages()}{{% if add_generation_prompt %}}{{{{ '{self.opening}' }}}}{{% endif %}}"
 
     def _messages(self) -> str:
-        """Write Jinja for all turns; without a system turn, hold its text for the next user turn."""
-        if self.system is not None:  # turns name their role, each in the same way
+        """Build the Jinja for all turns; a format without system turns puts the system text into the next user turn."""
+        if self.system is not None:  # all turns have the same form and name their role
             begin, middle = self.user[0].split("user")
             end = f"'{self.end}'" + (f" + '{self.behind}'" if self.behind else "")
             turn = f"'{begin}' + message['role'] + '{middle}' + message['content'] + {end}"
@@ -205,9 +205,9 @@ TEMPLATE: Final = CHATML.template()
 
 
 def format_of(template: str | None) -> ChatFormat:
-    """Find the format of a chat template, which is never rendered; ChatML if there is none or it is unknown.
+    """Find the format of a chat template without rendering it; ChatML for None or an unknown template.
 
-    A reasoning model is used without reasoning: its prompts then hold an empty thought, as its template writes one.
+    Reasoning models are used without reasoning: prompts end with the empty thought that their template writes then.
     """
     text = "" if template is None else template.replace("\\n", "\n")
     chat = next((known for sign, known in _KNOWN.items() if sign in text), CHATML)
@@ -215,7 +215,7 @@ def format_of(template: str | None) -> ChatFormat:
 
 
 def format_for(tokenizer: Tokenizer) -> ChatFormat:
-    """Find the format of the template of a tokenizer."""
+    """Find the format of a tokenizer's chat template."""
     template = getattr(tokenizer, "chat_template", None)
     return format_of(template.get("default") if isinstance(template, dict) else template)
 
@@ -224,7 +224,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def find_system_prompt(template: str) -> str | None:
-    """Return the default system prompt in a chat template of ours; None for other templates."""
+    """Return the default system prompt in a template built by `ChatFormat.template`; None for other templates."""
     chat = format_of(template)
     head, _, tail = chat.template("\0").partition("\0")
     literal = template.removeprefix(head).removesuffix(tail)
@@ -259,7 +259,7 @@ def encode(tokenizer: Tokenizer, system: str, request: str, reply: str) -> Encod
 
 
 def cut(text: str, control: tuple[str, ...]) -> str:
-    """Cut control tokens in a text in two, for `encode_cut`."""
+    """Split each control token of a text in two, for `encode_cut`."""
     pieces, done = [], 0
     while control and (match := _pattern_for(control).search(text, done)) is not None:
         pieces.append(text[done : match.start() + 1])
@@ -268,15 +268,15 @@ def cut(text: str, control: tuple[str, ...]) -> str:
 
 
 def encode_cut(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Encode a text; a control token that was cut becomes the tokens of its characters, in every tokenizer.
+    """Encode a text; with every tokenizer, a control token that was cut is encoded as plain characters.
 
-    `split_special_tokens` of transformers would still find tokens that are added but not special, and words of a
+    `split_special_tokens` of transformers would still match added tokens that are not special, and entries of the
     vocabulary.
     """
     first, *rest = text.split(_CUT)
     ids = tokenizer.encode(first, add_special_tokens=False) if first else []
     for part in rest:
-        # SentencePiece writes a space before a text, so not before a part.
+        # SentencePiece adds a space before a text: encode the part after a newline, and drop the newline.
         before, both = (tokenizer.encode(shown, add_special_tokens=False) for shown in ("\n", f"\n{part}"))
         is_apart = both[: len(before)] == before
         ids += both[len(before) :] if is_apart else tokenizer.encode(part, add_special_tokens=False)
@@ -284,12 +284,12 @@ def encode_cut(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def encode_plain(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Encode a text without control tokens."""
+    """Encode a text, with its control tokens as plain characters."""
     return encode_cut(tokenizer, cut(text, control_tokens(tokenizer)))
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
-    """Encode a conversation up to the next completion, which a last turn of the assistant begins, as in training."""
+    """Encode a conversation up to the next completion, as in training; a final assistant turn starts it."""
     control, chat = control_tokens(tokenizer), format_for(tokenizer)
     ids: list[int] = []
     text = chat.bos
@@ -313,7 +313,7 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Encode a text to continue, without a conversation."""
+    """Encode a text for the model to continue, without chat turns."""
     return tuple(encode_cut(tokenizer, format_for(tokenizer).bos + cut(text, control_tokens(tokenizer))))
 
 

@@ -15,9 +15,9 @@ class Rounded(NamedTuple):
 
 
 class EightBits:
-    """A weight in eight bits, of shape `(outputs, inputs)`, each row of which has a scale of its own.
+    """A weight in eight bits, of shape `(outputs, inputs)`, with one scale per row.
 
-    Integers add up exactly, so a row has the same product next to any others.
+    Integer sums are exact, so the product of a row does not depend on the rest of the batch.
 
     Source:
         Vector-wise quantization of LLM.int8(), arXiv 2208.07339, without its outliers.
@@ -29,12 +29,12 @@ class EightBits:
 
     def multiply(self, rows: Rounded) -> torch.Tensor:
         """Multiply rows of shape `(rows, inputs)`; the result is `(rows, outputs)`."""
-        product: torch.Tensor = torch._int_mm(rows.values, self._values)  # noqa: SLF001 - its name
+        product: torch.Tensor = torch._int_mm(rows.values, self._values)  # noqa: SLF001 - it has no public name
         return product.to(rows.scales.dtype).mul_(rows.scales).mul_(self._scales)
 
 
 def round_rows(rows: torch.Tensor) -> Rounded:
-    """Round each row of a matrix to eight bits, with its largest value as 127."""
+    """Round each row of a matrix to eight bits, scaled so that its largest absolute value is 127."""
     largest = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True))
     scales = largest.div_(_LARGEST).clamp_min_(torch.finfo(rows.dtype).tiny)
     return Rounded((rows / scales).round_().to(torch.int8), scales)

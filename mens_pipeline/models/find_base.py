@@ -1,4 +1,4 @@
-"""Finds a base model: in a folder, the caches of this machine, the Hub, or wheels of the package index."""
+"""Find a base model: in a folder, the caches of this machine, the Hub, or wheels of the package index."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ DEFAULT_CPU_MODEL: Final = SMOLLM2
 """The default bases of a recipe, with a GPU and without one."""
 
 _LONGEST_WORDS: Final = 200
-"""Characters of the error of a library in a message."""
+"""Characters of a library's error to quote in a message."""
 
 _ALLOWED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "merges.txt", "vocab.txt", "LICENSE*", "README.md")
 
@@ -33,7 +33,7 @@ _KNOWN: Final[Mapping[str, tuple[int, int, int, int, int]]] = {
 def find_base_model(
     name: str, revision: str | None, cache: Path, log_line: Callable[[str], None] = lambda _line: None
 ) -> Base:
-    """Find a base model, or raise a `RefusedError` that lists everything that was tried."""
+    """Find a base model; raise a `RefusedError` that lists all attempts if there is none."""
     folder = Path(name)
     if folder.is_dir():
         return describe_base(name, None, folder, "folder", _read_licence(folder))
@@ -50,7 +50,7 @@ def find_base_model(
         except OSError as error:
             advice = "Set MENS_CACHE_ROOT to a folder you may write."
             raise ConfigurationError(f"{downloads}: {error.strerror}. {advice}") from error
-        with hold_lock(downloads / ".lock"):  # once for processes that begin at the same time
+        with hold_lock(downloads / ".lock"):  # processes that start together convert it once
             is_there = (target / RECORD).is_file()
             return _read_record(target) if is_there else convert_wheels(name, target, downloads, tried, log_line)
     advice = "Name a folder with the model, or download it where the Hub can be reached."
@@ -58,7 +58,7 @@ def find_base_model(
 
 
 def base_by_name(name: str) -> Base:
-    """Describe a base by its published sizes, without its files; raise `RefusedError` for an unknown one."""
+    """Describe a base by its published sizes, without its files; raise `RefusedError` for an unknown base."""
     if name not in _KNOWN:
         advice = "Fetch it first: mens train --dry-run --model NAME does."
         raise RefusedError(f"base model {name}: not on this machine, and its sizes are not known. {advice}")
@@ -81,7 +81,7 @@ def base_by_name(name: str) -> Base:
 
 def is_base_here(name: str, cache: Path) -> bool:
     """Check whether a base is on this machine."""
-    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - loads in a command alone
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only commands load it
 
     if Path(name).is_dir() or (cache / name.replace("/", "--") / RECORD).is_file():
         return True
@@ -102,7 +102,7 @@ def _of_hub(
 ) -> Base | None:
     """Find a model in a local cache of the Hub, or else on the Hub; never fetch its code."""
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only a command or a child process loads it
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415 - likewise
 
     fetched = partial(snapshot_download, name, revision=revision)
@@ -112,7 +112,7 @@ def _of_hub(
         try:
             if not is_local:
                 log_line(f"asking the Hub for {name}")
-                # The small configuration says whether the model can be trained.
+                # Check the small configuration before downloading the weights.
                 first = Path(fetched(cache_dir=folder, allow_patterns=["config.json"]))
                 if (first / "config.json").is_file():
                     refuse_unfit(first)
@@ -134,7 +134,7 @@ def _of_hub(
 
 
 def _describe_failure(error: BaseException) -> str:
-    """Describe a connection that failed by the innermost error, on one line."""
+    """Describe a failed connection by its innermost error, on one line."""
     innermost = error
     while (cause := innermost.__cause__ or innermost.__context__) is not None:
         innermost = cause

@@ -1,7 +1,7 @@
-"""A cursor in a program as tokens, the same for training, evaluation and serving.
+"""Infill prompts: encode a cursor in a program, the same way for training, evaluation and serving.
 
-A model sees a window of the text before and after the cursor, between the infill marks of its tokenizer; without such
-marks, between special tokens that its chat format does not use, or between words.
+A prompt holds a window of the text before and after the cursor, delimited by the infill marks of the tokenizer. A
+tokenizer without such marks uses special tokens that its chat format does not use, or else words.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from typing import Final, Literal, NamedTuple
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, cut, encode_cut, format_for
 
 Order = Literal["suffix_first", "prefix_first"]
-"""The side of the cursor that is shown first. With the suffix first, typing only appends to the prompt, so that the
-server reuses its cache; with the prefix first, the suffix is read again."""
+"""The side of the cursor that comes first in a prompt. With the suffix first, typing only appends to the prompt, so the
+server reuses its cache; with the prefix first, it reads the suffix again."""
 
 SUFFIX_FIRST: Final[Order] = "suffix_first"
 PREFIX_FIRST: Final[Order] = "prefix_first"
@@ -42,7 +42,7 @@ _NATIVE: Final = (
 """Marks of Qwen2.5-Coder and Qwen3, StarCoder and CodeGemma, Granite, DeepSeek, Code Llama and Codestral."""
 _CODE_LLAMA: Final = Marks("<PRE>", "<SUF>", "<MID>")
 _MARKED: Final = (*_NATIVE, _CODE_LLAMA, Marks("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"))
-"""Marks that clients write: also Code Llama's as texts, and those of GLM. Mellum has StarCoder's, suffix first."""
+"""Marks that clients may write, including Code Llama's as text and GLM's. Mellum uses StarCoder's, suffix first."""
 _LIKE_A_MARK: Final = re.compile(
     r"<\|?(?:fim|code|editable_region|user_cursor)[-_a-z]*\|?>|<(?:PRE|SUF|MID|FILL|CURSOR)>"
     r"|\[(?:PREFIX|SUFFIX|MIDDLE)\]|<\uff5cfim[^>\n]{1,20}>|<\|(?:prefix|suffix|middle|cursor)\|>"
@@ -54,13 +54,13 @@ _WORDS: Final = Marks("<prefix>", "<suffix>", "<middle>")
 
 _OF_WORD: Final = ascii_letters + digits + "_"
 _LONGEST_WORD: Final = 64
-"""Characters of a word at the cursor that the model writes again, with the space before it."""
+"""Most characters of the word at the cursor that the model rewrites, with the space before it."""
 _TOKEN_CHARACTERS: Final = 16
 """Upper bound for characters per token in a useful text."""
 _SUFFIX_SHARE: Final = 0.25
 """Share of a window for the text after the cursor."""
 _SUFFIX_FIRST_SHARE: Final = 0.7
-"""Share of training rows with the suffix first, for a base with that order; the others train it to read both."""
+"""Share of training rows with the suffix first, for a base with that order; the rest teach it the other order."""
 
 
 def find_marks(tokenizer: Tokenizer) -> Marks:
@@ -70,7 +70,7 @@ def find_marks(tokenizer: Tokenizer) -> Marks:
 
 
 def choose_order(tokenizer: Tokenizer) -> Order:
-    """Choose the order for a base: that of its pretraining, which is prefix first except for Codestral.
+    """Choose the order of a base's pretraining: prefix first, except for Codestral.
 
     A base without infill marks learns either order and gets the suffix first. An adapter keeps the order of its
     training (`infill_order` in its manifest).
@@ -80,13 +80,13 @@ def choose_order(tokenizer: Tokenizer) -> Order:
 
 
 def split_at_marks(text: str) -> tuple[str, str] | None:
-    """Return prefix and suffix of a prompt that a client has marked itself; None for a prompt without marks.
+    """Split a prompt at the marks that a client put in it; return prefix and suffix, or None without marks.
 
-    The marks are those of any common family, in either order; the middle may be missing. Text before the first mark
-    belongs to other files, and text after the middle to the prefix.
+    Accepts the marks of all common families, in either order; the middle mark may be missing. Text before the first
+    mark belongs to other files and is dropped; text after the middle mark belongs to the prefix.
 
     Raises:
-        ValueError: Its marks are unknown, or incomplete; the message names them.
+        ValueError: The marks are unknown or incomplete; the message names them.
     """
     for marks in _MARKED:
         at_prefix, at_suffix, at_middle = (text.find(mark) for mark in marks)
@@ -107,14 +107,14 @@ def split_at_marks(text: str) -> tuple[str, str] | None:
 
 
 def has_marks(text: str) -> bool:
-    """Check whether a client has marked a cursor in a text, with marks that are understood or others."""
+    """Check whether a text contains marks of a cursor, known or unknown."""
     return any(mark in text for marks in _MARKED for mark in marks) or _LIKE_A_MARK.search(text) is not None
 
 
 def split_word(prefix: str) -> tuple[str, str]:
     """Split off the word at the end of a prefix, with the space before it; the word may be empty.
 
-    Half a word has other tokens than the whole word, so a model sees the text before it and writes the word again.
+    Half a word has different tokens from the whole word, so a model sees the text before it and rewrites the word.
     """
     near = prefix[-_LONGEST_WORD:]
     start = len(near.rstrip(_OF_WORD))
@@ -125,14 +125,14 @@ def split_word(prefix: str) -> tuple[str, str]:
 
 
 def order_of_row(order: Order, prefix: str, middle: str) -> Order:
-    """Return the order of a training row: with the suffix first, a part of the rows, by hash, has the prefix first."""
+    """Return the order of a training row: for suffix first, a share of the rows, chosen by hash, gets prefix first."""
     digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
     is_turned = int.from_bytes(digest[:8], "big") >= _SUFFIX_FIRST_SHARE * 2**64
     return PREFIX_FIRST if is_turned else order
 
 
 def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order) -> tuple[int, ...]:
-    """Encode a cursor up to the text to insert; `window` is the most tokens of both sides, which end at line ends."""
+    """Encode an infill prompt; both sides together have at most `window` tokens and are cut at line ends."""
     marks, chat, control = find_marks(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
     behind = _fit(tokenizer, cut(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
     before = _fit(tokenizer, cut(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
@@ -148,7 +148,7 @@ def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window:
 def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row
     tokenizer: Tokenizer, prefix: str, suffix: str, middle: str, window: int, order: Order
 ) -> Encoded:
-    """Encode a cursor and the text to insert, with the word before it and the end of the turn."""
+    """Encode an infill row; its completion is the word at the cursor, `middle` and the end of the turn."""
     text = cut(split_word(prefix)[1] + middle, control_tokens(tokenizer)) + format_for(tokenizer).end
     return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(encode_cut(tokenizer, text)))
 
@@ -162,8 +162,8 @@ def encode_prefix(tokenizer: Tokenizer, prefix: str, window: int) -> tuple[int, 
 def _fit(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
     """Return at most `room` tokens next to the cursor, whole lines if possible.
 
-    A prefix begins at a line that crosses a multiple of `room` characters, about a third of the text that fits. So it
-    moves every few lines of typing, and the cache of the server stays useful.
+    A prefix starts at a line that crosses a multiple of `room` characters, about a third of the text that fits. So its
+    start moves only every few lines of typing, and the server can reuse its cache.
     """
     start = 0 if is_suffix else max(0, len(text) - room * _TOKEN_CHARACTERS)
     shown = text[: room * _TOKEN_CHARACTERS] if is_suffix else text[start:]
@@ -175,7 +175,7 @@ def _fit(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequ
     lengths = accumulate(len(encode_cut(tokenizer, part)) for part in parts)
     near = parts[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
     ids = encode_cut(tokenizer, "".join(near if is_suffix else near[::-1]))
-    # A single line may be too long, and lines may have more tokens together than one by one.
+    # A single line may be too long, and joined lines may have more tokens than they have separately.
     return ids[:room] if is_suffix else ids[max(0, len(ids) - room) :]
 
 
