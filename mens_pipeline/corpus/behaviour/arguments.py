@@ -1,4 +1,4 @@
-"""Arguments to observe a function with: typed, seeded, many of them at the edges of their type and of the code."""
+"""Draw typed, seeded arguments for observing a function, many at the edges of their types and of the code."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ _PIECES: Final = ("a", "b", "Ann", "x1", "1", "2", "7", "10", "42")
 """Words to join with separators from the code, as inputs of functions that split text."""
 _LONGEST_SEPARATOR: Final = 2
 _MOST_LITERALS: Final = 24
-"""Largest number of literals of a program to use; thousands would not show more of its edges."""
-_MOST_STRING: Final = 24  # characters of a literal that is used
+"""Most literals of a program to use; thousands would not reveal more of its edges."""
+_MOST_STRING: Final = 24  # characters of the longest literal to use
 _MOST_INT: Final = 10**9
 _MOST_PAIRED: Final = 4
-"""Ints of the code to combine: differences and products are borders of sums and common multiples."""
+"""Ints of the code to combine: differences and products are edge cases of sums and common multiples."""
 _MOST_PRODUCT: Final = 1_000
 _MOST_LEVELS: Final = 2
 """Levels of user types with free choice of variants; deeper ones take the smallest variant."""
@@ -44,21 +44,21 @@ class Drawing:
         self._sums = {d.name: d.variants for d in declared if isinstance(d, ast.TypeDef | ast.Url) and d.variants}
         self._heights = self._find_heights()
         self.literal_share = 1 / 2
-        """Share of the numbers and strings that are taken from the code, if it has any."""
+        """Share of numbers and strings drawn from the code's literals, if it has any."""
         self._deck: list[int] = []
         self._ints, self._floats, self._decimals, self._strings = _literals(module)
 
     def lists(self, params: Sequence[ast.Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
-        """Yield argument lists without end, the smallest first; the same seed gives the same ones.
+        """Yield argument lists without end, the smallest first; the same seed gives the same lists.
 
-        Ints are drawn for type parameters, `generics`. A parameter without a type, or with one that no values are known
-        of, such as a function type, raises `UndrawableError`.
+        Type parameters, `generics`, get ints. Raises `UndrawableError` for a parameter without a type, or with a type
+        that has no known values, such as a function type.
         """
         types = [_concrete(param.type, generics) for param in params]
         for annotation in types:
             if not self._is_drawable(annotation):
                 raise UndrawableError
-        yield tuple(self._draw(annotation, SmallestDraws(), 0) for annotation in types)  # nothing of the code
+        yield tuple(self._draw(annotation, SmallestDraws(), 0) for annotation in types)  # no literals of the code
         random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         keys = [type_key(annotation) for annotation in types]
         self._deck = []
@@ -105,7 +105,7 @@ class Drawing:
         return VariantValue(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
 
     def _ends(self, inner: ast.Type, level: int) -> bool:
-        """Return whether to draw an empty list or option, because a deep type would not end otherwise."""
+        """Return whether to draw an empty list or option, so that a deep type ends."""
         goes_on = isinstance(inner, ast.GenericType) or getattr(inner, "name", "") in self._heights
         return (level > _MOST_LEVELS and goes_on) or not self._is_drawable(inner)
 
@@ -191,7 +191,7 @@ def _concrete(annotation: ast.Type | None, generics: Sequence[str]) -> ast.Type:
 
 
 def _relate(values: list[Value], keys: Sequence[str], random: Random) -> None:
-    """Make one argument depend on another, as code that compares or searches needs it."""
+    """Make one argument depend on another, to exercise code that compares or searches."""
     target, other = random.sample(range(len(values)), 2)
     value, is_part = values[other], random.random() < 1 / 2
     alike = [leaf for leaf in _leaves(value) if type(leaf) is type(values[target])]

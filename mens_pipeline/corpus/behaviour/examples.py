@@ -1,4 +1,4 @@
-"""Observed calls as prompt examples and hidden tests: chosen, written, and read back from prompts."""
+"""Choose and write observed calls as prompt examples and hidden tests, and read examples back from prompts."""
 
 import math
 import re
@@ -11,8 +11,8 @@ from mens_pipeline.language import analyze, tokenize
 from mens_pipeline.language.interpreter import Value, VariantValue
 
 Goal = tuple[str, object]
-"""Something that a hidden test can cover: a branch reached, a mutant or simple other function refused, a result shown,
-or a number of steps, rounded to a power of two."""
+"""A coverage goal of hidden tests: a branch to reach, a mutant or simple alternative to refuse, a result to show, or a
+number of steps, rounded to a power of two."""
 
 FEWEST_TESTS: Final = 5
 FEWEST_RESULTS: Final = 2
@@ -20,7 +20,7 @@ MOST_EXAMPLES: Final = 3
 _USUAL_TESTS: Final = 8  # fewer tests let other functions pass by chance
 _MOST_TESTS: Final = 12
 _WORTH_OF_A_RESULT: Final = 4
-"""Worth of a new result, in goals, when choosing among calls that are not needed."""
+"""Value of a new result, in goals, when choosing among calls that cover no missing goal."""
 _LONGEST_EXAMPLE: Final = 80  # characters of a call and its result
 _LONGEST_EXAMPLES: Final = 150
 """Characters of all examples together: a prompt must leave room for its completion."""
@@ -37,7 +37,7 @@ class Observation:
 
 @dataclass(slots=True, eq=False)
 class SeenCall:
-    """A call whose result can be written as Vox text, with its goals; `oddity` grows with what is hard to read."""
+    """A call whose result can be written as Vox text, with its goals; a high `oddity` means hard to read."""
 
     arguments: tuple[Value, ...]
     value: Value
@@ -67,7 +67,7 @@ def _oddity(value: Value) -> int:
 
 
 def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
-    """Compute simple other functions of the arguments: maximum, sum, length, each argument itself."""
+    """Compute simple alternative functions of the arguments: maximum, sum, length, each argument itself."""
     found: dict[str, Value] = {f"argument {index}": value for index, value in enumerate(arguments)}
     ints = [value for value in arguments if type(value) is int]
     texts = [value for value in arguments if type(value) is str]
@@ -95,14 +95,14 @@ def collect_goals(calls: Iterable[SeenCall]) -> set[Goal]:
 
 
 def chosen_examples(calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Choose one to three short calls with different branches and results that no hidden test needs."""
+    """Choose one to three short calls that the hidden tests can spare, with different branches and results."""
     left = Counter[Goal]()
     for call in calls:
         left.update(call.goals)
     short = [call for call in calls if call.length <= _LONGEST_EXAMPLE] or [min(calls, key=lambda call: call.length)]
     spare = _spare(short, left)
     if not spare:
-        # Every call is needed as a test: take the one that the tests miss least.
+        # Every call is needed as a test: choose the one that alone covers the fewest goals.
         return [min(short, key=lambda call: (sum(left[goal] == 1 for goal in call.goals), call.oddity))]
     examples: list[SeenCall] = []
     reached: set[Goal] = set()
@@ -122,7 +122,7 @@ def _spare(calls: Sequence[SeenCall], left: Mapping[Goal, int]) -> list[SeenCall
 
 
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
-    """Choose the fewest calls that cover every goal, but at least eight if there are that many; prefer earlier ones."""
+    """Choose 8 to 12 calls, or all if there are fewer, that cover as many goals as possible; prefer earlier calls."""
     left, chosen = list(calls), list[SeenCall]()
     missing = collect_goals(left)
     results: set[str] = set()
@@ -145,13 +145,13 @@ def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
 
 _STATED: Final = re.compile(r"`(?P<call>[a-z_]\w*\([^`]*\))` (?:is|gives|returns|equals) (?:`(?P<result>[^`]+)`)?")
 """An example; its result may follow without backticks."""
-_MOST_STATED: Final = 16  # examples that are read from one prompt
+_MOST_STATED: Final = 16  # examples to read from one prompt
 _LONGEST_RESULT: Final = 400  # characters of a result without backticks
 _OPENERS: Final = frozenset("([{")
 _CLOSERS: Final = frozenset(")]}")
 _VALUES: Final = frozenset(("INT", "FLOAT", "DECIMAL", "STRING", "SSTRING", "TYPEIDENT", "true", "false"))
 _SHOWN: Final = ":\n\n"
-"""Ends the sentence before the code that a prompt shows: `This is there already:` and a blank line."""
+"""Separates a sentence such as `This is there already:` from the code after it in a prompt."""
 _MOST_SHOWN: Final = 4  # places in a prompt where code may begin
 
 
@@ -176,7 +176,7 @@ def stated_examples(prompt: str) -> tuple[Observation, ...]:
 
 
 def example_tests(examples: Sequence[Observation], prefix: str = "stated", first: int = 0) -> str:
-    """Format examples as `@test` functions, one each, in order."""
+    """Format each example as a `@test` function, in order."""
     numbered = enumerate(examples, first)
     return "".join(f"@test fn {prefix}_{n}() {{ assert({seen.call} is {seen.result}) }}\n" for n, seen in numbered)
 

@@ -1,4 +1,4 @@
-"""Mutants: changes of a function's body that most likely change its behaviour; and probes that record branches."""
+"""Mutants, which change a function's body and most likely its behaviour, and probes, which record branches."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -41,7 +41,7 @@ _METHODS: Final = {
     )
     for name, other in (pair, pair[::-1])
 }
-"""Methods with the same types of arguments and result."""
+"""Pairs of methods with the same types of arguments and result."""
 
 _Path = tuple[Any, ast.Node, str, int | None] | None
 """A position in the tree: the parent's path, the parent, its field, and the index in that field."""
@@ -165,7 +165,7 @@ class Probes:
         self.number = 0
 
     def inside(self, node: Syntax) -> Syntax:
-        """Return a copy of a function that calls `PROBE` with a number at each branch, and otherwise does the same."""
+        """Return a copy of a function that also calls `PROBE` with a number at the start of each branch."""
         changed: dict[str, Any] = {}
         for name in _field_names(node):
             value: Any = getattr(node, name)

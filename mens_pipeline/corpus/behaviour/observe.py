@@ -1,9 +1,9 @@
 """Observe a function by running it: examples for its prompt, and hidden tests that refuse mutants.
 
-The function is called with drawn arguments. Some of the calls that return become hidden tests. They reach every branch
-that any call reaches; they refuse every mutant (changed body) and every simple other function, such as one that returns
-an argument or the maximum, that any call tells apart. Everything runs in this process, bounded by the interpreter's
-limits on steps, size and depth. Untrusted programs are observed in worker processes (`workers.py`).
+The function is called with drawn arguments. Up to twelve of the calls that return become hidden tests, chosen to reach
+every branch that any call reaches, and to refuse every mutant (changed body) and every simple alternative, such as
+returning an argument or the maximum, that any call detects. Everything runs in this process, bounded by the
+interpreter's limits on steps, size and depth. Untrusted programs are observed in worker processes (`workers.py`).
 """
 
 from collections import Counter
@@ -52,10 +52,10 @@ FEATURES: Final = Features(check_contracts=True, database=False)
 """Contracts are checked, as in evaluations; a function that needs a database has no observable behaviour."""
 
 LIMITS: Final = Limits(max_steps=20_000, max_depth=100, max_size=10_000, max_allocation=100_000)
-"""Of one call."""
+"""Limits of one call."""
 
 _SECONDS: Final = 5.0
-"""For all calls of a function. The step limit nearly always acts far sooner, so load does not change the result."""
+"""Limit for all calls of a function. The step limit almost always applies earlier, so load does not change results."""
 _NUM_DRAWS: Final = 24
 """Argument lists drawn at first, and again if results are scarce or mutants survive."""
 _NUM_MUTANTS: Final = 24
@@ -64,9 +64,9 @@ _MUTANT: Final = "mutant"
 _MOST_CHOICES: Final = 6
 """With at most this many different results, hidden tests must show each of them."""
 _LONGEST_TEST: Final = 200  # characters of a call and its result
-_ENOUGH_KILLS: Final = 3  # calls that refuse a mutant; more are not looked for
+_ENOUGH_KILLS: Final = 3  # stop once this many calls refuse a mutant
 _COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
-"""Frequent types of results that Python compares as Vox does."""
+"""Frequent result types that Python compares like Vox."""
 
 _LASTING: Final = frozenset((NoBehaviour.NOT_PURE, NoBehaviour.NONDETERMINISTIC))
 """Reasons that more calls cannot change."""
@@ -77,7 +77,7 @@ class Behaviour:
     """The observed behaviour of a function: 1 to 3 examples for its prompt, and at least 5 hidden observations.
 
     `tests` holds the hidden ones as `@test` functions. They refuse `num_killed` of the `num_mutants` changed bodies
-    that at least one observed call tells from the function.
+    that at least one observed call detects.
     """
 
     examples: tuple[Observation, ...]
@@ -88,18 +88,18 @@ class Behaviour:
 
     @property
     def is_sharp(self) -> bool:
-        """Whether the hidden tests refuse every mutant that any observed call tells apart."""
+        """Whether the hidden tests refuse every mutant that any observed call detects."""
         return self.num_killed == self.num_mutants
 
 
 def observe_behaviour(
     source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function; the same arguments give the same behaviour, or the same reason for having none.
+    """Observe a function and return its behaviour, or the reason for having none; equal arguments give equal results.
 
-    `seed` decides which mutants are tried, and which arguments where none are given.
+    `seed` selects the mutants, and the arguments if they are not passed.
 
-    `RefusedError` if the front end rejects the program, or it declares no such function.
+    Raises `RefusedError` if the front end rejects the program, or if it declares no such function.
     """
     module = analyze(source).module
     if module is None:
@@ -140,7 +140,7 @@ def callable_syntax(declaration: Declaration) -> Function | Workflow | Activity 
 
 
 def function_in(module: Module, function: str) -> Declaration:
-    """Return the last function with a name, which is the one that counts (C1); `RefusedError` without one."""
+    """Return the last declaration of a function, which is in effect (C1); raise `RefusedError` if there is none."""
     for declaration in reversed(module.declarations):
         syntax = callable_syntax(declaration)
         if syntax is not None and syntax.name == function:

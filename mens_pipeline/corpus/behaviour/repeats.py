@@ -15,7 +15,7 @@ from mens_pipeline.language.interpreter import GIVEN_END, hidden_module
 
 _Signature = tuple[str, ...]  # types of the parameters, then the return type
 _MOST_TASKS_AT_ONCE: Final = 64
-"""Tasks in one request, so that one slow function cannot use up the time of all."""
+"""Most tasks of one request, so that one slow function cannot use up the time of all."""
 _Entry = tuple[TaskFunction, str]  # a tested function, and the label of its task
 
 
@@ -43,11 +43,11 @@ class TaskFunctions:
                 self._entries[signature].append((task, label))
 
     def account(self) -> dict[str, int]:
-        """Count tested functions by whether rows are compared with them, and tasks without tests."""
+        """Count tested functions by status, and tasks without tests."""
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
     def find_repeats(self, rows: Sequence[TrainingPair]) -> list[str | None]:
-        """Return for each row the task that one of its functions solves, or None."""
+        """Return for each row the label of a task that one of its functions solves, or None."""
         tried: dict[tuple[str, str, int], list[_Entry]] = {}
         functions: list[list[tuple[str, str, int]]] = []
         for row in rows:
@@ -71,7 +71,7 @@ class TaskFunctions:
 
 
 def _tested_functions(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
-    """Return the functions that tests call, without helpers of others: a helper alone solves no task."""
+    """Return the functions that tests call, except helpers of other such functions: a helper alone solves no task."""
     called = (_names_in(tests) - _signatures(tests).keys()) & set(signatures)
     uses = {name: set[str]() for name in called}
     for declaration in reference.declarations:

@@ -1,4 +1,4 @@
-"""Try functions on the hidden tests of tasks: one that passes solves the task, however it is written."""
+"""Run functions against the hidden tests of tasks: a function that passes solves the task, however it is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=True, views=True)
-"""As in evaluations."""
+"""The same features as in evaluations."""
 
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
-"""For one hidden test. The step limit nearly always acts before the seconds, so load does not change results."""
+"""Limits of one hidden test. The step limit almost always applies before the time limit, so load changes nothing."""
 
-_MOST_CONSTANTS: Final = 50  # results of the reference that are tried as constant functions
+_MOST_CONSTANTS: Final = 50  # results of the reference to try as constant functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class TaskStatus(StrEnum):
 
     COMPARED = "compared"
     TRIVIAL = "trivial"  # a function that returns a constant or an argument passes them
-    FAILS = "reference_fails"  # the reference itself does not pass them within these limits
+    FAILS = "reference_fails"  # the reference itself does not pass them within `LIMITS`
 
 
 class Screening:
-    """Tries functions on hidden tests in this process; caches what it compiles for a task."""
+    """Runs functions against hidden tests in this process, and caches the compiled tests of each task."""
 
     def __init__(self) -> None:
         self._machine = Machine(LIMITS)

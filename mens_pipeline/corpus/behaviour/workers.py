@@ -1,8 +1,8 @@
-"""Observe and try untrusted functions in worker processes.
+"""Observe and test untrusted functions in worker processes.
 
-Programs of the workspace and rows that models wrote are untrusted. The interpreter cannot reach the outside, but a
-regular expression can take forever and a value can still be large. A worker has bounded memory, is killed when it does
-not reply in time, and is replaced. So no program can stop or harm a stage.
+Programs of the workspace and rows that models wrote are untrusted. The interpreter has no access to the outside, but a
+regular expression can take forever and a value can still be large. A worker has limited memory, and is killed and
+replaced if it does not reply in time. So no program can stop or harm a stage.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,13 +39,13 @@ from mens_pipeline.language.interpreter import (
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 
-_LIMITS: Final = Limits()  # only its memory limit counts here
+_LIMITS: Final = Limits()  # only the memory limit is used
 _AT_ONCE: Final = 64  # requests in memory at once, so that sources of any length can be streamed
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationJob:
-    """A function to observe, in `source`; `given` holds declarations that it needs and a completion need not repeat."""
+    """A function to observe, in `source`; `given` holds declarations that it needs but a completion need not repeat."""
 
     source: str
     function: str
@@ -57,7 +57,7 @@ _REPLIES: Final[TypeAdapter[Behaviour | NoBehaviour]] = TypeAdapter(Behaviour | 
 
 
 class BehaviourWorkers(WorkerPool):
-    """Worker processes that observe and try functions."""
+    """Worker processes that observe and test functions."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BehaviourWorkers(WorkerPool):
             yield TaskStatus.FAILS if reply is None else TaskStatus(reply[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
-        """Yield the index of the first task whose tests a function passes; None for none, or a stopped worker."""
+        """Yield the index of the first task that a function solves; None if there is none or its worker stopped."""
         requests = (
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
             for program, function, tasks in tried
@@ -108,15 +108,15 @@ class BehaviourWorkers(WorkerPool):
 
 _NUM_CALLS: Final = 24
 _SECONDS_OF_CALLS: Final = 2.0
-"""For all calls of one program; the step limit ends nearly everything far sooner."""
+"""Time limit for all calls of one program; the step limit almost always applies earlier."""
 _LONGEST: Final = 1_000  # characters of a compared result
 
 
 def compute_outputs(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
     """Call the function of the program at index `number`, and return its results.
 
-    The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`. A
-    result is Vox text; None if the call did not return, or if it cannot be written. Empty if nothing can be drawn.
+    The arguments are drawn from all accepted programs, about as many from each, and equal for every `number`. A result
+    is Vox text; None if the call did not return or has no such text. Empty if nothing can be drawn.
     """
     modules = [analyze(program).module for program in programs]
     arguments: dict[str, tuple[Value, ...]] = {}
@@ -137,7 +137,7 @@ def compute_outputs(programs: Sequence[str], number: int, function: str, seed: s
     program = CallableProgram(called, LIMITS, FEATURES)
     with program.running(_SECONDS_OF_CALLS):
         results = [program.call(function, values) for values in arguments.values()]
-        # Equal for equal records, in any order of their fields.
+        # Equal records give equal texts, whatever the order of their fields.
         texts = [literal_of(_order_fields(result.value)) if result.returned else None for result in results]
         return [text if text is not None and len(text) <= _LONGEST else None for text in texts]
 
@@ -190,7 +190,7 @@ def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Call
 
 
 def _observe(request: dict[str, Any]) -> Any:
-    """Observe a function; its tests include the declarations that it needs and a completion need not repeat."""
+    """Observe a function; its tests include the `given` declarations, which a completion need not repeat."""
     given, alone = request["given"], request["source"]
     behaviour = observe_behaviour(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
     if isinstance(behaviour, NoBehaviour):

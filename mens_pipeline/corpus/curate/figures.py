@@ -1,4 +1,4 @@
-"""Statistics of training data: counts by kind, the share of code that parses, and the constructs it shows."""
+"""Statistics of training data: counts by kind, the share of code that parses, and the constructs it contains."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ class LaneEvaluation(Strict):
 
     num_code_rows: int = Field(ge=0)
     num_parsed: int = Field(ge=0, description="Rows of code that the front end accepts.")
-    vox_parse_rate: float | None = Field(ge=0, le=1, description="Their share; null where there is no code.")
-    constructs: dict[str, int] = Field(description="Construct -> accepted rows that show it; without zeros.")
-    construct_coverage: float = Field(ge=0, le=1, description="Share of all constructs that are shown.")
+    vox_parse_rate: float | None = Field(ge=0, le=1, description="Share of code rows that parse; null without code.")
+    constructs: dict[str, int] = Field(description="Construct -> accepted rows with it; without zeros.")
+    construct_coverage: float = Field(ge=0, le=1, description="Share of all constructs in accepted rows.")
     missing_constructs: tuple[str, ...]
 
 
@@ -37,10 +37,10 @@ class DataEvaluationDocument(LaneEvaluation):
     num_unreadable_rows: int = Field(ge=0, description="Rows that are neither records nor pairs.")
     min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
     min_coverage: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
-    gate_passed: bool | None = Field(default=None, description="Whether both are met.")
+    gate_passed: bool | None = Field(default=None, description="Whether both minimums are met.")
 
     def compare(self, min_parse_rate: float, min_coverage: float) -> "DataEvaluationDocument":
-        """Add the required values and whether they are met; without code the parse rate counts as 0."""
+        """Return a copy with the required values and whether they are met; without code, the parse rate counts as 0."""
         passed = (self.vox_parse_rate or 0.0) >= min_parse_rate and self.construct_coverage >= min_coverage
         required = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage}
         return self.model_copy(update={**required, "gate_passed": passed})

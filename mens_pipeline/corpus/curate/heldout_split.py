@@ -1,4 +1,4 @@
-"""Split pairs for training and evaluation: whole source files are held out, and nothing similar to them trains."""
+"""Split pairs for training and evaluation: hold out whole source files, and train on nothing similar to them."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -36,11 +36,11 @@ from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
 NGRAM: Final = 8
-"""Words in a run."""
+"""Length of a run of words, the unit of comparison."""
 
 
 class HeldoutTasks:
-    """The held-out tasks, indexed to be compared with training rows."""
+    """Index of the held-out tasks, for comparison with training rows."""
 
     def __init__(self, tasks: Iterable[TrainingPair], max_overlap: float, min_nodes: int) -> None:
         self._max_overlap = max_overlap
@@ -61,7 +61,7 @@ class HeldoutTasks:
                 self._structures.setdefault(structure, number)
 
     def overlap(self, row: TrainingPair) -> tuple[SplitReason, str] | None:
-        """Return the kind of overlap and the held-out task that a row, its prompt included, repeats; or None."""
+        """Return how a row's prompt or response repeats a held-out task, and the task's label; None without overlap."""
         same = self._prompts.get(_normalise(row.prompt))
         if same is not None:
             return SplitReason.PROMPT, self._labels[same]
@@ -77,7 +77,7 @@ class HeldoutTasks:
 
 
 def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
-    """Return the structure digests of declarations with at least `min_nodes` nodes in a row's code; none for prose."""
+    """Return the structure digests of declarations with at least `min_nodes` nodes in a row's code; empty for prose."""
     code = parsed_code(row)
     module = analyze(*code).module if code is not None else None
     if module is None:
@@ -91,7 +91,7 @@ def _normalise(prompt: str) -> str:
 
 
 class SetAside(BaseModel):
-    """A pair that neither trains nor evaluates."""
+    """A pair for neither training nor evaluation."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,7 +101,7 @@ class SetAside(BaseModel):
 
 
 class SplitReport(Details):
-    """Counts of a split: training pairs by source, evaluating pairs, and pairs set aside by reason."""
+    """Counts of a split: training pairs by source, held-out pairs, and pairs set aside by reason."""
 
     train: dict[str, int]
     heldout: int
@@ -117,9 +117,9 @@ class SplitReport(Details):
 class Split(Account[SplitReason]):
     """The result of a split: training pairs by the label of their source, held-out pairs, and pairs set aside.
 
-    Groups are source files that may evaluate; `num_evaluating_groups` counts held-out ones with a program to ask for.
-    `shortfall` says why the eval suite is smaller than asked for; empty when it is not. `tested` counts the functions
-    that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on them.
+    Groups are source files that may be held out; `num_evaluating_groups` counts held-out files with a program to
+    request. `shortfall` says why the eval suite is smaller than requested, and is empty otherwise. `tested` counts, by
+    status, the functions that the hidden tests of held-out tasks and of the benchmark call.
     """
 
     train: dict[str, list[TrainingPair]] = field(default_factory=dict)
@@ -152,11 +152,11 @@ def split_pairs(
     workers: BehaviourWorkers,
     protected: Sequence[TrainingPair] = (),
 ) -> Split:
-    """Put every pair once into `train`, `heldout` or `aside`, where pairs go that repeat earlier ones of any source.
+    """Assign every pair to `train`, `heldout` or `aside`; pairs that repeat an earlier one of any source go to `aside`.
 
-    Held-out files are chosen by their paths and the seed alone. Where those give too small an eval suite, more files
-    with programs to ask for are added in the same order, so that a suite only grows. Nothing near `protected`, the
-    tasks of a benchmark, trains. Synthetic pairs never evaluate.
+    Held-out files are chosen by their paths and the seed alone. If these give too small an eval suite, more files with
+    programs to request are added in the same order, so a suite only grows. Rows near `protected`, the tasks of a
+    benchmark, are not trained on. Synthetic pairs are never held out.
     """
     split = Split()
     rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
@@ -203,7 +203,7 @@ def _set_aside(pair: TrainingPair, found: tuple[SplitReason, str] | None, split:
 
 
 def group_of(pair: TrainingPair) -> str | None:
-    """Return the source file of a pair; None when it has none, as synthetic pairs do not."""
+    """Return the path of a pair's source file; None for synthetic pairs and pairs without a source."""
     if pair.source is None:
         return None
     origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
@@ -211,7 +211,7 @@ def group_of(pair: TrainingPair) -> str | None:
 
 
 def is_held_out(group: str, policy: SplitPolicy) -> bool:
-    """Return whether a source file, given by its path, is held out in every workspace, large or small."""
+    """Return whether a source file is held out by its path alone, in workspaces of any size."""
     return _place(group, policy) < policy.heldout_share
 
 
@@ -221,7 +221,7 @@ def _place(group: str, policy: SplitPolicy) -> float:
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """Choose the held-out files: those below the share, then more that evaluate until there are enough."""
+    """Choose the held-out files: those below the share, then others with programs to request until there are enough."""
     order = sorted(groups, key=lambda group: _place(group, policy))
     heldout = {group for group in order if is_held_out(group, policy)}
     prompts = {
@@ -283,11 +283,11 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
 HELDOUT: Final = SplitFile.HELDOUT
 ASIDE: Final = SplitFile.ASIDE
 FAMILIES: Final = SplitFile.FAMILIES
-"""Synthetic tasks that evaluate and never train; their `task_family` is their kind."""
+"""Synthetic tasks for evaluation only; their `task_family` is their kind."""
 
 
 class SplitParams(Params):
-    """Validated pairs, and how to split them; nothing near `protected`, a benchmark, trains."""
+    """Validated pairs, and how to split them; rows near `protected`, a benchmark, are not trained on."""
 
     pairs: Parent
     repeats: ValidatePolicy
@@ -297,10 +297,9 @@ class SplitParams(Params):
 
 
 def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
-    """Split validated pairs.
+    """Split validated pairs; return the counts for the manifest.
 
-    The folder gets the training pairs under the names of their sources, `heldout.jsonl`, `families.jsonl` and
-    `aside.jsonl`; the manifest gets the counts.
+    Writes the training pairs under the names of their sources, `heldout.jsonl`, `families.jsonl` and `aside.jsonl`.
     """
     names = PairsDetails.of(params.pairs).num_pairs
     sources = {name: list(read_pairs(params.pairs.path / name)) for name in names}
@@ -318,14 +317,14 @@ STAGE: Final = Stage(Kind.HELDOUT_SPLIT, (f"{__name__}:write_heldout_split",), w
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
-    """Yield synthetic tasks that evaluate: half with new constants of a known task, half of unknown tasks."""
+    """Yield synthetic tasks for evaluation: half are known tasks with new constants, half are unknown tasks."""
     drawn = heldout_tasks(policy.seed, policy.num_family_tasks)
     for side, family in ((Side.KNOWN, NEW_CONSTANTS), (Side.UNKNOWN, UNKNOWN_TASK)):
         yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
 
 
 class OverlapReport(Details):
-    """Training rows that share something with evaluating rows, among all rows."""
+    """Counts of training rows that overlap with held-out or benchmark rows, and of all rows."""
 
     num_train: int
     num_heldout: int
@@ -335,7 +334,7 @@ class OverlapReport(Details):
 
 
 class OverlapParams(Params):
-    """A split with its policy, and the benchmark, which evaluates as well."""
+    """A split with its policy, and the benchmark, which counts as held out."""
 
     split: Parent
     policy: SplitPolicy
@@ -343,7 +342,7 @@ class OverlapParams(Params):
 
 
 def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any]:
-    """Count in a manifest the training rows of a split that overlap with evaluating rows."""
+    """Count the training rows of a split that overlap with held-out or benchmark rows, for the manifest."""
     heldout = list(read_pairs(params.split.file(HELDOUT)))
     evaluating = [*heldout, *params.protected]
     tasks = HeldoutTasks(evaluating, params.policy.max_overlap, params.policy.min_nodes)
@@ -366,7 +365,7 @@ OVERLAP_STAGE: Final = Stage(Kind.HELDOUT_OVERLAP, (f"{__name__}:count_heldout_o
 
 
 def trained_heldout(heldout: Path, train: Path) -> str | None:
-    """Return what a train set shares with held-out pairs, with advice; None if nothing. White space is ignored."""
+    """Describe the overlap of a train set with held-out pairs, with advice; None without one. Ignores white space."""
     pairs = list(read_pairs(heldout))
     prompts = {collapse_spaces(pair.prompt) for pair in pairs}
     responses = {collapse_spaces(pair.response) for pair in pairs}
@@ -386,6 +385,6 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
 
 
 def refuse_trained_heldout(heldout: Path, train: Path) -> None:
-    """Raise a RefusedError if a held-out pair is in a train set."""
+    """Raise `RefusedError` if a train set contains a held-out prompt or response."""
     if (found := trained_heldout(heldout, train)) is not None:
         raise RefusedError(found)

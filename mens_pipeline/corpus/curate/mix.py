@@ -42,7 +42,7 @@ def _below(path: str) -> str:
 
 
 FilePath = Annotated[str, AfterValidator(_below)]
-"""A file of a mix; an untrusted mix can neither read nor write outside the data folder."""
+"""Path of a file of a mix; an untrusted mix can neither read nor write outside the data folder."""
 
 
 class MixSource(Strict):
@@ -51,21 +51,21 @@ class MixSource(Strict):
     path: FilePath = Field(min_length=1, description="JSON lines, relative to the data folder.")
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Relative share; 0 leaves it out.")
     optional: bool = Field(default=False, description="Whether it may be missing or empty.")
-    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows to use, by the seed.")
+    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows to use, drawn by the seed.")
     record_format: RecordFormat | None = Field(default=None, description="Format of its rows, if they are not pairs.")
 
 
 class MixConfig(Strict):
     """The configuration of a mix."""
 
-    sources: tuple[MixSource, ...] = Field(min_length=1, description="In the order of the report.")
+    sources: tuple[MixSource, ...] = Field(min_length=1, description="Sources, in report order.")
     output: FilePath = Field(
         default="train.jsonl", pattern=r"\.jsonl$", description="The train set, relative to the data folder."
     )
-    include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")
-    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not train, even if included.")
-    max_repeats: float = Field(default=2.0, ge=1, le=100, description="Most uses of a row.")
-    seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
+    include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes to train on; empty: only vox_codegen.")
+    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes to leave out, even if included.")
+    max_repeats: float = Field(default=2.0, ge=1, le=100, description="Maximum number of uses of a row.")
+    seed: int = Field(default=0, ge=0, description="Determines samples, repeats and order.")
     infill: InfillPolicy = Field(
         default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from training rows."
     )
@@ -79,27 +79,27 @@ class MixConfig(Strict):
         return self
 
     def with_infill_share(self, share: float | None) -> "MixConfig":
-        """Return the mix with another share of infill rows; None keeps it."""
+        """Return a copy with another share of infill rows; None keeps the current share."""
         if share is None:
             return self
         return self.model_copy(update={"infill": self.infill.model_copy(update={"share": share})})
 
     @property
     def lanes(self) -> frozenset[Lane]:
-        """The lanes that train."""
+        """The lanes to train on."""
         return frozenset(self.include_lanes or (Lane.CODEGEN,)) - frozenset(self.exclude_lanes)
 
 
 def load_mix_config(path: Path) -> MixConfig:
-    """Read and check a mix; a ConfigurationError names all mistakes."""
+    """Read and check a mix; raise a `ConfigurationError` that lists all mistakes."""
     return load_model(path, MixConfig)
 
 
 @dataclass
 class SourceRows:
-    """The rows of one source; without the file, `pairs` and `sha256` are None.
+    """The rows of one source; if the file is missing, `pairs` and `sha256` are None.
 
-    `unreadable`, `sensitive` and `forgotten` count dropped rows, `moved` those that became infill rows.
+    `unreadable`, `sensitive` and `forgotten` count dropped rows, and `moved` counts rows moved to the infill rows.
     """
 
     pairs: list[TrainingPair] | None
@@ -143,7 +143,7 @@ class MixReport(Details):
 
     @property
     def num_pairs(self) -> int:
-        """Different pairs, without the infill rows cut from them."""
+        """Number of distinct pairs, without the infill rows cut from them."""
         return sum(source.distinct_lines for source in self.sources if source.path != ROWS)
 
 
@@ -151,8 +151,8 @@ class MixReport(Details):
 class MixedSource(Account[MixDrop]):
     """One source in the mix.
 
-    `distinct` are the kept rows; `emitted` counts how often they occur in the train set; `requested_share` follows from
-    its weight among the sources that have rows.
+    `distinct` holds the kept rows; `emitted` counts their uses in the train set; `requested_share` is its weight as a
+    share of the weights of all sources with rows.
     """
 
     source: MixSource
@@ -200,10 +200,10 @@ class Mix:
 def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     """Mix sources by their weights; `rows` maps the path of each source to its rows, and may include infill rows.
 
-    The train set is as small as possible while every pair is used at least once and the shares are met. A source that
-    would have to be repeated more than `max_repeats` times falls short of its share, and the report shows it.
+    The train set is the smallest that meets the shares and uses every pair at least once. A source that would have to
+    use its rows more than `max_repeats` times falls short of its share, as the report shows.
 
-    `RefusedError` if a source that is not optional gives nothing, or nothing is left to train on.
+    Raises `RefusedError` if a required source gives no row, or no row is left to train on.
     """
     seen: set[bytes] = set()
     mixed = [_select(source, rows[source.path], config, seen) for source in config.sources]
@@ -228,14 +228,14 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     for source, weight in zip(giving, weights, strict=True):
         share = weight / sum(weights)
         source.requested_share = float(share)
-        # Repeat it up to its share; the seed draws the pairs that occur once more.
+        # Repeat the source up to its share; the seed draws the pairs to use once more.
         most = math.floor(len(source.distinct) * config.max_repeats)
         whole, rest = divmod(min(round(total * share), most), len(source.distinct))
         extra = _random(config, f"repeat {source.source.path}").sample(source.distinct, rest)
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
     if ROWS in rows:
-        # The sources determine the size of the train set, so there may be more holes than it takes. Pieces that users
+        # The sources determine the size of the train set, so there may be more holes than it needs. Pieces that users
         # accepted always stay.
         asked = round(len(emitted) * config.infill.share / (1 - config.infill.share))
         number = min(infill.kept, max(len(accepted), asked))
@@ -266,7 +266,7 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
         if pair.lane not in lanes:
             mixed.dropped[MixDrop.LANE] += 1
         elif pair.infill is not None and source.path != ROWS:
-            # Left in its source, since the share of infill rows is 0.
+            # It stays in its source, since the share of infill rows is 0.
             mixed.dropped[MixDrop.SAMPLED_OUT] += 1
         elif source.sample_rate < 1 and random.random() >= source.sample_rate:
             mixed.dropped[MixDrop.SAMPLED_OUT] += 1

@@ -89,7 +89,7 @@ _FORMATS: Final[Mapping[RecordFormat, tuple[type[_ToolTrace | _AsrRefine | _Spee
 
 
 def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]], TrainingPair]:
-    """Return a function that converts a row of a format, None for pairs, to a pair, or raises ValidationError."""
+    """Return a function that converts a row of a format (None: pairs) to a pair, or raises `ValidationError`."""
     if record_format is None:
         return TrainingPair.model_validate
     model, lane = _FORMATS[record_format]
@@ -126,10 +126,10 @@ def read_sources(
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: SourcePolicy | None = None,
 ) -> dict[str, SourceRows]:
-    """Read the rows of all sources of a mix, by their paths.
+    """Read the rows of all sources of a mix, by path.
 
     `redaction` decides whether rows with secrets are masked or dropped. Rows of files that `policy` forgets are
-    dropped: files of pairs may be older than it.
+    dropped, since files of pairs may be older than the policy.
     """
     return {source.path: _read(source, folder, redaction, policy or SourcePolicy()) for source in config.sources}
 
@@ -180,7 +180,7 @@ def add_infill_rows(
 
 
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a train set as JSON lines and, next to it, as Parquet and with a report, `about` included; return that."""
+    """Write a train set as JSON lines, with a Parquet copy and a report that includes `about`; return the report."""
     write_jsonl(output, mix.rows)
     write_parquet(mix.rows, output.with_suffix(".parquet"))
     report = {**mix.report().model_dump(mode="json"), **about}
@@ -211,7 +211,7 @@ def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
 
 
 def report_beside(train_file: Path) -> MixReport | None:
-    """Read the report of a train set; None without one next to it."""
+    """Read the report next to a train set; return None without a report."""
     path = train_file.with_suffix(REPORT_SUFFIX)
     return MixReport.model_validate_json(path.read_bytes()) if path.is_file() else None
 
@@ -231,9 +231,9 @@ class MixParams(Params):
 
 
 def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
-    """Mix the training pairs of a split; `RefusedError` if a source that is not optional gives nothing.
+    """Mix the training pairs of a split; raise `RefusedError` if a required source gives no row.
 
-    The folder gets `train.jsonl`, `train.parquet` and `train.mix_report.json`; the manifest gets the report.
+    Writes `train.jsonl`, `train.parquet` and `train.mix_report.json`; returns the report for the manifest.
     """
     sources = read_sources(params.config, params.split.path, params.redaction)
     infill = add_infill_rows(sources, read_pairs(params.split.file(HELDOUT)), params.config)

@@ -1,8 +1,8 @@
 """Find near duplicates among ten million texts in the memory of a laptop.
 
-Each text has a MinHash signature, and each band of it a hash by which near texts are found. Signatures are kept in a
-file; hashes in memory up to a bound, and beyond it in sorted files that are merged as they grow. The files have no name
-and are in the folder for temporary files (`TMPDIR`).
+Each text has a MinHash signature, and each band of a signature has a hash, the key for finding near texts. Signatures
+are kept in a file. Hashes stay in memory up to a limit; the rest go to sorted files that are merged as they grow. The
+files are anonymous, in the folder for temporary files (`TMPDIR`).
 """
 
 import os
@@ -21,7 +21,7 @@ _SHINGLE: Final = 5  # words in a shingle
 _NUM_PERM: Final = 128
 
 _LOOSER: Final = 0.7
-"""The index misses many texts just above its threshold, so its threshold is lower, and each candidate is compared."""
+"""The index misses many texts just above its threshold, so it uses a lower one, and each candidate is compared."""
 
 _RECENT: Final = 1 << 19  # hashes in memory, of 25,000 texts; they take about 130 MB
 _PIECES: Final = 64
@@ -29,7 +29,7 @@ _PIECES: Final = 64
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Split code or prose into names, numbers and single signs."""
+    """Split code or prose into names, numbers and single symbols."""
     return tuple(_WORD.findall(text))
 
 
@@ -40,10 +40,10 @@ def ngrams_of(words: Sequence[str], length: int) -> frozenset[str]:
 
 
 class NearDuplicates:
-    """The texts seen so far."""
+    """Index of the texts seen so far."""
 
     def __init__(self, threshold: float, recent: int = _RECENT) -> None:
-        """Start empty; texts are near from an estimated Jaccard similarity of `threshold` on."""
+        """Start empty; texts are near if their estimated Jaccard similarity is at least `threshold`."""
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
         index = MinHashLSH(threshold=_LOOSER * threshold, num_perm=_NUM_PERM)
@@ -54,7 +54,7 @@ class NearDuplicates:
         self._ends = array("Q", [0])
 
     def earlier(self, label: str, text: str) -> str | None:
-        """Return the label of the first text that is near to this one; otherwise add this one under its own."""
+        """Return the label of the first text near this one; without such a text, add this one and return None."""
         sketch = self._empty.copy()
         sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), _SHINGLE))])
         signature = sketch.hashvalues

@@ -15,15 +15,15 @@ from mens_pipeline.storage.yaml_file import load_model
 
 
 class ValidatePolicy(Strict):
-    """Thresholds for duplicates, and rows that one origin may give."""
+    """Threshold for near duplicates, and limits on the rows of one source file or template."""
 
     near_duplicate_threshold: float = Field(gt=0, le=1, description="Jaccard similarity of five-word shingles.")
-    max_per_source: int = Field(ge=1, description="Rows of one source file.")
-    max_per_template: int = Field(ge=1, description="Rows of one template of synthetic data.")
+    max_per_source: int = Field(ge=1, description="Most rows of one source file.")
+    max_per_template: int = Field(ge=1, description="Most rows of one template of synthetic data.")
 
 
 class KindShares(Strict):
-    """Shares of the kinds of synthetic rows; a share that is missing is a mistake."""
+    """Shares of the kinds of synthetic rows; all are required."""
 
     task: float = Field(ge=0, le=1, description="Functions with a behaviour, examples and hidden tests.")
     template: float = Field(ge=0, le=1, description="Programs that show constructs, the scarcest first.")
@@ -38,28 +38,28 @@ class KindShares(Strict):
 
 
 class SynthesizePolicy(Strict):
-    """Amount of synthetic rows."""
+    """Number of synthetic rows, and the shares of their kinds."""
 
-    limit: int = Field(ge=0, description="Rows.")
+    limit: int = Field(ge=0, description="Number of rows.")
     seed: int = Field(ge=0, description="The same seed gives the same rows.")
-    shares: KindShares = Field(description="Share of each kind of row; together they are 1.")
+    shares: KindShares = Field(description="Share of each kind of row; they add up to 1.")
 
 
 class SplitPolicy(Strict):
-    """Size of the held-out set, and the similarity above which a row may not train."""
+    """Size of the held-out set, and the similarity above which a row is kept out of training."""
 
     heldout_share: float = Field(ge=0, lt=1, description="Smallest share of the source files.")
-    min_heldout_tasks: int = Field(default=0, ge=0, description="Fewest programs to ask for.")
-    min_heldout_files: int = Field(default=0, ge=0, description="Fewest source files that they come from.")
-    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Largest share of evaluating files.")
+    min_heldout_tasks: int = Field(default=0, ge=0, description="Fewest programs to request.")
+    min_heldout_files: int = Field(default=0, ge=0, description="Fewest source files with these programs.")
+    max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Largest share of these files to hold out.")
     seed: int = Field(ge=0, description="Another seed holds out other files.")
-    max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out completion.")
+    max_overlap: float = Field(gt=0, le=1, description="Share of a held-out task's eight-word runs that may recur.")
     min_nodes: int = Field(ge=1, description="Fewest syntax nodes; smaller pieces are alike by chance.")
-    num_family_tasks: int = Field(default=0, ge=0, description="Additional synthetic tasks in each group.")
+    num_family_tasks: int = Field(default=0, ge=0, description="Additional synthetic tasks per group.")
 
 
 class TelemetryPolicy(Strict):
-    """Filter for rows of a telemetry table."""
+    """Table, columns and limit of the telemetry rows to read."""
 
     table: str = Field(default="AgentTelemetry", min_length=1, description="Table or view, perhaps SCHEMA.NAME.")
     query_column: str = Field(default="query", min_length=1, description="The request.")
@@ -84,14 +84,14 @@ class WatchPolicy(Strict):
     )
 
     def counts(self, path: str) -> bool:
-        """Return whether a change of a file, its path below the workspace with `/`, starts a run."""
+        """Return whether a change of a file starts a run; `path` is relative to the workspace, with `/`."""
         return any(fnmatchcase(path, pattern) for pattern in self.paths)
 
 
 class NightlyPolicy(Strict):
-    """When the nightly run starts, and when an alert reports that none since then promoted an adapter.
+    """Start of the nightly run, and time of the alert if no run since then has promoted an adapter.
 
-    `orchestration` checks the cron expressions with the parser of Dagster.
+    `orchestration` checks the cron expressions with Dagster's parser.
     """
 
     schedule: str = Field(default="0 4 * * *", description="Start of the nightly run: a cron expression.")
@@ -114,7 +114,7 @@ class PipelineConfig(Strict):
     validate_: ValidatePolicy = Field(alias="validate", description="Rows that `validate` keeps.")
     synthesize: SynthesizePolicy = Field(description="Rows that `generate-data` writes in the pipeline.")
     telemetry: TelemetryPolicy = Field(description="Rows to read when `MENS_TELEMETRY_URL` names a database.")
-    split: SplitPolicy = Field(description="Held-out rows, which evaluate the model.")
+    split: SplitPolicy = Field(description="Held-out rows, for evaluating the model.")
     watch: WatchPolicy = Field(description="Files whose change starts a run.")
     nightly: NightlyPolicy = Field(default_factory=NightlyPolicy, description="Times of the nightly run and its alert.")
     redaction: RedactionPolicy = Field(
@@ -122,17 +122,17 @@ class PipelineConfig(Strict):
     )
     include: tuple[str, ...] = Field(
         default=(),
-        description="Patterns of paths below the workspace whose ignored, vendored or generated files train as well; "
-        "`*` matches any characters, even `/`, and a folder stands for all that is below it.",
+        description="Patterns of paths below the workspace whose ignored, vendored or generated files are trained on; "
+        "`*` matches any characters, even `/`, and a folder includes everything below it.",
     )
-    licences: LicencePolicy = Field(default_factory=LicencePolicy, description="Licences of files that do not train.")
+    licences: LicencePolicy = Field(default_factory=LicencePolicy, description="Licences to keep out of training.")
 
 
 def load_pipeline_config(path: Path) -> PipelineConfig:
-    """Read and check the configuration; the message of a ConfigurationError names all mistakes."""
+    """Read and check the configuration; raise a `ConfigurationError` that lists all mistakes."""
     return load_model(path, PipelineConfig)
 
 
 def load_source_policy(path: Path) -> SourcePolicy:
-    """Read which files may not train: `licences` of the configuration, and the list `forgotten.yaml` next to it."""
+    """Read the files to keep out of training: `licences` of the configuration, and `forgotten.yaml` next to it."""
     return SourcePolicy.of(load_forgotten(path.with_name(FORGOTTEN)), load_pipeline_config(path).licences.deny)

@@ -25,17 +25,17 @@ from mens_pipeline.storage.validation import errors_in
 
 
 class Repetition:
-    """The kept rows, which later rows may repeat."""
+    """Index of the kept rows, to find rows that repeat them."""
 
     def __init__(self, policy: ValidatePolicy | None) -> None:
-        """Start empty; without a policy only exact repetition counts."""
+        """Start empty; without a policy, only exact repetition counts."""
         self._policy = policy
         self._seen: dict[bytes, str] = {}
         self._near = NearDuplicates(policy.near_duplicate_threshold) if policy else None
         self._origins: Counter[tuple[RejectReason, str]] = Counter()
 
     def find_reason(self, row: ExtractedRecord | TrainingPair, label: str) -> tuple[RejectReason, str] | None:
-        """Return why a row is dropped, with a sentence; None for one that is added under its label."""
+        """Return the reason to drop a row, with a sentence; None for a new row, which is added under its label."""
         if isinstance(row, ExtractedRecord):
             key, content = pair_digest(f"{row.source.path} {row.source.span}", row.text), row.text
         else:
@@ -77,7 +77,7 @@ class Quarantined(BaseModel):
 
 @dataclass(kw_only=True)
 class ValidationReport(Account[RejectReason]):
-    """Counts of rows; kept ones may have a warning, in `places`. `recheck`: whether their code is parsed again."""
+    """Counts of rows. `places` lists warnings about kept rows; `recheck` says whether to parse their code again."""
 
     recheck: bool
     warned: Counter[WarnReason] = field(default_factory=Counter)
@@ -106,9 +106,9 @@ def validate_rows(
 ) -> Iterator[ExtractedRecord | TrainingPair]:
     """Yield the valid rows, in canonical form and in order; skip blank lines.
 
-    Records have a `text`, pairs have none. `report` counts every row and adds up once all rows have been read. With its
-    `recheck` the front end parses code again; schema and repetition are always checked. `quarantine` takes each dropped
-    row; `repetition` records the kept ones.
+    Rows with a `text` are records, the others pairs. `report` counts every row; its counts add up once all rows have
+    been read. If its `recheck` is set, the front end parses code again; schema and repetition are always checked.
+    `quarantine` receives each dropped row; `repetition` records the kept ones.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -136,7 +136,7 @@ def validate_rows(
 
 
 def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
-    """Parse a line that is not blank; neither its code nor duplicates are checked."""
+    """Parse a non-blank line, without checking its code or duplicates."""
     if len(line) > MAX_LINE_BYTES:
         detail = f"more than {MAX_LINE_BYTES} bytes"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
@@ -183,7 +183,7 @@ def format_error(found: Diagnostic) -> str:
 
 
 def find_semantic_error(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> Diagnostic | None:
-    """Return the first error in names and types of a row's code, or None; its request and tests may declare some."""
+    """Return the first error in names and types of a row's code, or None; names in its request and tests are known."""
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):
         assumed = mentioned_names(row.prompt) | words_of_code(row.tests or "")

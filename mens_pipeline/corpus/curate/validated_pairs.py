@@ -60,7 +60,7 @@ class RowCounts(BaseModel):
 
 
 class BehaviourCounts(BaseModel):
-    """Counts of records that ask for a function: with observed behaviour, and without by reason."""
+    """Counts of records that request a function: with observed behaviour, and without it by reason."""
 
     functions: int
     observed: int
@@ -78,7 +78,7 @@ class PairsDetails(Details):
 
 
 def behaviour_report(account: Account[NoBehaviour]) -> dict[str, Any]:
-    """Count the records that ask for functions by whether behaviour was observed, in JSON types."""
+    """Return the counts of records that request functions, by whether behaviour was observed, in JSON types."""
     without = {str(reason): count for reason, count in account.dropped.most_common()}
     return {"functions": account.seen, "observed": account.kept, "without": without}
 
@@ -89,11 +89,11 @@ def make_pairs(
     """Yield the pairs of each record, without repeated pairs of prompt and response.
 
     A record gives one pair; a declaration that needs others gives a second one with these in the prompt. The prompt is
-    the record's own, or is made from its declarations and their comments. A completion declares only what was asked
-    for. The hash of the text chooses the wording, so the same record always gives the same pairs. Where one function is
-    asked for and its behaviour can be observed, the prompt gives examples, and the pair has hidden tests.
+    the record's own, or is built from its declarations and their comments. A completion contains only the requested
+    declarations. The hash of the text selects the wording, so the same record always gives the same pairs. If a record
+    requests one function with observable behaviour, the prompt gives examples, and the pair has hidden tests.
 
-    `RefusedError` if the front end rejects the text of a record.
+    Raises `RefusedError` if the front end rejects the text of a record.
     """
     account = account if account is not None else Account()
     seen: set[bytes] = set()
@@ -128,7 +128,7 @@ class _RecordPairs:
         given = [span for span in spans if span not in self.wanted]
         self.is_part = record.source.kind is SourceKind.VOX_DECLARATION and bool(given)
         self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
-        # Comments above declarations go into the request, and out of the completion, where no parser reads them.
+        # Comments above declarations move from the completion, where no parser reads them, to the request.
         completion = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
         self.completion = completion if self.wanted else record.text
         is_source = mode_of(record.source.path) is Mode.SOURCE
@@ -208,7 +208,7 @@ class ValidationParams(Params):
 def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, Any]:
     """Validate a corpus and make its pairs, and validate other pairs.
 
-    The folder gets `pairs.jsonl`, a file for each of the others, and `quarantine.jsonl`; the manifest gets the counts.
+    Writes `pairs.jsonl`, a file for each of the others, and `quarantine.jsonl`; returns the counts for the manifest.
     """
     refused: list[Quarantined] = []
     validation: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Evolve seeds into new rows: ask, check, keep, and evolve kept rows again, within a budget.
 
-The outcome depends only on seeds, plan, generator and its replies; an interrupted call and another one give the same
-rows as one call.
+The outcome depends only on seeds, plan, generator and its replies: an interrupted call that is repeated gives the same
+rows as a single call.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ from mens_pipeline.storage.validation import Strict
 MAX_INSTRUCTION: Final = 2_000
 """Characters of a request."""
 
-_SAME: Final = 0.9  # share of common words from which a request repeats its parent
+_SAME: Final = 0.9  # share of common words at which a request repeats its parent
 _COPIED: Final = 0.5  # share of the runs of a request that a program may repeat
 _RUN: Final = 5  # words in a run
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _FEWEST_WORDS: Final = 3  # a request is at least `Write ... Vox`; anything shorter is noise
 _LABEL: Final = re.compile(r"^[\s*]*(?:(?:the|new|rewritten|harder) )*request\b(?:\*\*:|:\*\*|:)\s*", re.IGNORECASE)
-"""Such as `New request:` or `**Request:**`."""
+"""Matches labels such as `New request:` or `**Request:**`."""
 _QUOTES: Final = ("“”", '""', "''")
 _LEAK: Final = re.compile(
     r"\b(?:rewritten|rewrit(?:e|ing)|harder version|original request|given request|request (?:above|below)"
@@ -58,7 +58,7 @@ Refusal = tuple[EvolutionDrop, str]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reply, parsed as in an evaluation: its fenced block, or all of it; a stub has a comment in place of code."""
+    """A reply, parsed as in an evaluation: its fenced block or whole text. A stub has a comment in place of code."""
 
     program: str
     is_refusal: bool
@@ -67,10 +67,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request on its way to a row.
+    """The evolution of one pair into a row.
 
     `parent` is the pair to evolve, and `generation` is 1 for a seed. `request` is the next prompt for the model;
-    `instruction`, the new request, and `program`, its completion, are added when they are known.
+    `instruction`, the new request, and `program`, its completion, are filled in once known.
     """
 
     parent: TrainingPair
@@ -99,7 +99,7 @@ def instruction_in(text: str) -> str:
 
 
 def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> str | None:
-    """Return the reason why a new request is not worth completing, or None."""
+    """Return the reason not to complete a new request, or None."""
     if reading.is_refusal:
         return "a refusal"
     if not stopped:
@@ -120,7 +120,7 @@ def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stop
 
 
 def check_form(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Return why a completion is not a program, or None."""
+    """Return the reason why a completion is not a program, or None."""
     program = attempt.program
     analysis = analyze(program, attempt.mode)
     is_program = analysis.module is not None and bool(analysis.module.declarations)
@@ -142,7 +142,7 @@ def check_form(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal 
 
 
 def check_content(attempt: Attempt, module: Module) -> Refusal | None:
-    """Return why an accepted program is not what was asked for, or not new; otherwise None."""
+    """Return the reason why an accepted program misses its request or is not new, or None."""
     runs = ngrams_of(words_of(attempt.instruction.lower()), _RUN)
     if len(runs & ngrams_of(words_of(attempt.program.lower()), _RUN)) > _COPIED * len(runs):
         return EvolutionDrop.NOT_AS_ASKED, "repeats the request"
@@ -168,7 +168,7 @@ def names_in(instruction: str, construct: str) -> set[str]:
 
 
 def check_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramReport]) -> Refusal | bool:
-    """Return why the tests of a program do not pass; otherwise whether it has any."""
+    """Return the reason why a program's tests fail; otherwise True, or False without tests."""
     report = run(program, mode)
     if report.status is ProgramStatus.NO_TESTS:
         return False
@@ -183,7 +183,7 @@ def check_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramRepo
 
 
 def read_code(pair: TrainingPair) -> tuple[str, Mode]:
-    """Return the code of a seed or an evolved row, and the mode to parse it in."""
+    """Return the code of a seed or an evolved row, and the grammar mode to parse it in."""
     code = parsed_code(pair)
     assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
     return code
@@ -199,8 +199,8 @@ def _parse(pair: TrainingPair) -> Node:
 class Seeds(Account[NoSeed]):
     """The seeds among the rows of a file.
 
-    No new row may be near `heldout`; dropped rows are not evolved; `examples` maps a construct to the shortest
-    program of a seed that shows it.
+    No new row may be near `heldout`. Dropped rows are not evolved. `examples` maps a construct to the shortest seed
+    program that shows it.
     """
 
     pairs: list[TrainingPair] = field(default_factory=list)
@@ -209,7 +209,7 @@ class Seeds(Account[NoSeed]):
 
 
 def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
-    """Sort rows into seeds, in an order by `seed` alone, held-out ones, and others that are counted in `dropped`."""
+    """Sort rows into seeds, held-out rows and others, counted in `dropped`; `seed` alone decides the order of seeds."""
     seeds = Seeds()
     seen: set[bytes] = set()
     for pair in pairs:
@@ -245,7 +245,7 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
 
 
 class Neighbours:
-    """Known rows, which new rows must differ from; kept rows join them."""
+    """Known rows that new rows must differ from; kept rows are added."""
 
     def __init__(
         self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
@@ -261,7 +261,7 @@ class Neighbours:
             self._texts.earlier(f"seed {number}", _text(pair))
 
     def find_reason(self, row: TrainingPair, module: Module) -> Refusal | None:
-        """Return why a row is dropped, with a detail; None for a row that joins the others."""
+        """Return the reason to drop a row, with a detail; None for a new row, which is added."""
         overlap = self._heldout.overlap(row)
         if overlap is not None:
             return EvolutionDrop.NEAR_HELD_OUT, f"{overlap[0]}: {overlap[1]}"
@@ -282,19 +282,19 @@ def _text(pair: TrainingPair) -> str:
 
 
 class Budget(Strict):
-    """Bounds of one evolution. Requests, tokens and rows include those of earlier calls whose replies were kept."""
+    """Limits of one evolution. Requests, tokens and rows include those from kept replies of earlier calls."""
 
-    max_requests: int = Field(ge=0, description="Requests that the generator answers.")
+    max_requests: int = Field(ge=0, description="Requests that the generator completes.")
     max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
-    max_minutes: float = Field(ge=0, description="Of one call; requests that are already sent are completed.")
-    max_rows: int = Field(ge=0, description="Rows that are kept.")
+    max_minutes: float = Field(ge=0, description="Minutes of one call; requests already sent are completed.")
+    max_rows: int = Field(ge=0, description="Rows to keep.")
 
 
 class EvolutionPlan(Strict):
     """Seed, generations and budget of an evolution."""
 
-    seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
-    generations: int = Field(ge=1, le=8, description="How often a kept row is evolved again.")
+    seed: int = Field(ge=0, description="Determines the order of seeds and the operators.")
+    generations: int = Field(ge=1, le=8, description="Generations of rows, each evolved from the last.")
     budget: Budget
 
 
@@ -316,8 +316,8 @@ class DroppedAttempt(BaseModel):
 class EvolutionAccount(Account[EvolutionDrop]):
     """Attempts whose request was rewritten: kept rows and failures, in order.
 
-    `num_requests` and `num_tokens` include answers of earlier calls. `ended_by` is the limit of the budget that ended
-    the work; None when everything was tried.
+    `num_requests` and `num_tokens` include replies from earlier calls. `ended_by` is the budget limit that ended the
+    work; None if every seed was tried.
     """
 
     rows: list[TrainingPair] = field(default_factory=list)
@@ -358,11 +358,11 @@ class Session:
 
 
 _WAVE: Final = 32
-"""Seeds that are evolved together: enough to keep an endpoint busy, few enough to lose little."""
+"""Seeds to evolve together: enough to keep an endpoint busy, few enough to lose little."""
 
 
 def evolve(seeds: Seeds, plan: EvolutionPlan, session: Session) -> EvolutionAccount:
-    """Evolve seeds within the budget, and return the account with the rows; `RefusedError` if the generator fails."""
+    """Evolve seeds within the budget and return the account with the rows; raise `RefusedError` if the model fails."""
     work = _Work(seeds, plan, session)
     for start in range(0, len(seeds.pairs), _WAVE):
         live = seeds.pairs[start : start + _WAVE]
@@ -384,7 +384,7 @@ class _Work:
         waiting = [self._begin(parent, generation) for parent in parents]
         rows: list[TrainingPair] = []
         while waiting and self.account.ended_by is None:
-            # Rewriting is useless unless the completion is affordable too.
+            # A rewritten request is useless unless its completion is also affordable.
             number, limit = self._num_affordable(waiting, num_each=2)
             if not number:
                 self.account.ended_by = limit
@@ -479,9 +479,9 @@ class _Work:
         return replies
 
     def _num_affordable(self, attempts: Sequence[Attempt], num_each: int) -> tuple[int, str]:
-        """Return how many attempts the budget allows, with `num_each` requests each, and the limit that stops.
+        """Return how many attempts the budget allows, with `num_each` requests each, and the limit that stops more.
 
-        Replies count with their full length, known ones too, so that an interrupted call can be resumed.
+        Every reply counts with its maximum length, even a known one, so that an interrupted call can be resumed.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
         for number, attempt in enumerate(attempts):
@@ -494,7 +494,7 @@ class _Work:
 
 
 def make_row(attempt: Attempt, module: Module, generator: TextModel, *, seed: int, is_tested: bool) -> TrainingPair:
-    """Build the training row of a kept completion; `is_tested`: it has tests, which pass.
+    """Build the training row of a kept completion; `is_tested` says that it has tests, which pass.
 
     The row has the path of its first ancestor: a split that holds out that file holds out this row too, and the limits
     on rows of a file or template count it.

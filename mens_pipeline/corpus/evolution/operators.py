@@ -23,7 +23,7 @@ from mens_pipeline.storage.validation import Strict
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """Two prompts for a model; `key`, under which its reply is kept, is the SHA-256 over all that decides it."""
+    """System prompt and prompt for a model; `key` identifies its reply: the SHA-256 of everything that affects it."""
 
     key: str
     system: str
@@ -46,15 +46,15 @@ class Reply(Strict):
         default=None,
         ge=0,
         exclude_if=lambda number: number is None,
-        description="Tokens of the reply alone; null where the model does not count them.",
+        description="Tokens of the reply alone; null if the model does not count them.",
     )
 
 
 class TextModel(Protocol):
     """A model that replies to requests.
 
-    `digest` is the SHA-256 of its weights, or the address of an endpoint. `decoding` are options in JSON types, part of
-    the key of a request; `max_new_tokens` is the limit of a reply.
+    `digest` is the SHA-256 of its weights, or the address of an endpoint. `decoding` holds options in JSON types, part
+    of the key of a request; `max_new_tokens` limits a reply.
     """
 
     @property
@@ -70,9 +70,9 @@ class TextModel(Protocol):
     def max_new_tokens(self) -> int: ...  # noqa: D102
 
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Return replies by key: kept ones, and as many new ones as there is time for; each is kept at once.
+        """Return replies by key: kept ones, and as many new ones as time allows, each saved at once.
 
-        `time_left` returns the seconds in which requests may still start. A model that does not work is a RefusedError.
+        `time_left` returns the seconds in which requests may still start. Raises `RefusedError` if the model fails.
         """
         ...
 
@@ -105,11 +105,11 @@ class Evolution:
 
     @property
     def demand(self) -> str:
-        """Requirement on the program, as a sentence; empty if nothing can be named."""
+        """Requirement on the program, as a sentence; empty if the operator has none."""
         return _DEMANDS.get(self.operator, "").format(goal=noun_of(self.goal) if self.goal is not None else "")
 
     def is_shown(self, module: Module) -> bool:
-        """Return whether a program shows what the operator asks for."""
+        """Return whether a program meets the requirement of the operator."""
         if self.goal is not None:
             return any(construct_of(declaration).name == self.goal for declaration in module.declarations)
         is_shown = _SHOWN.get(self.operator)
@@ -117,7 +117,7 @@ class Evolution:
 
 
 def draw_evolution(random: Random, construct: str, mode: Mode, known: Mapping[str, str]) -> Evolution:
-    """Draw one of the operators that fit a prompt; `known` has a program for each construct that may be asked for."""
+    """Draw one of the operators that fit a prompt; `known` has a program for each construct that may be added."""
     least = CONSTRUCTS[construct].difficulty
     harder = tuple(name for name, other in CONSTRUCTS.items() if other.difficulty > least and name in known)
     goals = harder if mode is Mode.SOURCE else ()
@@ -180,15 +180,15 @@ REWRITER: Final = (
 
 
 class EvolutionPrompts:
-    """The prompts for one model."""
+    """Builds the prompts for one model."""
 
     def __init__(self, generator: TextModel, seed: int, examples: Mapping[str, str]) -> None:
-        """Set the model; another seed gives other keys, `examples` maps a construct to a program that shows it."""
+        """Set the model; another seed gives other keys; `examples` maps a construct to a program that shows it."""
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
 
     def ask_to_rewrite(self, parent: TrainingPair, evolution: Evolution) -> ModelRequest:
-        """Ask for a new request."""
+        """Build the prompt for a new request."""
         noun = noun_of(parent.category)
         if evolution.operator is Operator.BREADTH:
             task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
@@ -198,7 +198,7 @@ class EvolutionPrompts:
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
     def ask_to_complete(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> ModelRequest:
-        """Ask for the program."""
+        """Build the prompt for the program that completes a new request."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
         parts.append(_fence(parent.response))

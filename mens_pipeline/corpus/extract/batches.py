@@ -1,4 +1,4 @@
-"""Work on many files in several processes, with results in order and bounded memory."""
+"""Process many files in parallel, with results in order and bounded memory."""
 
 import signal
 from collections import deque
@@ -12,7 +12,7 @@ from threading import current_thread, main_thread
 from typing import Any, Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
-"""Work for a process at once: half a second, and little memory."""
+"""Bytes of work in a batch: half a second for a process, and little memory."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ def start_processes(number: int) -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Runs batches in `size` processes, which `start` starts; with one, in this process."""
+    """Runs batches in `size` processes from `start`; a size of 1 runs them in this process."""
 
     size: int
     start: Callable[[int], Executor] = start_processes
@@ -78,8 +78,8 @@ def in_batches(
 
 @contextmanager
 def _hold_signals() -> Iterator[None]:
-    """Hold signals back while processes start; an interrupt there leaves processes that wait for work forever."""
-    if current_thread() is not main_thread():  # which alone is interrupted
+    """Hold back signals while processes start; an interrupt would leave processes that wait for work forever."""
+    if current_thread() is not main_thread():  # only the main thread is interrupted
         yield
         return
     held: list[int] = []
@@ -91,7 +91,7 @@ def _hold_signals() -> Iterator[None]:
 
 
 def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:
-    """End a pool; after an error kill its processes and do not wait: its own thread may be what cleans up."""
+    """End a pool; after an error, kill its processes without waiting, since its own thread may run this cleanup."""
     processes: dict[int, Any] = getattr(pool, "_processes", None) or {}
     for process in [*processes.values()] if kind is not None else ():
         process.kill()

@@ -56,9 +56,9 @@ TELEMETRY: Final = CorpusFile.TELEMETRY
 
 @dataclass(frozen=True, slots=True)
 class PreviousExtraction:
-    """An earlier corpus that the same rules made.
+    """An earlier corpus, made by the same rules.
 
-    `accounts` maps a path to the account of the file; `start` and `end` are the range of its records in bytes.
+    `accounts` maps a path to the account of the file; its `start` and `end` are the byte range of its records.
     """
 
     accounts: dict[str, dict[str, Any]]
@@ -72,7 +72,7 @@ class PreviousExtraction:
             yield cls({account["path"]: account for account in _read_accounts(corpus)}, records)
 
     def knows(self, path: str, blob: str) -> bool:
-        """Return whether a file had this content, and nothing else decided its outcome."""
+        """Return whether a file had this content, and its outcome depended on nothing else."""
         account = self.accounts.get(path)
         return account is not None and account["blob"] == blob and account["stands_alone"]
 
@@ -101,7 +101,7 @@ class UnitCounts(BaseModel):
 
 
 class WorkspaceState(BaseModel):
-    """The commit of a workspace, None without a repository; and its checkouts."""
+    """The checkouts of a workspace, and its commit, None without a repository."""
 
     commit: str | None
     checkouts: tuple[CheckoutOrigin, ...] = ()
@@ -122,8 +122,8 @@ class CorpusDetails(Details):
 class Reuse:
     """Counts of reused and newly extracted files of a corpus.
 
-    `is_whole`: the corpus existed already; otherwise `known` and `extracted` count files. `differs`: a full extraction
-    gave other bytes than the earlier one of the same inputs.
+    `is_whole` says that the corpus existed already; otherwise `known` and `extracted` count files. `differs` says that
+    a full extraction gave different bytes from the earlier one of the same inputs.
     """
 
     is_whole: bool = False
@@ -133,13 +133,13 @@ class Reuse:
 
 
 READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
-"""Ends of the names of the files that decide the corpus of a workspace."""
+"""Endings of the names of the files that determine the corpus of a workspace."""
 
 
 class WorkspaceParams(Params):
-    """A pinned workspace: hashes of contents, roots and telemetry, the commits, and the places of all these.
+    """A pinned workspace: hashes of contents, roots and telemetry, the commits, and their `root` and `query`.
 
-    `include` names files of others that train. Empty fields are left out of the key.
+    `include` names files to train on although they are not own. Empty fields are left out of the key.
     """
 
     sources: str
@@ -171,7 +171,7 @@ class WorkspaceParams(Params):
         )
 
     def refuse_change(self) -> None:
-        """Raise a RefusedError if the workspace or the telemetry has changed since it was pinned."""
+        """Raise `RefusedError` if the workspace or the telemetry has changed since it was pinned."""
         now = WorkspaceParams.pin(self.root, self.query, self.include)
         changed = [name for name in WorkspaceParams.model_fields if getattr(now, name) != getattr(self, name)]
         if changed:
@@ -180,7 +180,7 @@ class WorkspaceParams(Params):
 
 
 class ExtractionParams(WorkspaceParams):
-    """A workspace, and how to extract it; `previous` saves work and does not affect the result."""
+    """A workspace, and how to extract it; `previous` only saves work, without changing the result."""
 
     redaction: RedactionPolicy = RedactionPolicy.MASK
     licences: SourcePolicy = Field(default_factory=SourcePolicy, exclude_if=lambda policy: policy == SourcePolicy())
@@ -189,12 +189,12 @@ class ExtractionParams(WorkspaceParams):
 
 
 def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, Any]:
-    """Extract a workspace; unchanged files of the previous corpus are not read again.
+    """Extract a workspace, without extracting unchanged files of the previous corpus again.
 
-    The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (the
-    account of each file, and the range of its records) and `report.json`. None of it depends on the pool.
+    Writes `records.jsonl`, `telemetry.jsonl` (redacted pairs, empty without a database), `files.jsonl` (the account of
+    each file, and the byte range of its records) and `report.json`. They do not depend on the pool.
 
-    `RefusedError` if the workspace or the telemetry has changed since it was pinned.
+    Raises `RefusedError` if the workspace or the telemetry has changed since it was pinned.
     """
     extra = _write(folder, params)
     telemetry_counts = _write_telemetry(folder / TELEMETRY, params.query)
@@ -205,7 +205,7 @@ def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, 
 STAGE: Final = Stage(Kind.EXTRACTED_CORPUS, (f"{__name__}:write_extracted_corpus",), write_extracted_corpus)
 
 
-def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
+def build_extracted_corpus(  # noqa: PLR0913 - inputs, destination and options
     root: Path,
     store: ArtifactStore,
     pool: Pool = ONE_PROCESS,
@@ -217,9 +217,9 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     include: tuple[str, ...] = (),
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
-    """Extract a workspace into the store; return the corpus, and how much of it was known.
+    """Extract a workspace into the store; return the corpus, and the counts of its reused files.
 
-    `full` extracts every file, and replaces an earlier corpus of the same inputs. `pinned` are the inputs of
+    `full` extracts every file, and replaces an earlier corpus of the same inputs. `pinned` holds the inputs of
     `workspace_snapshot`; None pins the workspace now.
 
     Raises:
@@ -304,7 +304,7 @@ def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RejectedFile:
-    """A file that is not Vox, and its first error, at a line from 1; only golden files affect the parse rate."""
+    """A rejected file and its first error, with a line number from 1; only golden files affect the parse rate."""
 
     path: str
     line: int
@@ -317,8 +317,8 @@ class RejectedFile:
 class WorkspaceReport:
     """The verdicts on the programs of a workspace.
 
-    `num_other` files end like programs and are none: voxel models, sound. `constructs` counts every construct in
-    accepted programs, 0 included.
+    `num_other` counts files in other formats with a suffix of programs: voxel models, sound. `constructs` counts every
+    construct in accepted programs, including zeros.
     """
 
     num_files: int
@@ -335,7 +335,7 @@ class WorkspaceReport:
 
     @property
     def parse_rate(self) -> float | None:
-        """Share of golden files that are accepted; None without any."""
+        """Share of golden files that are accepted; None without golden files."""
         return self.num_accepted / self.num_golden if self.num_golden else None
 
 
@@ -375,7 +375,7 @@ def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Call
 
 
 Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
-"""Relative path and bytes of each program; None for one that cannot be read."""
+"""Relative path and bytes of each program; the bytes are None if it cannot be read."""
 
 
 class SnapshotParams(WorkspaceParams):
@@ -385,9 +385,9 @@ class SnapshotParams(WorkspaceParams):
 
 
 def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, Any]:
-    """Check the programs of a pinned workspace: `sources.json` gets the verdicts of the front end.
+    """Check the programs of a pinned workspace; write the verdicts of the front end to `sources.json`.
 
-    `RefusedError` if the workspace or the telemetry has changed since it was pinned.
+    Raises `RefusedError` if the workspace or the telemetry has changed since it was pinned.
     """
     root = params.root
     roots = find_source_roots(root)

@@ -1,4 +1,4 @@
-"""Extract records: of a program itself and its declarations, of a page its blocks and sections."""
+"""Extract records: a program and its declarations, or the blocks and sections of a page."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -52,21 +52,21 @@ BETWEEN: Final = "\n\n"
 _NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
 
 MAX_PIECE: Final = 16_384
-"""Characters of a declaration with everything it needs; larger pieces are useless if everything calls everything."""
+"""Most characters of a declaration and all it needs; if everything calls everything, larger pieces are useless."""
 
 MIN_PROSE: Final = 100
-"""Characters of prose that make a section worth a record."""
+"""Fewest characters of prose that make a section worth a record."""
 
 MAX_PAGE_LINES: Final = 30_000
-"""The parser looks at each line once for every block around it, so very many short lines are slow."""
+"""Most lines of a page. The parser visits each line once per enclosing block, so very many short lines are slow."""
 
 
 def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     """Extract the records of a program, or return a drop with a reason.
 
     Returns:
-        A record for the whole file, then one for each declaration that is less than the file together with all it
-        needs. The front end accepts every text. Texts above `MAX_TEXT` give no record, and records end after
+        A record for the whole file, then one for each declaration that, with all it needs, is less than the file. The
+        front end accepts the text of each record. Texts longer than `MAX_TEXT` give no record, and records end after
         `MAX_FILE_RECORDS` characters.
     """
 
@@ -100,7 +100,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     return records or drop(DropReason.TOO_LARGE, f"no piece of at most {MAX_TEXT} characters")
 
 
-def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
+def _program_records(  # noqa: PLR0913, PLR0917 - the parts of a program
     file: SourceFile,
     source: str,
     header: dict[str, Any],
@@ -150,8 +150,8 @@ def _text(value: object) -> str | None:
 class Dependencies:
     """The dependencies between the declarations of a file.
 
-    A declaration needs another when one of its tokens is a name that the other declares: a function, type, variant,
-    table or component. A local name that happens to be equal adds an unneeded neighbour, but never misses one.
+    A declaration needs another if one of its tokens is a name that the other declares: a function, type, variant, table
+    or component. An equal local name adds an unneeded declaration; a needed one is never missed.
     """
 
     def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
@@ -195,7 +195,7 @@ Piece = TypeVar("Piece", PageBlock, PageSection)
 
 
 RefuseInclude = Callable[[Path, bytes], tuple[DropReason, str] | None]
-"""Returns why a page that trains may not include a file with this content, with a detail; None when it may."""
+"""Returns the reason why a page may not include a file with this content, with a detail; None if it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class _PageRecords:
             resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root, self.allowance)
             refusal = self._find_reason_against_includes(files)
             code = strip_metadata(resolved)
-        except (IncludeError, OSError, UnicodeDecodeError) as error:  # it may change after it was resolved
+        except (IncludeError, OSError, UnicodeDecodeError) as error:  # a file may change after it was resolved
             return drop(DropReason.BAD_INCLUDE, str(error))
         except FrontmatterError as error:
             return drop(DropReason.BAD_FRONTMATTER, str(error))

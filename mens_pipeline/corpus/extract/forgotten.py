@@ -1,4 +1,4 @@
-"""Files that were taken back: `config/forgotten.yaml` lists them, and they neither train nor evaluate."""
+"""Withdrawn files, listed in `config/forgotten.yaml`: they are used for neither training nor evaluation."""
 
 import json
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ FORGOTTEN: Final = "forgotten.yaml"
 """The list, next to pipeline.yaml."""
 
 NUM_DIGITS: Final = 16
-"""Digits of a SHA-256 in the list."""
+"""Fewest hexadecimal digits of a SHA-256 in the list."""
 
 
 class Forgotten(Strict):
-    """A file or folder that was taken back, or all files of a licence."""
+    """A withdrawn file or folder, or all files under a licence."""
 
     path: str | None = Field(
         default=None, min_length=1, description="A file or folder of the workspace, relative to it, with `/`."
     )
     sha256: tuple[str, ...] = Field(
         default=(),
-        description="Contents it had, as first digits of their SHA-256; copies elsewhere do not train either.",
+        description="First digits of the SHA-256 of each of its contents; copies elsewhere are also kept out.",
     )
     licence: str | None = Field(default=None, description="An SPDX id, as in `licences.deny`, in place of a path.")
-    reason: str = Field(default="", exclude=True, description="For people.")
+    reason: str = Field(default="", exclude=True, description="Why, for people.")
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> "Forgotten":
@@ -61,7 +61,7 @@ class Forgotten(Strict):
         return PurePosixPath(path).is_relative_to(self.path) or sha256.startswith(self.sha256)
 
     def format(self) -> str:
-        """Format it as an entry of the list; YAML reads JSON."""
+        """Format it as an entry of the list, with JSON values, which YAML accepts."""
         values = {**self.model_dump(exclude_none=True), **({"reason": self.reason} if self.reason else {})}
         return "- " + "\n  ".join(f"{name}: {json.dumps(value)}" for name, value in values.items()) + "\n"
 
@@ -74,7 +74,7 @@ class _List(RootModel[tuple[Forgotten, ...]]):
 
 
 def load_forgotten(path: Path) -> tuple[Forgotten, ...]:
-    """Read the list; an absent one is empty, and the message of a ConfigurationError names all mistakes."""
+    """Read the list, empty without a file; raise a `ConfigurationError` that lists all mistakes."""
     return load_model(path, _List).root if path.exists() else ()
 
 
@@ -85,15 +85,15 @@ class SourcePolicy(LicencePolicy):
 
     @classmethod
     def of(cls, forgotten: Iterable[Forgotten], deny: tuple[str, ...] = ()) -> "SourcePolicy":
-        """Join the list with denied licences."""
+        """Combine the list with denied licences."""
         entries = tuple(forgotten)
         denied = (entry.licence for entry in entries if entry.licence is not None)
         return cls(deny=(*deny, *denied), forgotten=tuple(entry for entry in entries if entry.path is not None))
 
     def forgets(self, path: str, sha256: str) -> bool:
-        """Return whether a file, by its path below the workspace and its SHA-256, was taken back."""
+        """Return whether a file was withdrawn, by its path below the workspace and its SHA-256."""
         return any(entry.holds(path, sha256) for entry in self.forgotten)
 
     def refuses(self, path: str, sha256: str, licence: str | None) -> bool:
-        """Return whether a file was taken back, or its licence is denied; None is a licence that nobody recorded."""
+        """Return whether a file was withdrawn or its licence is denied; a licence of None was never recorded."""
         return self.forgets(path, sha256) or (licence is not None and self.denies(licence))

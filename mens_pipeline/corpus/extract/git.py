@@ -1,4 +1,4 @@
-"""Ask git about a checkout: its files, their attributes, its commit and its remote; a refusal is in git's own words."""
+"""Query git about a checkout: files, attributes, commit and remote. Errors contain git's own message."""
 
 import os
 import re
@@ -19,12 +19,12 @@ _LOCAL: Final = (
 
 _UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name}")), "LC_ALL=C")
 GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
-"""Starts every git command: it uses the current folder, and runs or fetches nothing that a configuration names."""
+"""Start of every git command: use the current folder, and run or fetch nothing that a configuration names."""
 
 NO_GIT: Final = "there is no git program on this machine"
 _NO_PROGRAM: Final = 127
 _MOST_SECONDS: Final = 30
-"""A checkout may contain a pipe where git expects a file, which would block it forever."""
+"""A checkout may contain a pipe in place of a file, which would block git forever."""
 
 _MOST_CHARACTERS: Final = 400
 _VENDORED: Final = "linguist-vendored"
@@ -33,7 +33,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@|[?#].*")
 
 
 def ask_git(folder: Path, words: tuple[str, ...], asked: str = "", most_seconds: float = _MOST_SECONDS) -> str:
-    """Run git in a folder on an input and return its output; a `RefusedError` has git's words if it fails."""
+    """Run git in a folder with an input and return its output; raise `RefusedError` with git's message if it fails."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
             (*GIT, *words),
@@ -64,29 +64,29 @@ def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SE
 
 
 def head_commit(folder: Path) -> str | None:
-    """Return the commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
+    """Return the checked-out commit around a folder, 40 hexadecimal digits; None without a commit or without git."""
     return run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
 
 
 def find_checkout(folder: Path) -> Path | None:
-    """Return the root of the git checkout around a folder; None outside one. Git is not asked."""
+    """Return the root of the git checkout around a folder without running git; None outside a checkout."""
     folder = folder.resolve()
     return next((place for place in (folder, *folder.parents) if is_checkout(place)), None)
 
 
 def is_checkout(folder: Path) -> bool:
-    """Return whether a folder is the root of a checkout, a submodule or a worktree; a path may be too long for one."""
+    """Return whether a folder is the root of a checkout, a submodule or a worktree; False if its path is too long."""
     return os.path.lexists(folder / ".git")
 
 
 def list_files(folder: Path) -> frozenset[str]:
-    """List what git tracks or does not ignore, checkouts included; `RefusedError` if it does not tell."""
+    """List the files that git tracks or does not ignore, and nested checkouts; raise `RefusedError` if git fails."""
     listed = ask_git(folder, ("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
     return frozenset(name.rstrip("/") for name in listed.split("\0") if name)
 
 
 def read_attributes(folder: Path, names: list[str]) -> dict[str, tuple[bool | None, bool | None]]:
-    """Return whether `.gitattributes` calls files vendored and generated, for those of which it says either."""
+    """Return whether `.gitattributes` marks files as vendored and as generated; leave out files without a mark."""
     asked = "".join(f"{name}\0" for name in names)
     try:
         output = ask_git(folder, ("check-attr", "-z", "--stdin", _VENDORED, _GENERATED), asked).split("\0")
@@ -99,6 +99,6 @@ def read_attributes(folder: Path, names: list[str]) -> dict[str, tuple[bool | No
 
 
 def find_remote(folder: Path) -> str | None:
-    """Return the URL of `origin` without credentials; None without one."""
+    """Return the URL of `origin` without credentials; None without a remote."""
     url = run_git(folder, ("config", "--get", "remote.origin.url"))
     return url and visible_text(_CREDENTIALS.sub("", url))

@@ -1,6 +1,6 @@
 """Licences of source files, and the policy that keeps files with some licences from training.
 
-A file has the licence of its own SPDX line, or else that of the nearest licence file above it.
+A file has the licence in its own SPDX line, or else in the nearest licence file above it.
 """
 
 import re
@@ -52,12 +52,12 @@ _VERSIONS: Final = re.compile(r"(?:-only|-or-later|\+)$")
 
 
 class LicencePolicy(Strict):
-    """The licences that keep a file from training."""
+    """Licences to keep out of training."""
 
     deny: tuple[str, ...] = Field(
         default=(),
-        description="SPDX ids, where `*` matches any characters; `unknown` for a file without a known "
-        "licence. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
+        description="SPDX ids, with `*` for any characters; `unknown` for a file without a known "
+        "licence. An id covers all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
     )
 
     @field_validator("deny")
@@ -67,7 +67,7 @@ class LicencePolicy(Strict):
         return deny
 
     def denies(self, licence: str) -> bool:
-        """Return whether a licence may not train: every part of a choice is denied, or any part of a conjunction."""
+        """Return whether a licence is denied: with `OR`, if every part is; with `AND`, if any part is."""
         return bool(self.deny) and (self._denies_id(UNKNOWN) if licence == UNKNOWN else self._denies(_parse(licence)))
 
     def _denies(self, parsed: "Expression") -> bool:
@@ -96,7 +96,7 @@ def _without_version(licence: str) -> str:
 class Licences:
     """The licences of the files of a workspace.
 
-    Licence files are looked up from a file's folder up to the git checkout that holds it. Folders are cached; make a
+    Licence files are looked up from a file's folder up to the root of its git checkout. Folders are cached; create a
     new object if files may have changed.
     """
 

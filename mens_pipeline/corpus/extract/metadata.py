@@ -1,4 +1,4 @@
-"""Metadata in the header and comments of a source, and the rule that decides whether the source may train."""
+"""Metadata in the header and comments of a source, and the rule for training on the source."""
 
 import re
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ MAX_BRACKETS: Final = 200
 """Opening brackets and braces of a header; YAML takes quadratic time on nested ones."""
 
 UNSEEN: Final = r"[\s\u200b-\u200f\u2060\ufeff]*+"
-"""Pattern of blank lines and of characters that nobody sees, which may precede a header by mistake."""
+"""Pattern of blank lines and invisible characters, which may precede a header by mistake."""
 
 _FENCE: Final = "// ---"
 _LOST_OPT_OUT: Final = re.compile(
     rf"(?:{UNSEEN}//(?! ---[ \t]*\n)[^\n]*+\n)*+{UNSEEN}// ---[ \t]*+\n"
     r"(?://[^\n]*+\n)*?//[ \t]*+(?i:training_eligible:[ \t]*+(?!true\b)|status:[ \t]*+[\"']?deprecated\b)"
 )
-"""A header below other comments is not read, but a file must not train against it."""
+"""Matches an opt-out in a header below other comments. Such a header is not read, so its file is refused."""
 
 _ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
 _MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")
@@ -47,9 +47,9 @@ class Header:
 
 
 def comment_header(source: str) -> Header:
-    """Read the `// ---` header at the top of a program; empty without one.
+    """Read the `// ---` header at the top of a program; empty without a header.
 
-    `FrontmatterError` if a header opts out below the first line, does not close, or is not a YAML mapping.
+    Raises `FrontmatterError` if a header opts out below the first line, does not close, or is not a YAML mapping.
     """
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:
@@ -66,7 +66,7 @@ def comment_header(source: str) -> Header:
 
 
 def parse_header(text: str) -> dict[str, Any]:
-    """Parse YAML text as a mapping; `FrontmatterError` if it is too large, uses aliases, or is not one."""
+    """Parse YAML text as a mapping; raise `FrontmatterError` if it is too large, uses aliases, or is not a mapping."""
     if len(text) > MAX_FRONTMATTER:
         raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
     brackets = text.count("[") + text.count("{")
@@ -86,9 +86,9 @@ def parse_header(text: str) -> dict[str, Any]:
 
 
 def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
-    """Return why a source with this header may not train, or None when it may.
+    """Return the reason to keep a source with this header out of training, with a detail; None if it may be used.
 
-    A page trains only if its header allows it; a program unless its header forbids it.
+    The header of a page must opt in; a program may be used unless its header opts out.
     """
     eligible = values.get("training_eligible")
     if str(values.get("status", "")).strip().lower() == "deprecated":
@@ -103,7 +103,7 @@ def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReaso
 
 
 def read_weight(values: dict[str, Any]) -> float:
-    """Return `training_weight`, 1 by default; anything but a positive number is a FrontmatterError."""
+    """Return `training_weight`, 1 by default; raise `FrontmatterError` unless it is a positive number."""
     weight = values.get("training_weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
         raise FrontmatterError(f"training_weight is {weight!r}, not a positive number")
@@ -150,10 +150,10 @@ _SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
 def strip_metadata(source: str) -> str:
     """Remove frontmatter, training prompt, anchors and `vox:` directives from a program.
 
-    Only comments that fill their lines go, each with its line end, so no token and no other newline moves. The result
-    has no blank lines at its ends and one final newline.
+    Removes only comments that fill their lines, each with its line end, so all tokens and other newlines stay. The
+    result has no blank lines at its ends and one final newline.
 
-    `FrontmatterError` if the header does not close or is not a YAML mapping.
+    Raises `FrontmatterError` if the header does not close or is not a YAML mapping.
     """
     begin = comment_header(source).end_line
     drop = {line for line, comment in _whole_line_comments(source) if is_directive(comment)}
@@ -162,7 +162,7 @@ def strip_metadata(source: str) -> str:
 
 
 def is_directive(comment: str) -> bool:
-    """Return whether a comment addresses the pipeline."""
+    """Return whether a comment is a directive to the pipeline."""
     return _DIRECTIVE.match(comment) is not None
 
 
@@ -176,7 +176,7 @@ _ASIDE: Final = re.compile(
     r"|(?:version|date|created|(?:last )?modified):? ?v?\d|(?:todo|fixme|xxx|hack)\b[:( ]",
     re.IGNORECASE,
 )
-"""Starts a line of a comment that says nothing about the declaration below it."""
+"""Matches the start of a comment line that says nothing about the declaration below it."""
 
 _NOTICE: Final = re.compile(
     r"\blicen[cs]ed (?:under|to you)\b|\ball rights reserved\b|\bcopyright (?:\(c\)|©|\d{4}|notice|laws)"
@@ -188,7 +188,7 @@ _NOTICE: Final = re.compile(
     r"(?:automatically|by|from|with|on|using|code|file)\b|(?-i:^[^a-z]{60,}$)|^\S+://\S+$",
     re.IGNORECASE,
 )
-"""In a sentence of a licence or a generator."""
+"""Matches part of a sentence from a licence or a generator."""
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?;:]) +(?=[A-Z\"*-])|\n")
 
@@ -196,7 +196,7 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?;:]) +(?=[A-Z\"*-])|\n")
 def task_sentence(comment: Sequence[str]) -> str | None:
     """Join the lines of a comment that say something about the declaration below; None if there are none.
 
-    Licences, notices of generators, marks for editors and tools, separators and directives do not.
+    Licences, generator notices, marks for editors and tools, separators and directives are left out.
     """
     lines = (
         "\n"

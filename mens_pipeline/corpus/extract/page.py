@@ -17,14 +17,14 @@ from mens_pipeline.storage.files import read_regular
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _LOST_HEADER: Final = re.compile(rf"{UNSEEN}---[ \t]*+\n[A-Za-z_][\w-]*+:")
 _PARSER: Final = MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
-"""Inline markup is kept as written; a hostile page would cost most there."""
+"""Inline markup is kept as written: parsing it would be the most expensive part of a hostile page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageBlock:
     """A fenced block of Vox.
 
-    Lines count from 0; `last_line` is the line after the block. Heading and paragraph are those directly above it.
+    Lines count from 0; `last_line` is the line after the block. `heading` and `paragraph` are directly above it.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Page:
 
 
 def parse_page(text: str) -> Page:
-    """Parse a page of CommonMark with YAML frontmatter; `FrontmatterError` if that is not a mapping."""
+    """Parse a page of CommonMark with YAML frontmatter; raise `FrontmatterError` if it is not a mapping."""
     tokens = _PARSER.parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
@@ -73,7 +73,7 @@ def parse_page(text: str) -> Page:
 
 
 def refuse_lost_header(text: str) -> None:
-    """Raise a FrontmatterError if a page without a header starts with a malformed one."""
+    """Raise `FrontmatterError` if a page without a header starts with a malformed one."""
     if _LOST_HEADER.match(text) is None:
         return
     if text.startswith("---"):
@@ -110,10 +110,10 @@ def _section(tokens: list[Token], lines: list[str]) -> PageSection:
 _DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")
 _ANCHOR: Final = r"^\s*(?://|#)\s*ANCHOR{end}:\s*{name}\s*$"
 MAX_INCLUDED_BYTES: Final = 1_048_576
-"""Of one included file."""
+"""Largest size of one included file."""
 
 MAX_INCLUDED_BY_PAGE: Final = 4 * MAX_INCLUDED_BYTES
-"""Of all includes of a page: a line of twenty characters may ask for a file of a million."""
+"""Largest size of all includes of a page: a line of twenty characters may include a file of a million."""
 
 
 class IncludeError(Exception):
@@ -122,12 +122,12 @@ class IncludeError(Exception):
 
 @dataclass
 class Allowance:
-    """Bytes of files that the includes of a page may still read."""
+    """Bytes that the includes of a page may still read."""
 
     num_bytes: int = MAX_INCLUDED_BY_PAGE
 
     def spend(self, num_bytes: int) -> None:
-        """Count a file; raise an IncludeError if the allowance is used up."""
+        """Count a file; raise `IncludeError` if the allowance is used up."""
         self.num_bytes -= num_bytes
         if self.num_bytes < 0:
             raise IncludeError(f"the page includes more than {MAX_INCLUDED_BY_PAGE} bytes")

@@ -1,4 +1,4 @@
-"""The files of a Vox workspace: tell its own ones, list, hash and watch them; find negative and golden roots."""
+"""The own files of a Vox workspace: find, list, hash and watch them; find negative and golden roots."""
 
 import hashlib
 import os
@@ -28,10 +28,10 @@ from mens_pipeline.storage.files import is_out_of_place, open_regular
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
 PAGE_SUFFIXES: Final = (".md",)
 ROOTS_FILE: Final = "examples.ssot.v1.yaml"
-"""Names the folders that never train, and those that evaluate."""
+"""File that names the folders never to train on, and the folders for evaluation."""
 
 _TAGS: Final = frozenset(("CACHEDIR.TAG", "pyvenv.cfg"))
-"""A folder with one of them is a cache, or an environment of Python."""
+"""Files that mark their folder as a cache or a Python environment."""
 
 VENDORED: Final = frozenset(
     (
@@ -39,19 +39,19 @@ VENDORED: Final = frozenset(
         *("node_modules", "bower_components", "site-packages"),
     )
 )
-"""Folders of code that others wrote, tracked or not."""
+"""Folders of third-party code, tracked or not."""
 
 _BUILT: Final = frozenset(("build", "dist", "out", "target", "venv", "env", "virtualenv", "__pycache__"))
-"""Folders of builds and environments, where no git says which files are ignored."""
+"""Folders of builds and environments, skipped if git cannot list the ignored files."""
 
 Reason = tuple[DropReason, str]
-"""Why a file does not train, with a detail for a person."""
+"""The reason to leave a file out of training, with a detail for a person."""
 
 
 def vox_files(root: Path, include: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the Vox programs below a folder, sorted; skip links, pipes, benchmarks and files of others.
+    """Yield the workspace's own Vox programs below a folder, sorted; skip links, pipes and benchmarks.
 
-    A single file is yielded whatever its name. A missing `root` is a SourceNotFoundError.
+    If `root` is a file, yields it whatever its name. Raises `SourceNotFoundError` if `root` is missing.
     """
     if not root.exists():
         raise SourceNotFoundError(f"{root}: no such file or folder. Name an existing one.")
@@ -68,29 +68,29 @@ def files_below(root: Path, suffixes: tuple[str, ...], include: tuple[str, ...] 
 
 def is_entered(folder: str) -> bool:
     """Return whether a folder of this name is read: it is neither hidden nor a benchmark."""
-    return not folder.startswith(".") and folder != "heldout_bench"  # its solutions must never train
+    return not folder.startswith(".") and folder != "heldout_bench"  # its solutions must never be trained on
 
 
 class CheckoutOrigin(BaseModel):
-    """The commit and remote of a checkout, or why git does not tell."""
+    """Commit and remote of a checkout, or git's error message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    folder: str = Field(description="Of the checkout, relative to the workspace; `.` for the one around it.")
-    commit: str | None = Field(description="The newest one that changed a program or a page.")
+    folder: str = Field(description="Its folder, relative to the workspace; `.` if it is around the workspace.")
+    commit: str | None = Field(description="The newest commit that changed a program or a page.")
     remote: str | None = Field(description="URL of `origin`, without credentials.")
-    problem: str | None = Field(description="Why git does not tell, in its own words.")
+    problem: str | None = Field(description="Git's error message, if git failed.")
 
 
 def find_problems(origins: Iterable[CheckoutOrigin]) -> list[str]:
-    """Return a warning for each checkout about which git does not tell."""
+    """Return a warning for each checkout that git cannot read."""
     advice = "Its files are on record without a commit, and what git ignores there is not known."
     return [f"{origin.folder}: git: {origin.problem}. {advice}" for origin in origins if origin.problem]
 
 
 @dataclass(frozen=True, eq=False)
 class Checkout:
-    """A git checkout around or inside a workspace, seen from `folder`, which is `name` in the workspace."""
+    """A git checkout around or inside a workspace, seen from `folder`, called `name` in the workspace."""
 
     folder: Path
     name: str
@@ -104,12 +104,12 @@ class Checkout:
 
     @property
     def files(self) -> frozenset[str]:
-        """Files that git tracks or does not ignore; empty if git does not tell, or ignores the folder itself."""
+        """Files that git tracks or does not ignore; empty if git fails or ignores the folder itself."""
         return self._listing[0]
 
     @cached_property
     def folders(self) -> frozenset[str]:
-        """The folders of `files`, and what else may be one: submodules and other checkouts."""
+        """The folders of `files`, and entries that may be folders: submodules and other checkouts."""
         found = set(self.files)
         for name in self.files:
             while (name := name.rpartition("/")[0]) and name not in found:
@@ -118,14 +118,14 @@ class Checkout:
 
     @cached_property
     def attributes(self) -> dict[str, tuple[bool | None, bool | None]]:
-        """Whether `.gitattributes` calls a file vendored and generated."""
+        """File -> whether `.gitattributes` marks it as vendored, and as generated."""
         return read_attributes(
             self.folder, [name for name in self.files if name.endswith((*VOX_SUFFIXES, *PAGE_SUFFIXES))]
         )
 
     @cached_property
     def origin(self) -> CheckoutOrigin:
-        """Its commit and remote, or why git does not tell."""
+        """Its commit and remote, or git's error message."""
         commit, problem = None, self._listing[1]
         if problem is None:
             try:
@@ -138,7 +138,7 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The checkout of a folder, and why it is left out; `judge` is the checkout whose rules say so."""
+    """The checkout of a folder, and the reason to leave it out; `judge` is the checkout whose rules apply."""
 
     checkout: Checkout | None
     judge: Checkout | None
@@ -147,11 +147,11 @@ class _Folder:
 
 @dataclass
 class OwnSources:
-    """Tells the files that the people of a workspace wrote from those that they copied, built or generated.
+    """Separates the files written for a workspace from files that were copied, built or generated.
 
-    In a git checkout, own files are tracked or not ignored; elsewhere, they are outside folders of builds. Vendored and
-    generated files are nowhere own, by their folder, `.gitattributes` or a comment. Files that match `include`,
-    patterns of paths below `root`, are own in any case. Make a new object if files may have changed.
+    In a git checkout, own files are tracked or not ignored; elsewhere, they are outside build folders. Files that are
+    vendored or generated, by their folder, `.gitattributes` or a comment, are not own. Files that match `include`,
+    patterns of paths below `root`, are always own. Create a new object if files may have changed.
     """
 
     root: Path
@@ -161,11 +161,11 @@ class OwnSources:
     def files(
         self, folder: Path, suffixes: tuple[str, ...], *, everything: bool = False
     ) -> Iterator[tuple[Path, Reason | None]]:
-        """Yield files below a folder with these suffixes, and why they are left out.
+        """Yield files below a folder with these suffixes, each with the reason to leave it out, None for own files.
 
-        They are sorted folder by folder, links included. Hidden folders, benchmarks (`heldout_bench`), linked folders,
-        tagged caches (`CACHEDIR.TAG`) and environments are skipped; ignored and built ones too, unless `everything` is
-        asked for. A folder that cannot be listed is yielded itself, so that its reader reports it as missing.
+        Files are sorted folder by folder, links included. Skips hidden folders, benchmarks (`heldout_bench`), linked
+        folders, tagged caches (`CACHEDIR.TAG`) and environments; also ignored and built folders, unless `everything` is
+        set. A folder that cannot be listed is yielded itself, so that its reader reports it as missing.
         """
         # Not recursive: a tree may be deeper than Python can recurse.
         pending = [folder]
@@ -190,11 +190,11 @@ class OwnSources:
         yield from ((place, None) for place in sorted(unlisted))
 
     def find_reason(self, path: Path) -> Reason | None:
-        """Return why a file is left out, whatever it contains; None if it is an own one."""
+        """Return the reason to leave a file out, whatever its content; None for an own file."""
         return self._judge(path, self._folder(path.parent))
 
     def find_mark(self, path: Path, data: bytes) -> Reason | None:
-        """Return why a file with this content is left out: it says that it is generated, and nobody else denies it."""
+        """Return the reason to leave out a file whose content says that it is generated; None if a rule denies that."""
         head = data[:NUM_HEAD_BYTES]
         is_marked = b"generated" in head.lower() and is_generated(path.name, decode_text(head, "replace"))
         if not is_marked or self._is_included(path):
@@ -209,7 +209,7 @@ class OwnSources:
         return checkout.origin if checkout is not None else None
 
     def origins(self) -> tuple[CheckoutOrigin, ...]:
-        """Return the origins of the checkouts that own files come from, as far as folders were read."""
+        """Return the origins of the checkouts of own files, for the folders read so far."""
         found = {f.checkout.name: f.checkout for f in self._folders.values() if f.checkout and self._is_open(f)}
         return tuple(found[name].origin for name in sorted(found))
 
@@ -281,7 +281,7 @@ def shown_name(path: Path, root: Path) -> str:
 
 
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
-    """Hash (SHA-256, hexadecimal) names below `root` and contents of files, in their order; links count as such."""
+    """Return the hexadecimal SHA-256 of names below `root` and contents of files, in order; links are not followed."""
     digest = hashlib.sha256()
     for path in files:
         digest.update(os.path.relpath(path, root).encode("utf-8", "surrogateescape") + b"\0")
@@ -305,12 +305,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WatchedState:
-    """A tree at one moment: the SHA-256 over path, size, and times of every file, hexadecimal.
+    """State of a tree at one moment.
 
-    The times are those of the content and of the inode. The latter cannot be set, so it also changes with a file that
-    was replaced by one of the same size and modification time.
-
-    `touched` is the latest inode change, in seconds since 1970; 0 without files.
+    `fingerprint` is the hexadecimal SHA-256 over path, size, modification time and inode change time of every file. The
+    last cannot be set, so it reveals a file replaced by one of the same size and modification time. `touched` is the
+    latest inode change, in seconds since 1970; 0 without files.
     """
 
     fingerprint: str
@@ -329,11 +328,11 @@ def sight(
     counts: Callable[[str], bool] = lambda _path: True,
     include: tuple[str, ...] = (),
 ) -> WatchedState:
-    """Look at the own files of a tree with these suffixes.
+    """Return the state of a tree's own files with these suffixes.
 
-    `counts` filters them by their path below the root, with `/`; `include` is that of `OwnSources`.
+    `counts` filters them by their path below the root, with `/`; `include` is passed to `OwnSources`.
 
-    `RefusedError` if there are more than `most`.
+    Raises `RefusedError` if there are more than `most` files.
     """
     digest = hashlib.sha256()
     touched, num_files = 0.0, 0
@@ -368,7 +367,7 @@ def find_newest_commit(root: Path) -> str | None:
 
 
 _EXAMPLES: Final = "examples"
-"""Upstream keeps the file here; its roots are relative to the folder above."""
+"""Upstream's folder for the file, whose roots are relative to the folder above."""
 
 _DECIDES: Final = {"negativ": "negative_roots", "golden": "golden_roots"}
 """Part of a misspelt key -> the key that was probably meant."""
@@ -376,9 +375,9 @@ _KEYS: Final = frozenset({*_DECIDES.values(), "schema_version", "sandbox_roots",
 
 
 class _Roots(BaseModel):
-    """The roots file; its sandbox and page roots decide nothing.
+    """The roots file; its sandbox and page roots have no effect.
 
-    Unknown keys are allowed, but not near misses of the keys that decide: excluded folders would train.
+    Unknown keys are allowed, but not misspelt known ones, which would let excluded folders into training.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -399,9 +398,9 @@ class _Roots(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SourceRoots:
-    """The roots of a workspace as absolute folders; the workspace is None without a roots file.
+    """The roots of a workspace as absolute folders; `workspace` is None without a roots file.
 
-    Programs below `negative` never train. Programs below `golden` are golden; without any golden root, all are.
+    Programs below `negative` are never trained on. Programs below `golden` are golden; without golden roots, all are.
     """
 
     workspace: Path | None = None
@@ -409,7 +408,7 @@ class SourceRoots:
     golden: tuple[Path, ...] = ()
 
     def fingerprint(self) -> str:
-        """Return the roots as text, relative to the workspace and thus the same on every machine."""
+        """Return the roots as text, relative to the workspace, so that it is the same on every machine."""
         if self.workspace is None:
             return "none"
         kinds = ((os.path.relpath(root, self.workspace) for root in roots) for roots in (self.negative, self.golden))
@@ -420,7 +419,7 @@ class SourceRoots:
         return _is_below(path, self.negative)
 
     def is_golden(self, path: Path) -> bool:
-        """Return whether a file may evaluate: a page, or a program below a golden root and no negative one."""
+        """Return whether a file may be held out: a page, or a program below a golden root and no negative root."""
         if not path.name.endswith(VOX_SUFFIXES):
             return True
         return not self.is_negative(path) and (not self.golden or _is_below(path, self.golden))
@@ -434,7 +433,7 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 def find_source_roots(folder: Path) -> SourceRoots:
     """Find the roots file that governs a folder: its own, the one in its `examples/`, or the nearest parent's.
 
-    `ConfigurationError` if the file is not YAML, does not fit, or is a link.
+    Raises `ConfigurationError` if the file is not YAML, does not match the schema, or is a link.
     """
     start = folder.resolve()
     for place in (start, *start.parents):
@@ -446,7 +445,7 @@ def find_source_roots(folder: Path) -> SourceRoots:
 
 
 def _load(path: Path, workspace: Path) -> SourceRoots:
-    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - loads a parser that checking files is without
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - loads a parser, useless for checking files
 
     if path.is_symlink():
         raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")

@@ -44,10 +44,10 @@ from mens_pipeline.storage.files import is_out_of_place, read_regular
 class FileOutcome:
     """The result for one file of a workspace: its records as JSON lines, and its drops.
 
-    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read. The file itself is a unit that is kept
-    or dropped. `stands_alone` is false for a page that includes other files, which decide its result too. `redacted`
+    `blob` is the hexadecimal SHA-256 of its content, None if it was not read. The file itself is a unit, kept or
+    dropped. `stands_alone` is false for a page that includes other files, which also affect its result. `redacted`
     counts the findings in its records, each once. `licence` is an SPDX expression or `unknown`, and `remote` the URL of
-    its checkout; None when it was not read.
+    its checkout; None if unread.
     """
 
     path: str
@@ -107,14 +107,14 @@ def with_commit(line: str, commit: str | None) -> str:
 
 
 MAX_FILE_BYTES: Final = 1_048_576
-"""Larger programs and pages are not examples."""
+"""Largest size of a program or page; larger ones are not examples."""
 
 _UNITS: Final = ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES))
 _LEAVES: Final = {DropReason.FORGOTTEN: LeaveReason.FORGOTTEN, DropReason.LICENCE: LeaveReason.LICENCE}
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
 
-def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, and how
+def extract_workspace(  # noqa: PLR0913, PLR0917 - inputs, earlier results and options
     root: Path,
     commit: str | None = None,
     known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
@@ -123,14 +123,14 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: SourcePolicy | None = None,
 ) -> Iterator[FileOutcome]:
-    """Extract all own programs and pages below a folder, in the order of their paths; count the others.
+    """Yield the outcomes of all programs, then all pages below a folder, each by path; drop files that are not own.
 
-    `known` returns the earlier outcome of a file if it is known to be the same; outcomes do not depend on the pool.
+    `known` returns the earlier outcome of a file if it still holds, else None; outcomes do not depend on the pool.
     Paths are relative to the root of `sources`, inside which includes are resolved; None means `root` itself. `commit`
-    is that of the checkout around it. `redaction` decides whether rows with secrets or personal data are masked or
-    dropped; `policy` keeps files out.
+    is the commit of its checkout. `redaction` decides whether rows with secrets or personal data are masked or dropped;
+    `policy` keeps files out.
 
-    `SourceNotFoundError` if `root` is not a folder.
+    Raises `SourceNotFoundError` if `root` is not a folder.
     """
     require_folder(root, "Name a Vox workspace.")
     root = root.resolve()
@@ -154,7 +154,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 
 
 _MOST_SECONDS: Final = 60
-"""Processor time for one file, so that one that nobody foresaw cannot hold the others for hours."""
+"""Processor time for one file, so that an unforeseen one cannot hold up the others for hours."""
 
 
 class _TooSlowError(Exception):
@@ -163,7 +163,7 @@ class _TooSlowError(Exception):
 
 @contextmanager
 def _limit_time(seconds: float) -> Iterator[None]:
-    """Raise `_TooSlowError` in the body after some processor time; only a main thread, as workers have, can do that."""
+    """Raise `_TooSlowError` in the body after `seconds` of processor time; only works in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -205,7 +205,7 @@ class _Reader:
                 return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
             is_golden = self.roots.is_golden(path)
             data = read_regular(path, MAX_FILE_BYTES, below=self.sources.root)
-        except (OSError, RuntimeError) as error:  # a folder may become a link, or a circle of them, this moment
+        except (OSError, RuntimeError) as error:  # a folder may just have become a link, or a loop of links
             return Drop(unit, name, 1, DropReason.UNREADABLE, getattr(error, "strerror", None) or type(error).__name__)
         if is_other_format(data):
             return Drop(Unit.OTHER_FORMAT, name, 1, DropReason.NOT_TEXT, "not text")
@@ -247,13 +247,13 @@ class _Reader:
             return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
         records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
         redacted: Counter[SensitiveKind] = Counter()
-        # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
+        # Search the whole file before its records, which repeat each other. A value in a page's header counts as a
         # comment only after its key, so such pages are redacted record by record.
         is_looked_into = not stands_alone or any(record.metadata for record in records)
         if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.text).counts):
             read, (records, lost, redacted) = records, redact_records(records, self.redaction)
             if stands_alone and redacted:
-                # All records show the header, and that of a declaration repeats a part of that of its file.
+                # All records repeat the header, and the record of a declaration repeats a part of its file's record.
                 whole = {"text": file.text, **dict.fromkeys(("prompt", "context", "name"))}
                 own = redact_row(read[0].model_copy(update=whole), self.redaction).counts
                 redacted = Counter({kind: min(count, own.get(kind, count)) for kind, count in redacted.items()})
@@ -277,7 +277,7 @@ def _find_refusal(policy: SourcePolicy, name: str, data: bytes, licence: str) ->
 def redact_records(
     records: Iterable[ExtractedRecord], policy: RedactionPolicy
 ) -> tuple[tuple[ExtractedRecord, ...], tuple[Drop, ...], Counter[SensitiveKind]]:
-    """Mask or drop records; return those that are left, a drop for each other, and counts of all findings."""
+    """Mask or drop records; return the remaining records, a drop for each other one, and counts of all findings."""
     left: list[ExtractedRecord] = []
     drops: list[Drop] = []
     counts: Counter[SensitiveKind] = Counter()
@@ -299,12 +299,12 @@ def page_records(
     policy: SourcePolicy | None = None,
     include: tuple[str, ...] = (),
 ) -> list[ExtractedRecord]:
-    """Extract the records of all eligible pages below folders; each page counts once, `known_blobs` not at all.
+    """Extract the records of all eligible pages below folders, each page once; skip pages with a hash in `known_blobs`.
 
-    Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
+    Includes are resolved inside the workspace of a folder: the one with its `examples.ssot.v1.yaml`, or else the folder
     itself.
 
-    `SourceNotFoundError` if one of them is not a folder.
+    Raises `SourceNotFoundError` if one of them is not a folder.
     """
     seen = set(known_blobs)
     records: list[ExtractedRecord] = []
@@ -327,7 +327,7 @@ def page_records(
 
 @dataclass(kw_only=True)
 class CarriedRecords(Account[LeaveReason]):
-    """The records of other folders: those that stay, as lines without their ends; the others leave for a reason."""
+    """Earlier records of other folders: `lines` holds the kept ones without line ends; the others have a reason."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -339,11 +339,11 @@ class CarriedRecords(Account[LeaveReason]):
 def carried_records(
     records: Path, folder: Path, sources: OwnSources, roots: SourceRoots, policy: SourcePolicy | None = None
 ) -> CarriedRecords:
-    """Read earlier records of other folders; drop those of files that are gone, changed, refused or not own.
+    """Read earlier records of other folders; drop records of files that are gone, changed, refused or not own.
 
-    `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
+    `records` may be missing. Records of `folder` are extracted again, so they are neither kept nor counted.
 
-    `RefusedError` if a line is not a record, and would be lost.
+    Raises `RefusedError` if a line is not a record, since it would be lost.
     """
     folder, workspace = folder.resolve(), sources.root
     licences = Licences(workspace)

@@ -1,4 +1,4 @@
-"""Rows and tasks that ask for a piece of a program between the text before and after it."""
+"""Infill rows and tasks: complete a piece of a program between the text before and after it."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""The git history of a workspace as holes: lines that a commit added to a program, in the file before the commit.
+"""Turn the git history of a workspace into holes: lines that a commit added, in the program before the commit.
 
-Other changes of the commit are not in the file yet. Lines that the commit removed at this place are cut out.
+The program does not have other changes of the commit yet. Lines that the commit removed at this place are cut out.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _MOST_HUNKS: Final = 100  # places where a person changes a program at once
 _MOST_BYTES: Final = 262_144  # of a program
 _LINE_BYTES: Final = 4_096  # of a line of git's output
 _MOST_SECONDS: Final = 300.0
-"""For the log, and for each file. A checkout may contain a pipe where git expects a file, which would block forever."""
+"""Limit for the log and for each file. A checkout may contain a pipe in place of a file, which would block forever."""
 
 _LOG: Final = (
     *(
@@ -59,8 +59,8 @@ _OTHERWISE: Final = {"A": ReplayDrop.NEW_FILE, "R": ReplayDrop.RENAMED}
 class HistoryHole:
     """Lines that a commit added to a program.
 
-    `time` is that of the commit, in seconds since 1970. `prefix` ends with the indentation that an editor adds;
-    `middle` are the lines, without white space around them.
+    `time` is the commit time, in seconds since 1970. `prefix` ends with the indentation that an editor adds; `middle`
+    holds the lines, without white space around them.
     """
 
     commit: str
@@ -102,7 +102,7 @@ def week_of(seconds: int) -> int:
 
 
 def read_history(workspace: Path, since: str, number: int) -> History:
-    """Return up to `number` holes of the commits of a workspace, a draw by hash that is always the same.
+    """Return the history of a workspace with up to `number` holes, drawn by hash, so that the draw is always the same.
 
     The workspace is a folder of a git checkout, or a bare repository. `since` is a commit, to read everything that is
     not in it, or a date (`2026-05-01`, UTC).
@@ -115,7 +115,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     history = History(begin=begin)
     count_merges = ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS)
     with _run(workspace, count_merges) as git, _watch(git) as printed:
-        history.drop(ReplayDrop.MERGE, int(printed.read() or 0))  # nothing is printed by one that fails
+        history.drop(ReplayDrop.MERGE, int(printed.read() or 0))  # a command that fails prints nothing
     with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _watch(git) as printed:
         commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
@@ -202,7 +202,7 @@ def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A changed file. `hunks`: first line and number of lines, before and after the commit."""
+    """A changed file. `hunks` holds first line and number of lines, before and after the commit."""
 
     mode: bytes
     blobs: tuple[bytes, bytes]
@@ -229,7 +229,7 @@ def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
         elif line.startswith(b":"):
             about, _, path = line.rstrip(b"\n").partition(b"\t")
             _, mode, old, new, status = about.split()
-            if path.startswith(b'"'):  # as git writes a name with other characters than ASCII
+            if path.startswith(b'"'):  # as git writes a name with non-ASCII characters
                 path = path[1:-1].decode("unicode_escape", "ignore").encode("latin-1")
             name = path.decode("utf-8", "backslashreplace")
             commit.files.append(_File(mode, (old, new), status.decode()[0], name))
@@ -282,7 +282,7 @@ def _read_holes(workspace: Path, changed: Iterable[tuple[_Commit, _File]], histo
 
 def _read_blob(printed: IO[bytes]) -> str | None:
     about = printed.readline().split()
-    if len(about) != 3:  # noqa: PLR2004 - id, type and size; of a missing one no size
+    if len(about) != 3:  # noqa: PLR2004 - id, type and size; a missing blob has no size
         return None
     left = int(about[2]) + 1
     data = printed.read(min(left, _MOST_BYTES))
@@ -298,7 +298,7 @@ def _read_blob(printed: IO[bytes]) -> str | None:
 def _cut(commit: _Commit, file: _File, before: str, after: str, history: History) -> Iterator[HistoryHole]:
     old, new, mode = _split_lines(before), _split_lines(after), mode_of(file.path)
     for start, removed, then, added in file.hunks:
-        # Where no line is removed or none is added, git names the line before.
+        # If a hunk removes or adds no lines, git gives the line before it.
         first = start - 1 if removed else start
         gone, came = "".join(old[first : first + removed]), "".join(new[then - 1 : then - 1 + added])
         middle = came.strip()

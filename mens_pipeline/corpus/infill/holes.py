@@ -50,9 +50,9 @@ class Hole:
 
 
 def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> tuple[Hole, ...]:
-    """Draw up to `number` holes of a program, each kind by its quota, in the order of the program.
+    """Draw up to `number` holes of a program, with kinds weighted by `QUOTAS`, and return them in program order.
 
-    No two start at the same character; none is only white space or comments, or ends with white space.
+    Holes start at different characters, contain code, and do not end with white space.
     """
     tokens = tokenize(source)
     spans = _Spans(source, tokens)
@@ -87,7 +87,7 @@ class _Spans:
         )
 
     def within_token(self, start: int, end: int, random: Random) -> int:
-        """Return a place within the first token of a hole; its start if hardly anything would be left."""
+        """Return a place within the first token of a hole; its start if no letter or digit would be left."""
         token = self._at.get(start)
         length = 0 if token is None else min(token.end, end) - start
         place = start + random.randrange(1, length) if length > 1 else start

@@ -1,4 +1,4 @@
-"""Cut infill rows from training programs: more from the workspace than from synthetic ones, and no held-out line."""
+"""Cut infill rows from training programs: more from workspace than synthetic programs, and no held-out lines."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -31,9 +31,9 @@ _WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind
 
 
 class InfillPolicy(Strict):
-    """Amount of infill rows."""
+    """Number of infill rows, and how they are drawn."""
 
-    share: float = Field(default=0.3, ge=0, lt=1, description="Largest share of the train set; 0 for none.")
+    share: float = Field(default=0.3, ge=0, lt=1, description="Largest share of the train set; 0: no infill rows.")
     per_file: int = Field(default=6, ge=1, le=1_000, description="Most holes in one program of the workspace.")
     synthetic_share: float = Field(
         default=0.25, ge=0, le=1, description="Share of the synthetic programs in which one hole is cut."
@@ -44,7 +44,7 @@ class InfillPolicy(Strict):
         le=1,
         description="Share of the rows that show a window as editors send it, or an unfinished line above the cursor.",
     )
-    seed: int = Field(default=0, ge=0, description="Decides which holes.")
+    seed: int = Field(default=0, ge=0, description="Determines the holes.")
 
 
 class InfillReport(Strict):
@@ -80,10 +80,10 @@ def cut_rows(
     policy: InfillPolicy,
     accepted: Iterable[TrainingPair] = (),
 ) -> InfillRows:
-    """Cut holes in the programs of training pairs; declarations of a file that is there as a whole are skipped.
+    """Cut holes in the programs of training pairs; skip declarations of a file that is present as a whole.
 
-    No row asks for a line of the `heldout` pairs, unless it is short enough to be common. `accepted` are infill rows of
-    users, which come first and follow the same rule.
+    No hole touches a line of the `heldout` pairs, unless the line is short enough to be common. `accepted` are infill
+    rows from users, which come first and follow the same rule.
     """
     rows, seen, lines = InfillRows(), set[bytes](), HeldoutLines(heldout)
     for row, program, hole in chain(_accepted_rows(accepted), _cut(pairs, policy, rows)):
@@ -135,7 +135,7 @@ class HeldoutLines:
         self._lines = {line for line in lines if len(line.replace(" ", "")) >= _COMMON_CHARACTERS}
 
     def holds(self, source: str, hole: Hole) -> bool:
-        """Return whether a held-out program contains the piece itself or a whole line that a hole touches."""
+        """Return whether a held-out program contains the piece in a hole or a whole line that the hole touches."""
         start = source.rfind("\n", 0, hole.start) + 1
         end = source.find("\n", hole.end)
         whole = source[start : end if end >= 0 else len(source)].splitlines()

@@ -16,7 +16,7 @@ _WORD: Final = re.compile(r"\S+")
 
 
 def view_lines(before: int, after: int) -> View:
-    """Return the view of whole lines: `before` the line of the cursor, and `after` it."""
+    """Return a view of the cursor's line, with `before` lines above it and `after` lines below it."""
 
     def view(prefix: str, suffix: str) -> tuple[str, str]:
         return "\n".join(prefix.split("\n")[-before - 1 :]), "\n".join(suffix.split("\n")[: after + 1])
@@ -25,7 +25,7 @@ def view_lines(before: int, after: int) -> View:
 
 
 def view_characters(before: int, after: int) -> View:
-    """Return the view of characters before and after the cursor."""
+    """Return a view of `before` characters before the cursor and `after` characters after it."""
     return lambda prefix, suffix: (prefix[-before:], suffix[:after])
 
 
@@ -36,11 +36,11 @@ WINDOWS: Final[Mapping[str, View]] = {
     "1,100 and 1,100 characters": view_characters(1_100, 1_100),
     "600 and 300 characters": view_characters(600, 300),
 }
-"""Defaults of clients; those in tokens as the characters that they are in programs of this kind."""
+"""Default windows of clients; limits in tokens are converted to characters of typical Vox programs."""
 
 
 def leave_line_unfinished(prefix: str, suffix: str, dice: Random) -> tuple[str, str]:
-    """Cut a line above the cursor's line after one of its words; a prefix without such a line stays as it is."""
+    """Cut a line above the cursor's line after one of its words; a prefix without such a line stays unchanged."""
     *above, own = prefix.split("\n")
     numbers = [number for number, line in enumerate(above) if len(line.split()) > 1]
     if numbers:

@@ -1,1 +1,1 @@
-"""Records, pairs, and the reasons why something is dropped."""
+"""Records, pairs, and the reasons for dropping them."""

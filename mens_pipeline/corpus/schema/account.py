@@ -28,13 +28,13 @@ class Account(Generic[Reason]):
         return count_lost(self.seen, self.kept, self.dropped)
 
     def check(self) -> None:
-        """Check that nothing disappeared."""
+        """Assert that the counts add up."""
         lost = self.num_lost
         assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
 
 
 def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, advice: str) -> Iterator[Row]:
-    """Yield rows; refuse (`RefusedError`) where none was kept, so that the file that they would replace stays."""
+    """Yield rows, then raise `RefusedError` if no row was kept, so that the file that they would replace stays."""
     yield from rows
     if not account.kept:
         dropped = ", ".join(f"{count} {reason}" for reason, count in most_frequent(account.dropped).items() if count)
@@ -69,7 +69,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A unit that an extraction drops; `path` is relative to the workspace, `line` its first, from 1."""
+    """A unit that an extraction drops; `path` is relative to the workspace, `line` is its first line, from 1."""
 
     unit: Unit
     path: str

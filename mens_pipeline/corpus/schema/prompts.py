@@ -70,7 +70,7 @@ def text_of(node: ast.Node, source: str) -> str:
 
 
 def words_of_code(text: str) -> set[str]:
-    """Return all words of a text that could be names, keywords and words of comments included."""
+    """Return all words of a text that could be names, including keywords and words in comments."""
     return set(_WORD.findall(text))
 
 
@@ -83,7 +83,7 @@ def describe_shape(declaration: ast.Declaration, source: str) -> str:
     """Describe the parts of a declaration, as the end of a sentence; empty if there is nothing to add.
 
     Returns:
-        Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
+        Text such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
     """
     wrapped = getattr(declaration, "function", declaration)
     parts = [form(declaration, source) for kind, form in _SHAPES if isinstance(declaration, kind)]

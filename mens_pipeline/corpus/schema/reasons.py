@@ -1,6 +1,6 @@
-"""Every reason why something does not train, in the order of the stages.
+"""All reasons for keeping something out of training, in the order of the stages.
 
-Add a new reason here, and use it where something is dropped; reports list the reasons of a class by themselves.
+Add a new reason here, and use it in the code that drops; reports list all reasons of a class automatically.
 """
 
 from enum import StrEnum
@@ -11,11 +11,11 @@ class DropReason(StrEnum):
     """Why an extraction drops a file, or a part of it."""
 
     NEGATIVE_ROOT = "negative_root"
-    FORGOTTEN = "forgotten"  # it was taken back: config/forgotten.yaml lists it
+    FORGOTTEN = "forgotten"  # withdrawn: config/forgotten.yaml lists it
     LICENCE = "licence_denied"  # `licences` of config/pipeline.yaml denies its licence
     IGNORED = "ignored"  # Git ignores it; without git, it is in a folder of builds or environments
-    VENDORED = "vendored"  # others wrote it: so says its folder, or `.gitattributes`
-    GENERATED = "generated"  # a tool wrote it: so says a comment, or `.gitattributes`
+    VENDORED = "vendored"  # third-party code, according to its folder or `.gitattributes`
+    GENERATED = "generated"  # written by a tool, according to a comment or `.gitattributes`
     NOT_OPTED_IN = "not_opted_in"  # a page without `training_eligible: true`
     OPTED_OUT = "opted_out"  # `training_eligible: false`
     DEPRECATED = "deprecated"
@@ -23,7 +23,7 @@ class DropReason(StrEnum):
     BAD_FRONTMATTER = "bad_frontmatter"
     LINK = "link"  # a symbolic link, whose target is read on its own; or a pipe or device
     TOO_LARGE = "too_large"
-    TOO_SLOW = "too_slow"  # to read it took a minute of processor time
+    TOO_SLOW = "too_slow"  # extraction took more than a minute of processor time
     NOT_TEXT = "not_text"
     NOT_UTF8 = "not_utf8"  # text in another encoding: save it as UTF-8
     UNREADABLE = "unreadable"
@@ -49,12 +49,12 @@ class LeaveReason(StrEnum):
 
 
 class TelemetryDrop(StrEnum):
-    """Why a telemetry row does not train."""
+    """Why a telemetry row is dropped."""
 
     EMPTY = "empty"  # NULL or blank
     NOT_TEXT = "not_text"  # a number, bytes, or text that is not UTF-8
     TOO_LONG = "too_long"
-    DUPLICATE = "duplicate"  # redacted, it equals an earlier row
+    DUPLICATE = "duplicate"  # after redaction, it equals an earlier row
     BAD_RATING = "bad_rating"  # its rating is not a whole number from 1 to 5
 
 
@@ -92,7 +92,7 @@ class NoBehaviour(StrEnum):
     NOT_PURE = "not_pure"
     """It needs something that the interpreter refuses: files, network, a model, another module."""
     NONDETERMINISTIC = "nondeterministic"  # it reads the clock or random numbers
-    UNDRAWABLE = "undrawable"  # a parameter has no type, or one for which no values can be drawn
+    UNDRAWABLE = "undrawable"  # a parameter has no type, or a type without known values
     NO_PARAMETERS = "no_parameters"
     NO_BODY = "no_body"
     TOO_LARGE = "too_large"
@@ -110,7 +110,7 @@ class NoBehaviour(StrEnum):
 
 
 class SplitReason(StrEnum):
-    """Why a pair neither trains nor evaluates."""
+    """Why a pair is used for neither training nor evaluation."""
 
     DUPLICATE = "duplicate"  # the same pair came before, perhaps from another source
     NEAR_DUPLICATE = "near_duplicate"
@@ -129,7 +129,7 @@ class InfillDrop(StrEnum):
     """Why a program, or a hole in it, gives no infill row."""
 
     NO_PROGRAM = "no_program"  # prose, or code that the front end does not accept
-    PART_OF_FILE = "part_of_file"  # a declaration of a file that trains as a whole
+    PART_OF_FILE = "part_of_file"  # a declaration of a file that is present as a whole
     SAMPLED_OUT = "sampled_out"  # a synthetic program that was not drawn
     NO_HOLE = "no_hole"  # nothing in it can be cut out
     HELD_OUT_LINES = "held_out_lines"  # a held-out file contains a line of the piece
@@ -141,7 +141,7 @@ class ReplayDrop(StrEnum):
 
     MERGE = "merge"  # a commit with several parents, which contain its changes
     MASS_CHANGE = "mass_change"
-    """A commit that changes many programs, or a file in many places: nobody writes like this."""
+    """A commit that changes many programs, or a file in many places, as no person types."""
     RENAMED = "renamed"
     NEW_FILE = "new_file"  # the file did not exist before
     GENERATED = "generated"  # it says so, or is in a hidden, vendored or benchmark folder
@@ -152,11 +152,11 @@ class ReplayDrop(StrEnum):
     NO_CODE = "no_code"  # only comments, brackets or empty lines; or the start of the file
     REJECTED = "rejected"  # the front end rejects the program with only these lines added
     DUPLICATE = "duplicate"  # the same lines at the same place of the program, in another branch
-    SAMPLED_OUT = "sampled_out"  # beyond the number of holes asked for
+    SAMPLED_OUT = "sampled_out"  # beyond the requested number of holes
 
 
 class MixDrop(StrEnum):
-    """Why a row of a source is not mixed."""
+    """Why a row of a source is not in the mix."""
 
     UNREADABLE = "unreadable"  # it does not fit the source's format
     LANE = "lane_not_trained"
@@ -167,7 +167,7 @@ class MixDrop(StrEnum):
 
 
 class SkippedReason(StrEnum):
-    """Why a source gives nothing; upstream's words."""
+    """Why a source gives no rows; upstream's values."""
 
     MISSING_FILE_OPTIONAL = "missing_file_optional"
     WEIGHT_ZERO = "weight_zero"
@@ -176,7 +176,7 @@ class SkippedReason(StrEnum):
 
 
 class NotShown(StrEnum):
-    """Why a row of the train set is not shown to a model that is fine-tuned."""
+    """Why fine-tuning leaves out a row of the train set."""
 
     LOW_RATING = "low_rating"
     OTHER_CATEGORY = "other_category"
@@ -198,7 +198,7 @@ _SETTINGS: Final = {
 
 
 class Skipped(StrEnum):
-    """Why a row of the train set is not shown to the model from scratch."""
+    """Why training from scratch leaves out a row of the train set."""
 
     NOT_A_PAIR = "not_a_pair"
     AT_A_CURSOR = "at_a_cursor"  # it completes code at a cursor, which this model does not learn
@@ -210,9 +210,9 @@ class Skipped(StrEnum):
 class NoSeed(StrEnum):
     """Why a row is not evolved."""
 
-    PROSE = "prose"  # or a lane of its own
+    PROSE = "prose"  # prose, or a row of another lane
     OTHER_TASK = "other_task"  # its category is not a construct
-    HOLDS_CODE = "holds_code"  # its request comes with code, which a rewriting would break
+    HOLDS_CODE = "holds_code"  # its request contains code, which rewriting would break
     REJECTED = "rejected"
     HELD_OUT = "held_out"  # its file is held out
     REPEATED = "repeated"  # the same pair came before

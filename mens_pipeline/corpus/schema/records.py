@@ -1,4 +1,4 @@
-"""The rows of the corpus: the record that extraction writes, and the pair that trains.
+"""The rows of the corpus: records from extraction, and pairs for training.
 
 A record is a piece of a file with its source and the front end's verdict. A pair is a prompt and its response. Both are
 read from files of JSON lines.
@@ -28,23 +28,23 @@ FILES: Final = CorpusFile.FILES
 """An output of the extraction: an account of each file, with its licence."""
 
 UNKNOWN_LICENCE: Final = "unknown"
-"""No licence was found, or none with an SPDX id."""
+"""No licence with an SPDX id was found."""
 
 HELDOUT: Final = SplitFile.HELDOUT
 NEW_CONSTANTS: Final = "new_constants"
-"""The `task_family` of held-out tasks whose family trains, with other constants."""
+"""The `task_family` of held-out tasks from trained families, with new constants."""
 
 UNKNOWN_TASK: Final = "unknown_task"
-"""The `task_family` of held-out tasks whose family never trains."""
+"""The `task_family` of held-out tasks from families that are never trained on."""
 
 MAX_TEXT: Final = 65_536
-"""Characters of a prompt or a completion; longer ones would never fit a context."""
+"""Most characters of a prompt or a completion; longer ones would never fit a context."""
 
 MAX_FILE_RECORDS: Final = 8_388_608
-"""Characters of all records of a file, metadata included; every record repeats the header and its dependencies."""
+"""Most characters of a file's records, metadata included; every record repeats the header and its dependencies."""
 
 MAX_CONTEXT: Final = 400
-"""Characters of a record's context."""
+"""Most characters of a record's context."""
 
 
 class SourceKind(StrEnum):
@@ -57,7 +57,7 @@ class SourceKind(StrEnum):
     TELEMETRY = "telemetry"
     SYNTHETIC = "synthetic"  # made from a template, not from a file
     EVOLVED = "evolved"
-    """Written by a model for a request that it had made harder; its `lineage` names the parent."""
+    """Written by a model from a request that it rewrote; its `lineage` names the parent."""
 
 
 class Lane(StrEnum):
@@ -83,14 +83,14 @@ class Source(Strict):
 
     path: str = Field(description="File, relative to the workspace, with forward slashes.")
     blob: str = Field(description="SHA-256 of the whole file, hexadecimal.")
-    span: tuple[int, int] = Field(description="Characters from and up to, in the file; half-open.")
+    span: tuple[int, int] = Field(description="Half-open range of characters in the file.")
     lines: tuple[int, int] = Field(description="First and last line, from 1.")
-    commit: str | None = Field(default=None, description="Git commit of the workspace, where there is one.")
+    commit: str | None = Field(default=None, description="Git commit of the workspace, if there is one.")
     kind: SourceKind
     golden: bool = Field(
         default=True,
         exclude_if=lambda golden: golden,
-        description="False for a program outside the golden roots of its workspace, which never evaluates.",
+        description="False for a program outside the golden roots of its workspace, which is never held out.",
     )
 
     @classmethod
@@ -102,19 +102,19 @@ class Source(Strict):
 
 
 class ExtractedRecord(Strict):
-    """One piece of a workspace that may train a model; metadata comments are not part of its text."""
+    """A piece of a workspace for training; its text has no metadata comments."""
 
     source: Source
     lane: Lane
     text: str = Field(min_length=1, max_length=MAX_TEXT, description="Vox code, or Markdown prose in the docs lane.")
     text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
     verdict: Literal["accepted", "prose"] = Field(description="Verdict of the front end; prose has none.")
-    prompt: str | None = Field(description="The request that the source itself states for this text, if any.")
+    prompt: str | None = Field(description="Request stated in the source for this text, if any.")
     context: str | None = Field(description="Title, heading or doc comment.")
     name: str | None = Field(description="The declared name, for a declaration.")
     category: str = Field(description="Its construct, the hardest of several; `documentation` for prose.")
     constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
-    difficulty: int = Field(ge=1, le=10, description="From 1, by its constructs and length.")
+    difficulty: int = Field(ge=1, le=10, description="Difficulty of the hardest construct; 5 for prose.")
     weight: float = Field(gt=0, description="`training_weight` of the source.")
     metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source.")
 
@@ -134,9 +134,9 @@ class ExtractedRecord(Strict):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a workspace, with its relative path, with forward slashes.
+    """A file of a workspace; `path` is relative, with forward slashes.
 
-    `commit` and `remote` are those of its checkout. `is_golden`: whether it may evaluate. `licence`: an SPDX
+    `commit` and `remote` belong to its checkout. `is_golden` says whether it may be held out. `licence` is an SPDX
     expression, or `unknown`. Spans count the characters of `text`, whose lines end in line feeds.
     """
 
@@ -154,7 +154,7 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
-        """The content; a UnicodeDecodeError if it is not text."""
+        """The decoded content; raises `UnicodeDecodeError` if it is not text."""
         return decode_text(self.data)
 
     @property
@@ -218,7 +218,7 @@ TASKS: Final = (
 """Categories of rows that do not show one construct."""
 
 CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
-"""Known categories; rows with any other are counted."""
+"""Known categories; rows with another category get a warning."""
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
 
@@ -238,11 +238,11 @@ class Lineage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     parent: str = Field(description="SHA-256 of the row it was evolved from, hexadecimal.")
-    operator: str = Field(description="How the request was changed: `add_constraints`.")
+    operator: str = Field(description="Change to the request, such as `add_constraints`.")
     generation: int = Field(ge=1, description="1 for a row whose parent was not evolved.")
     generator: str = Field(description="The model that wrote it.")
     generator_digest: str = Field(description="SHA-256 of its weights, or the address of an endpoint.")
-    seed: int = Field(ge=0, description="Of the run that evolved it.")
+    seed: int = Field(ge=0, description="Seed of the run that evolved it.")
     root_kind: SourceKind | None = Field(description="Kind of its first ancestor, if known.")
 
 
@@ -278,7 +278,7 @@ class TrainingPair(BaseModel):
     response: str = Field(min_length=1, max_length=MAX_TEXT)
     """Completion."""
     category: str = Field(default="general", min_length=1)
-    """Its construct, `documentation`, or a task; free text elsewhere."""
+    """Construct, `documentation`, or a task; any text in rows from elsewhere."""
     rating: int = Field(default=3, ge=1, le=5, strict=True)
     """5 is ground truth."""
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
@@ -287,18 +287,18 @@ class TrainingPair(BaseModel):
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     """Kind of response."""
     task_family: str = Field(default="vox_codegen", min_length=1)
-    """Kind of request; the mix weighs by it."""
+    """Kind of row; recipes set token shares by it."""
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
-    """From 1, by constructs and length."""
+    """Difficulty from 1 to 10; in our rows, of the hardest construct."""
     template: str | None = None
-    """Template of a synthetic row: `table/catalogue`."""
+    """Template of a synthetic row, such as `table/catalogue`."""
     source: Source | None = None
-    """Place of the response; None for rows from elsewhere."""
+    """Origin of the response; None for rows from elsewhere."""
     # Absent fields are left out, so that rows without them have the same bytes whether or not other rows have them.
     tests: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT, exclude_if=lambda tests: tests is None)
     """Hidden tests that the response passes: `@test` functions, after the code that the task gives."""
     infill: InfillContext | None = Field(default=None, exclude_if=lambda infill: infill is None)
-    """Set for a row that asks for a piece of a program at a cursor."""
+    """Set for an infill row."""
     lineage: Lineage | None = Field(default=None, exclude_if=lambda lineage: lineage is None)
     """Set for a row that a model wrote."""
 
@@ -335,18 +335,18 @@ def parsed_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
 
 
 def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
-    """Parse extracted records, one a line; skip blank lines, and refuse (RefusedError) an invalid one."""
+    """Parse extracted records, one per line; skip blank lines, and raise `RefusedError` for an invalid line."""
     return models_in(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
 
 
 def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
-    """Yield each line that `mens corpus extract` wrote, without its end, with its record; like `read_records`."""
+    """Yield each line of `mens corpus extract`, without its end, and its record; raise `RefusedError` for others."""
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 advice = "Take the row out, or name another file to write."
                 record = model_in(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
-                if b'"text_sha256"' not in line:  # its paths may begin elsewhere, and it would leave as gone
+                if b'"text_sha256"' not in line:  # its paths may start elsewhere, so it would be dropped as gone
                     raise RefusedError(f"{path}:{number}: a record of another toolchain. {advice}")
                 yield line.decode().rstrip("\n"), record
 
@@ -358,5 +358,5 @@ def read_pairs(path: Path) -> Iterator[TrainingPair]:
 
 
 def parse_pairs(lines: Iterable[bytes], path: Path) -> Iterator[TrainingPair]:
-    """Parse training pairs, one a line; skip blank lines, and refuse (RefusedError) an invalid one."""
+    """Parse training pairs, one per line; skip blank lines, and raise `RefusedError` for an invalid line."""
     return models_in(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")

@@ -33,11 +33,11 @@ _LANES: Final = {
     "documentation": "vox_docs_qa",
     **dict.fromkeys(("rust_source", "rust_pairs", "rust_doc"), "rust_context"),
 }
-"""Part of a category -> the lane of a row that names none. The first match counts; other rows are code. Upstream does
-the same, except for Rust, which is not Vox."""
+"""Part of a category -> the lane of a row without one. The first match counts; other rows are code. Upstream does the
+same, except for Rust, which is not Vox."""
 
 _FAMILIES: Final = {"vox_docs_qa": "docs_qa", "vox_tooling": "tool_trace", "vox_speech": "speech_to_code"}
-"""Lane -> the `task_family` of a row that names none; by default vox_codegen for code, else the lane."""
+"""Lane -> the `task_family` of a row without one; by default vox_codegen for code, else the lane."""
 
 LANES_OF_CODE: Final = frozenset(
     (_CODE, "vox_lang_tier_b", "vox_logic_composition", "vox_speech", "vox_trajectory_repair")

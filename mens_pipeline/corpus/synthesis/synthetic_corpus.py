@@ -1,4 +1,4 @@
-"""The synthetic pairs: exactly as many as asked for, all different, with a share for each kind, scarce ones first."""
+"""Synthetic pairs: exactly the requested number, all distinct, with a share for each kind, scarce constructs first."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ KINDS: Final = ("task", "template", "combination")
 """Kinds of synthetic pairs, by their `task_family`."""
 
 _FEATURES: Final = Features(check_contracts=True, database=True)
-"""As in the hidden tests of the benchmark, where the taught programs must pass."""
+"""The features of the benchmark's hidden tests, where the taught programs must pass."""
 
 _MOST_TRIES: Final = 100
 
@@ -49,7 +49,7 @@ class SyntheticDetails(Details):
     num_pairs: int
 
 
-def generate(  # noqa: PLR0913 - what a generation depends on
+def generate(  # noqa: PLR0913 - the inputs of a generation
     limit: int,
     seed: int,
     shares: Mapping[str, float],
@@ -58,16 +58,16 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
     pool: Pool = ONE_PROCESS,
 ) -> Iterator[TrainingPair]:
-    """Yield exactly `limit` synthetic pairs; the same arguments give the same on every machine, with any pool.
+    """Yield exactly `limit` synthetic pairs; the same arguments give the same pairs on every machine, with any pool.
 
-    No two have the same prompt and response, the front end accepts all, their own tests pass, and tasks have hidden
-    tests. `shares` are those of each kind, together 1; a kind with nothing new gives way to templates. `coverage`
-    counts the existing examples of each construct; templates of the scarcest construct come first. `dropped` takes the
-    reason and the template of each program that is not kept.
+    All pairs are distinct and accepted by the front end, their own tests pass, and tasks have hidden tests. `shares`
+    maps each kind to its share; together they are 1. A kind without new pairs gives way to templates. `coverage` counts
+    the existing examples of each construct; templates of the scarcest construct come first. `dropped` is called with
+    the reason and the template of each dropped program.
 
     Raises:
-        RefusedError: There are fewer different ones.
-        ConfigurationError: A template does not fit, or the front end rejects its program; it names the place.
+        RefusedError: There are fewer distinct pairs.
+        ConfigurationError: A template is invalid, or the front end rejects its program; the message names the place.
     """
     maker = _Maker(seed, coverage, dropped)
     tasks = draw_tasks(seed, pool=pool, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
@@ -194,7 +194,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
 
 
 def count_constructs(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Construct -> texts that show it."""
+    """Count the texts that show each construct."""
     counts: Counter[str] = Counter()
     for shown in constructs:
         counts.update(shown.keys())
@@ -214,9 +214,9 @@ class SynthesisParams(Params):
 
 
 def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, Any]:
-    """Make the synthetic pairs for a corpus; `RefusedError` if there are fewer different ones.
+    """Generate the synthetic pairs for a corpus; raise `RefusedError` if there are too few distinct ones.
 
-    The folder gets `synthetic.jsonl` and `report.json`; the manifest gets the report without the single templates.
+    Writes `synthetic.jsonl` and `report.json`; returns the report without its templates, for the manifest.
     """
     path = params.corpus.file(RECORDS)
     with open_rows(path) as lines:
@@ -239,8 +239,8 @@ def write_synthetic(
 ) -> dict[str, Any]:
     """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
-    `records` may be empty; `progress` takes the number of pairs after each one. If there are fewer different pairs,
-    nothing is written (`RefusedError`).
+    `records` may be empty; `progress` is called with the number of pairs after each one. Raises `RefusedError`, and
+    writes nothing, if there are too few distinct pairs.
     """
     coverage = count_constructs(record.constructs for record in records)
     account = SynthesisAccount()

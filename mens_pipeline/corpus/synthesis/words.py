@@ -42,10 +42,10 @@ class EntityField:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing that an application stores: its type `name` is such as `ToolLoan`, `plural` such as `tool loans`.
+    """A thing that an application stores, with a type `name` such as `ToolLoan` and a `plural` such as `tool loans`.
 
-    `fields` begin with a name, a group, a number and a flag. `adds_up` tells whether the sum of its number has a
-    meaning, as for pages but not for urgencies.
+    `fields` starts with a name, a group, a number and a flag. `adds_up` says whether a sum of its numbers makes sense,
+    as for pages but not for urgencies.
     """
 
     domain: str
@@ -56,42 +56,42 @@ class Entity:
 
     @property
     def label(self) -> EntityField:
-        """The text that identifies one, such as a title."""
+        """The text field that identifies an entity, such as a title."""
         return self.fields[0]
 
     @property
     def group(self) -> EntityField:
-        """The text that several share, such as an author."""
+        """The text field that several entities share, such as an author."""
         return self.fields[1]
 
     @property
     def number(self) -> EntityField:
-        """The whole number to add up or compare."""
+        """The integer field to add up or compare."""
         return self.fields[2]
 
     @property
     def flag(self) -> EntityField:
-        """The boolean that divides them."""
+        """The boolean field, for filters."""
         return self.fields[3]
 
     @property
     def noun(self) -> str:
-        """One of them, in words: `tool loan`."""
+        """An entity in words: `tool loan`."""
         return self.variable.replace("_", " ")
 
     @property
     def variable(self) -> str:
-        """One of them as a Vox variable: `tool_loan`."""
+        """An entity as a Vox variable: `tool_loan`."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     @property
     def short(self) -> str:
-        """One of them as a loop variable: `loan`."""
+        """An entity as a loop variable: `loan`."""
         return self.variable.rpartition("_")[2]
 
     @property
     def collection(self) -> str:
-        """Several of them as a Vox variable: `tool_loans`."""
+        """Several entities as a Vox variable: `tool_loans`."""
         return self.plural.replace(" ", "_")
 
 
@@ -141,7 +141,7 @@ class _Words(Strict):
 class Words:
     """The entities and domains of `words.yaml`.
 
-    The texts of a domain name who would want a program, and fit after `for`; entity names are unique.
+    The texts of a domain name somebody who wants a program, and fit after `for`. Entity names are unique.
     """
 
     domains: Mapping[str, Sequence[str]]
@@ -155,7 +155,7 @@ class Words:
 
 @cache
 def load_words(path: Path = _WORDS) -> Words:
-    """Read entities and domains; a `ConfigurationError` names the place of a mistake."""
+    """Read entities and domains; raise a `ConfigurationError` with the place of a mistake."""
     words = load_model(path, _Words)
     return Words(words.domains, tuple(row.entity for row in words.entities))
 
@@ -187,8 +187,8 @@ _Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Field(min_leng
 class Phrasing(Strict):
     """Openings and closings of a request.
 
-    Frames have a hole for what is wanted; context frames have one for who wants it, and one for what is wanted or for
-    one of the frames. Closings may end a request.
+    Frames have a hole for the requested program. Context frames have a hole for who wants it, and one for the program
+    or a frame. Closings may end a request.
     """
 
     frames: _Frames
@@ -198,15 +198,15 @@ class Phrasing(Strict):
 
 @cache
 def load_phrasing(path: Path = _PHRASING) -> Phrasing:
-    """Read the wording of requests; a `ConfigurationError` names the place of a mistake."""
+    """Read the wording of requests; raise a `ConfigurationError` with the place of a mistake."""
     return load_model(path, Phrasing)
 
 
 def ask(random: Random, what: str, *details: str, domain: str = "") -> str:
     """Write a prompt that asks for a program: one paragraph, or an opening with a list of the details.
 
-    `what` is a short noun phrase with its article; `details` are whole sentences, kept in order; `domain` is one of
-    `words.yaml` that the request may mention, empty for none.
+    `what` is a short noun phrase with its article; `details` are whole sentences, kept in order; `domain` is a domain
+    of `words.yaml` that the request may mention, or empty.
     """
     opening = _opening(random, what, domain)
     sentences = [detail for detail in details if detail]
@@ -275,7 +275,7 @@ def with_article(noun: str) -> str:
 
 
 def count_things(number: int, noun: str, plural: str = "") -> str:
-    """Write a number of things, from eleven on in digits: `one field`; the plural defaults to the noun with an `s`."""
+    """Write a number of things, such as `one field`, in digits from 11 on; the plural defaults to the noun with `s`."""
     word = _SMALL_NUMBERS[number] if number < len(_SMALL_NUMBERS) else str(number)
     return f"{word} {noun if number == 1 else plural or noun + 's'}"
 

@@ -1,6 +1,6 @@
 """Store pieces that were accepted at a cursor as rows of a telemetry table, redacted before they are written.
 
-The table is a separate SQLite file, named to `mens serve`; the nightly run reads it like other telemetry.
+The table is in a separate SQLite file, named to `mens serve`; the nightly run reads it like other telemetry.
 """
 
 import re
@@ -13,7 +13,7 @@ from mens_pipeline.corpus.telemetry.redaction import redact
 from mens_pipeline.errors import ConfigurationError
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-"""A half of a character, which JSON can hold and SQLite cannot."""
+"""Half of a surrogate pair, which JSON can hold and SQLite cannot."""
 _REPLACEMENT: Final = "\ufffd"
 """The replacement character: a decoder writes it for bytes that are not valid UTF-8."""
 _SECONDS: Final = 5.0  # timeout of SQLite while another process holds the lock
@@ -24,10 +24,10 @@ _INSERT: Final = "INSERT INTO AgentTelemetry (query, optimal_response, suffix) V
 
 
 class AcceptedPieces:
-    """The table; each call opens the file by itself, so any thread may call."""
+    """Table of accepted pieces; each call opens its own connection, so any thread may call."""
 
     def __init__(self, path: Path) -> None:
-        """Create the table if it does not exist; `ConfigurationError` without access, or if it is another one."""
+        """Create the table if it does not exist; raise `ConfigurationError` without access or with other columns."""
         self._path = path
         try:
             # It contains code, so nobody else may read it.
@@ -45,8 +45,8 @@ class AcceptedPieces:
     def add(self, prefix: str, piece: str, suffix: str) -> bool:
         """Add a piece with the text around it, redacted; return whether it was written.
 
-        It is not if there is no text before it, if it is empty or not valid text, if half a character is next to it, or
-        if a secret crosses one of its edges. A file that cannot be written any more raises `sqlite3.Error`.
+        A piece is not written if it has no text before it, is empty or not valid text, has half a surrogate pair next
+        to it, or if a secret crosses one of its edges. Raises `sqlite3.Error` if the file can no longer be written.
         """
         before, behind = redact(prefix).text, redact(suffix).text
         whole = redact(prefix + piece + suffix).text

@@ -1,7 +1,7 @@
 """Remove secrets and personal data from a text or a row.
 
-Every rule is a pattern without nested repetition, so any text is read in linear time. Names of people are recognised
-where a comment marks them: `// Author: ...`, `// written by ...`, `// TODO(...)`. Other names, and places, would need a
+Every rule is a pattern without nested repetition, so any text is read in linear time. Names of people are recognised if
+a comment marks them: `// Author: ...`, `// written by ...`, `// TODO(...)`. Other names, and places, would need a
 language model.
 
 A placeholder such as `REDACTED_EMAIL` is one identifier: an accepted program stays accepted, whether the secret was in
@@ -49,7 +49,7 @@ class SensitiveKind(StrEnum):
 class RedactionPolicy(StrEnum):
     """Treatment of sensitive rows of a workspace or a mix; telemetry is always masked."""
 
-    MASK = "mask"  # replace secrets with placeholders; drop a program that would become another one
+    MASK = "mask"  # replace secrets with placeholders; drop a program that would become a different one
     DROP = "drop"
     OFF = "off"
 
@@ -88,9 +88,9 @@ def redact(text: str) -> Redacted:
 
 
 _Hint = tuple[str, ...] | re.Pattern[str]
-"""Any of some pieces, or a pattern, that every case-folded text with a match contains.
+"""Strings or a pattern for a first check: every case-folded text with a match contains one of them.
 
-Most texts contain none, and looking for hints takes a twentieth of the time that the patterns take.
+Most texts contain no hint, and searching for hints takes a twentieth of the time of the patterns.
 """
 
 
@@ -216,7 +216,7 @@ def _is_quoted_secret(match: re.Match[str]) -> bool:
 
 
 _BITS: Final = 3.5
-"""Entropy of a character beyond which the value of a key is random; hexadecimal digits have at most 4."""
+"""Bits of entropy per character above which the value of a key is random; hexadecimal digits have at most 4."""
 
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])(?P<who>[\w.%+-]++)@(?!\d+\.\d)(?P<domain>(?:[\w-]++\.)+[^\W\d_]{2,})")
@@ -257,7 +257,7 @@ _AMERICAN_PHONE: Final = re.compile(
     r"(?<![\w.+-])(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}(?![\w-]|\.[0-9])"
 )
 _TRUNK_PHONE: Final = re.compile(
-    r"(?<![\w.+-])(?![0-9]{2}[./-][0-9]{2}[./-][0-9]{4})"  # a date is none
+    r"(?<![\w.+-])(?![0-9]{2}[./-][0-9]{2}[./-][0-9]{4})"  # not a date
     r"\(?00?[1-9][0-9]{0,4}\)?(?:[ ./-][0-9]{2,8}){1,5}(?![\w:])"
 )
 _FEWEST_DIGITS: Final = 9
@@ -360,7 +360,7 @@ def _is_assignee(match: re.Match[str]) -> bool:
     return _comment_before(match) is not None and not match["who"].startswith("REDACTED_")
 
 
-# The ends of the deeds; "sorted by" and "separated by" are much more frequent.
+# Endings of the verbs in `_DEEDS`; "sorted by" and "separated by" are much more frequent.
 _BY: Final = re.compile(
     r"by[: ](?:(?<=(?:tten|ored|oded|oped|nted|gned|wned|-off|ewed|cked|sted|pted|ixed|dded|fied|ited|done|"
     r"made)[ -]by.)|(?<=(?:created|ntained|ributed|eported|\Wported)[ -]by.)|(?<=[/#*-] by.)|(?<=\nby.))"
@@ -379,7 +379,7 @@ _AUTHORS: Final = (
 
 
 _NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
-# More frequent, and so only in front of a value.
+# These are more frequent, so they count only in front of a value.
 _VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=][=>]?\s{0,8}\\{0,3}[\"'`])"
 _SECRETS: Final[tuple[_Hint, ...]] = (_NAMED, *(re.compile(f"{word}{_VALUED}") for word in ("key", "token")))
 _ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
@@ -392,7 +392,7 @@ _COLONS: Final = re.compile(r":(?::|[0-9a-f]{1,4}:)")
 _AT_DOMAIN: Final = re.compile(r"@(?<=[\w.%+-]@)(?:[\w-]++\.)+[^\W\d_]")
 _HOMES: Final = ("/home/", "/users/", "\\users\\")
 
-# Clear forms go first, so that the general rules after them do not take a part of one for a secret.
+# Specific forms come first, so that the general rules after them do not match parts of them.
 _RULES: Final = (
     _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, ("private key",)),
     _Rule(SensitiveKind.JWT, _JWT, ("eyj",)),
@@ -411,7 +411,7 @@ _RULES: Final = (
         _is_secret,
     ),
     *(_Rule(SensitiveKind.SECRET, _PARAMETER, hint, _is_secret) for hint in _ASKED),
-    # Before the addresses: one after a name belongs to it.
+    # Before the addresses, because an address after a name belongs to it.
     *(_Rule(SensitiveKind.AUTHOR, pattern, hint, accepts) for pattern, hint, accepts in _AUTHORS),
     _Rule(SensitiveKind.EMAIL, _EMAIL, _AT_DOMAIN, _is_somebody),
     _Rule(SensitiveKind.CARD_NUMBER, _CARD_NUMBER, _EIGHT_DIGITS, _is_card_number),
@@ -456,7 +456,7 @@ def redact_row(row: Row, policy: RedactionPolicy) -> RedactedRow[Row]:
     if policy is RedactionPolicy.OFF:
         return RedactedRow(row, counts)
     if isinstance(row, TrainingPair) and row.infill is not None:
-        # Cut at a cursor, an address is recognised only as a whole, and cannot be masked in pieces.
+        # An address cut at a cursor is recognised only as a whole, and cannot be masked in pieces.
         found = Counter(redact(f"{row.prompt}{row.response}{row.infill.suffix}").counts)
         return RedactedRow(None if found else row, found)
     for name in _TEXTS:

@@ -41,7 +41,7 @@ from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Module
 
 DEFAULT_RATING: Final = 4
-"""For a row that nobody rated: a chosen completion, but not ground truth."""
+"""Rating of an unrated row: a chosen completion, but not ground truth."""
 
 _HIGHEST_RATING: Final = 5
 _FENCE: Final = "```"
@@ -148,7 +148,7 @@ def _pair(
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
     source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
-    source = source.model_copy(update={"golden": False})  # it trains in any case, and never judges
+    source = source.model_copy(update={"golden": False})  # used for training anyway, never for evaluation
     about: dict[str, Any] = {"rating": rating, "task_family": "telemetry", "source": source}
     if behind:
         kind = HoleKind.STATEMENTS if "\n" in response else HoleKind.LINE
@@ -319,16 +319,16 @@ def restrain(connection: Any, _: object) -> None:
 
 
 def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
-    """Truncate a column of SQLite, where any value may be in any column, like `beginning`."""
+    """Truncate a column of SQLite, like `beginning`; any column may hold values of any type."""
     is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
     return sa.case((is_number, column), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
 
 
 def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
-    """Truncate a column of PostgreSQL, just too long to train: large values stay in the database."""
+    """Truncate a column of PostgreSQL just above the limit of a text, so that large values stay in the database."""
     if isinstance(kind, sa.Numeric | sa.Integer | sa.Boolean):
         return column
     if isinstance(kind, sa.String | sa.LargeBinary):
         return sa.func.substr(column, 1, MAX_TEXT + 1)
-    # JSON, lists and other types: read as bytes, which do not train.
+    # JSON, lists and other types are read as bytes, which are dropped.
     return sa.func.convert_to(sa.func.substr(sa.cast(column, sa.Text), 1, MAX_TEXT + 1), "UTF8")

@@ -3,7 +3,7 @@
 A file has sections. `=== family: table/single` starts a family (`, construct: query` and `, mode: ui` may follow):
 draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), the request, a line
 `--- program`, the program. `=== part: guard` starts a part that several families share (`, takes: entity item` names
-its arguments). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
+its arguments). `${...}` is an expression; `{% ... %}` is a statement and `{# ... #}` a comment, as in Jinja.
 """
 
 import re
@@ -72,8 +72,8 @@ _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, 
 class Sample:
     """A prompt and the program that completes it.
 
-    `template` is the name of its family (`table/catalogue`), `construct` what it teaches, a name of `CONSTRUCTS`. The
-    response is only code, ends in one newline, and is accepted by the front end.
+    `template` is the name of its family (`table/catalogue`); `construct` is the taught construct, a name in
+    `CONSTRUCTS`. The response is only code, ends with one newline, and is accepted by the front end.
     """
 
     template: str
@@ -87,8 +87,8 @@ class Sample:
 class Family:
     """Programs of one shape with varied names, fields, literals and wording.
 
-    `name` is the construct and the shape: `table/catalogue`. The same state of the generator makes the same program on
-    every machine; `place` is file and line.
+    `name` is the construct and the shape: `table/catalogue`. The same state of the random generator gives the same
+    program on every machine; `place` is file and line.
     """
 
     name: str
@@ -129,7 +129,7 @@ class _Section:
 
 @cache
 def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
-    """Read and compile all families of a folder, in order; a `ConfigurationError` names the place of a mistake."""
+    """Read and compile all families of a folder, in order; raise a `ConfigurationError` with the place of a mistake."""
     environment = _environment(load_banks(folder))
     sections: dict[str, _Section] = {}
     for section in (section for path in sorted(folder.glob(_FILES)) for section in _sections(path)):
@@ -190,7 +190,7 @@ def _without_trailing_comments(body: str) -> str:
 
 
 def _keep_blanks(line: str) -> str:
-    """Mark the tags at the ends of a line with other text, so that its blanks and its end are kept."""
+    """Mark tags at the ends of a line that has other text, so that Jinja keeps its blanks and its end."""
     if _TAGS.fullmatch(line):
         return line
     return re.sub(r"(?<![-+])%}$", "+%}", re.sub(r"^(\s+){%(?![-+])", r"\1{%+", line))
@@ -330,7 +330,7 @@ _LINE: Final = 96  # characters, without indentation, up to which a record stays
 
 
 def some_fields(random: Random, entity: Entity, *needed: EntityField, most: int = 6) -> tuple[EntityField, ...]:
-    """Return needed fields and a few others of the same entity, at least two in all, in its own order."""
+    """Return needed fields and a few others of the same entity, at least two in all, in the entity's order."""
     others = [field for field in entity.fields if field not in needed]
     least = max(0, 2 - len(needed))
     extra = random.sample(others, random.randint(least, max(least, min(len(others), most - len(needed)))))
@@ -338,7 +338,7 @@ def some_fields(random: Random, entity: Entity, *needed: EntityField, most: int 
 
 
 def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, Any]:
-    """Draw two rows that differ in an attribute; some rows must."""
+    """Draw two rows that differ in an attribute; `rows` must contain such a pair."""
     first, second = random.choice(rows), random.choice(rows)
     while getattr(first, attribute) == getattr(second, attribute):
         second = random.choice(rows)
@@ -346,9 +346,9 @@ def two_of(random: Random, rows: Sequence[Any], attribute: str) -> tuple[Any, An
 
 
 def fold_record(text: str) -> str:
-    """Put a record with one member a line on one line if it fits.
+    """Join a record with one member per line into one line if it fits.
 
-    It is a line that ends in `{`, members with trailing commas, and a line that starts with `}`.
+    The record is a line that ends in `{`, members with trailing commas, and a line that starts with `}`.
     """
     first, *members, last = text.rstrip("\n").split("\n")
     line = " ".join([first.strip(), *(member.strip() for member in members)]).removesuffix(",") + f" {last.strip()}"
@@ -366,9 +366,9 @@ def params(fields: Iterable[EntityField]) -> str:
 
 
 def lines(items: Sequence[str | EntityField], width: int = 4) -> str:
-    """Write items one below the other: fields as declarations, anything else unchanged.
+    """Write one item per line: fields as declarations, anything else unchanged.
 
-    A text has one item a line; `width` blanks precede all but the first.
+    A text has one item per line; `width` blanks precede all lines but the first.
     """
     texts = items if not isinstance(items, str) else split_lines(items)
     return ("\n" + " " * width).join(item.declaration if isinstance(item, EntityField) else item for item in texts)
@@ -380,12 +380,12 @@ def sentence(words: str) -> str:
 
 
 def snake(name: str) -> str:
-    """`ToolLoan` and `tool loan` as `tool_loan`."""
+    """Convert to snake case: `ToolLoan` and `tool loan` become `tool_loan`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(" ", "_").replace("-", "_").lower()
 
 
 def camel(words: str) -> str:
-    """`tool loans` and `tool_loans` as `ToolLoans`."""
+    """Convert to camel case: `tool loans` and `tool_loans` become `ToolLoans`."""
     return "".join(word[:1].upper() + word[1:] for word in re.split(r"[ _-]", words))
 
 
@@ -398,10 +398,10 @@ DRAWS: Final[Mapping[str, Callable[..., Any]]] = {
     "described_fields": describe_fields,
     "observed_function": draw_function,
 }
-"""Functions that take from the generator, by the names that templates call them."""
+"""Functions that draw from the random generator, by their names in templates."""
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {**_by_name(params, assertion), "counted": count_things}
-"""Functions that take nothing from it."""
+"""Functions that draw nothing, by their names in templates."""
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     **_by_name(same_names, lines, with_article, sentence, snake, camel),
@@ -458,7 +458,7 @@ class _Banks(Strict):
 def load_banks(folder: Path) -> dict[str, list[Any]]:
     """Load the banks of a folder, `*_banks.yaml`: name -> values to draw from; columns are attributes of rows.
 
-    `ConfigurationError` if a file cannot be read or does not fit, or two banks have one name.
+    Raises `ConfigurationError` if a file cannot be read or does not match the schema, or two banks share a name.
     """
     found: dict[str, list[Any]] = {}
     for path in sorted(folder.glob("*_banks.yaml")):

@@ -1,4 +1,4 @@
-"""Draw tasks in an order that spreads over levels and families; each is run with arguments as its prompt promises."""
+"""Draw tasks, spread over levels and families, and run each one with the arguments that its prompt promises."""
 
 import hashlib
 import re
@@ -47,7 +47,7 @@ match, and one has two declarations."""
 
 _HELDOUT_FAMILIES: Final = 8
 _HELDOUT_PROGRAMS: Final = 16
-"""One in 8 families, and one in 16 programs of the other families, never trains."""
+"""One in 8 families, and one in 16 programs of the other families, is never trained on."""
 
 _WINDOW: Final = 300
 _SAME_SKELETON: Final = 2  # tasks of one template with the same structure in `_WINDOW` tasks
@@ -59,15 +59,15 @@ class Side(StrEnum):
     """Uses of tasks; no two sides share a program, and `UNKNOWN` shares no family."""
 
     TRAIN = "train"
-    KNOWN = "known"  # families that train, with constants that do not
-    UNKNOWN = "unknown"  # families that never train
+    KNOWN = "known"  # trained families with held-out constants
+    UNKNOWN = "unknown"  # families that are never trained on
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedFunction:
     """A function of a training task, for rows of other kinds.
 
-    `signature` is such as `(n: int) to bool`; `behaviour` consists of whole sentences that start with `It`; short calls
+    `signature` is text such as `(n: int) to bool`; `behaviour` holds whole sentences that start with `It`; short calls
     come first.
     """
 
@@ -85,11 +85,11 @@ def draw_tasks(
     pool: Pool = ONE_PROCESS,
     dropped: Callable[[str], None] = lambda _template: None,
 ) -> Iterator[TrainingPair]:
-    """Yield executable tasks until there are no more (`RefusedError`), no two with the same completion.
+    """Yield executable tasks with distinct completions; raise `RefusedError` if there are no more.
 
-    They are the same with any pool. The front end accepts every completion, its names and types hold, and it was run:
-    the examples of the prompt are its results, and its hidden tests (`tests`) refuse every mutant that any observed
-    call tells apart. `dropped` takes the template of each task whose names or types do not hold.
+    The tasks do not depend on the pool. The front end accepts every completion and finds no error in names and types.
+    Each one was run: the prompt's examples are its results, and its hidden tests (`tests`) refuse every mutant that any
+    observed call detects. `dropped` is called with the template of each task with errors in names or types.
     """
     jobs = ((draft, None, 1) for draft in _Drawing(seed, side).drafts())
     for made in in_batches(jobs, _observe_batch, pool, _BATCH):
@@ -101,10 +101,10 @@ def draw_tasks(
 
 @cache  # running the tasks takes seconds
 def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, ...]]:
-    """Return tasks that evaluate: as many with new constants of known families as of families that never train.
+    """Return tasks for evaluation: known families with new constants, and families that are never trained on.
 
-    Another seed gives others, none of which can train either; `num_tasks` is the number on each side. `RefusedError` if
-    there are fewer different ones.
+    Another seed gives other tasks, which are never trained on; `num_tasks` is the number on each side. Raises
+    `RefusedError` if there are too few distinct tasks.
     """
     return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 
@@ -126,7 +126,7 @@ def draw_function(random: Random) -> ObservedFunction:
 
 
 def is_heldout_family(name: str) -> bool:
-    """Return whether the tasks of an atom never train."""
+    """Return whether the tasks of an atom are never trained on."""
     return _digest(f"family {name}") % _HELDOUT_FAMILIES == 0
 
 
@@ -193,7 +193,7 @@ def _observe_batch(drafts: list[TaskDraft]) -> list[TrainingPair | str | None]:
 
 
 def _make_pair(draft: TaskDraft) -> TrainingPair | str | None:
-    """Build the task with examples and hidden tests; None if they prove nothing, its template if types do not hold."""
+    """Build the task with examples and hidden tests; None if they prove nothing, its template on a type error."""
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
     behaviour = _observe(draft, module)
@@ -236,7 +236,7 @@ def arguments_for(
     """Yield argument lists for a function, lazily.
 
     `inputs` maps a parameter or field to its values: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), or a
-    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. Anything else takes any value of its type.
+    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. Anything else gets any value of its type.
     """
     drawn = Drawing(module).lists(function.params, function.generics, seed)
     fields = {
@@ -295,7 +295,7 @@ KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
     "csv": lambda fit, _value: ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5))),
     "integer": lambda fit, _value: str(fit.random.choice((fit.random.randint(-20, 150), fit.random.randint(-3, 20)))),
 }
-"""Kinds of text that a parameter may take."""
+"""Kinds of text for a parameter, each with its generator."""
 
 
 def parse_inputs(text: str) -> dict[str, str]:

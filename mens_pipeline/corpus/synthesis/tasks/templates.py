@@ -1,4 +1,4 @@
-"""Templates of tasks: atoms with holes, banks of fragments that fill them, and the drafts and prompts made of both."""
+"""Task templates: atoms with holes, banks of fragments to fill them, and the drafts and prompts built from both."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,15 @@ Hole = str | list[str]
 class Atom(Strict):
     """A task with holes."""
 
-    name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
-    level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
+    name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Name of its family, unless `family` adds to it.")
+    level: int = Field(ge=0, le=5, description="0 (one expression) to 5 (two declarations).")
     family: str = Field(default="", description="Addition to the name of the family, from the holes.")
-    holes: dict[str, Hole] = Field(default_factory=dict, description="In the order in which they are drawn.")
+    holes: dict[str, Hole] = Field(default_factory=dict, description="Holes, in the order of drawing.")
     fn: Annotated[list[str], Field(min_length=1)] = Field(description="Names of the function.")
-    takes: str = Field(description="Its parameters.")
-    gives: str = Field(description="Its return type.")
+    takes: str = Field(description="Parameters of the function.")
+    gives: str = Field(description="Return type of the function.")
     says: Annotated[list[str], Field(min_length=2)] = Field(
-        description="What it does: a verb phrase, then whole sentences; before `||` sentences that come first."
+        description="Behaviour of the function: a verb phrase, then whole sentences."
     )
     edges: list[str] = Field(default_factory=list, description="Sentences on edge cases; a prompt has one.")
     before: str = Field(default="", description="Types and functions that the function needs.")
@@ -60,7 +60,7 @@ class Atoms(Strict):
 
 
 Row = dict[str, str]
-"""A drawn fragment: attribute -> text, with nothing to fill but `$x` and `$e`."""
+"""A drawn fragment: attribute -> text, with no references left but `$x` and `$e`."""
 
 Scope = Mapping[str, str | Row]
 
@@ -174,11 +174,11 @@ _BOUND: Final = re.compile(r"(?:let (?:mut )?|for )(\w+)|(?<=, )(\w+)(?= in )")
 _LAMBDAS: Final = re.compile(r"\b(\w++) => ")
 
 _COMMAS: Final = re.compile(r"(?<=[a-z]),(?=[,.;:])")
-"""The comma of an inserted clause that ends with its sentence."""
+"""The comma after an inserted clause that ends its sentence."""
 
 _MOST_DRAFTS: Final = 1_000
 LINE: Final = 100
-"""Characters of a statement; longer ones are hard for models."""
+"""Most characters of a statement; longer ones are hard for models."""
 
 _FRAMES: Final[tuple[str, ...]] = (
     *("Write a Vox function `fn {head}` that {does}.",) * 6,
@@ -214,8 +214,8 @@ class TaskDraft:
     """A task that has not run yet.
 
     `template` names its atom (`task/fold/list_sum`); `head` is name, parameters and return type of the function;
-    `sentences` are a verb phrase that ends the first sentence of the prompt, and perhaps whole sentences; `more` is
-    what else the prompt asks for, perhaps a helper; `before` precedes the function in the completion; `seed` decides
+    `sentences` holds a verb phrase that ends the first sentence of the prompt, and perhaps whole sentences; `more`
+    names other requested code, such as a helper; `before` precedes the function in the completion; `seed` determines
     wording, arguments and mutants.
     """
 
@@ -236,7 +236,7 @@ class TaskDraft:
 
 
 def draft_task(atom: Atom, banks: BankRows, random: Random, seed: str) -> TaskDraft:
-    """Draw a task from an atom; `ConfigurationError` if no variant fits into a line, or a reference means nothing."""
+    """Draw a task from an atom; raise `ConfigurationError` if its lines are too long or a reference is unknown."""
     try:
         return _draft(atom, banks, random, seed)
     except KeyError as error:
@@ -282,7 +282,7 @@ def _hides_a_name(declared: list[str], body: str) -> bool:
 
 
 def indent(code: str) -> str:
-    """Indent code with four blanks for each open brace; no string in it contains one."""
+    """Indent code with four blanks for each open brace; its strings must not contain braces."""
     lines: list[str] = []
     depth = 0
     for line in code.split("\n"):
@@ -306,7 +306,7 @@ def _describe_type(before: str) -> str:
 
 
 def write_prompt(random: Random, draft: TaskDraft, examples: Sequence[Observation]) -> str:
-    """Write a prompt with none, one or two of the examples."""
+    """Write a prompt with up to two of the examples."""
     frames = _FRAMES
     if draft.more:
         frames = _FRAMES_WITH_HELPER if draft.with_helper else _FRAMES_WITH_MORE
