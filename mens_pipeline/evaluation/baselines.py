@@ -1,6 +1,6 @@
-"""Baselines of an adapter: the base with a language description and solved requests, and an n-gram of tokens.
+"""Baselines for an adapter: the base with a language description and examples in its prompt, and an n-gram model.
 
-The first is what a user has without training; the second completes as an editor without a neural model would.
+The first stands for a user without a trained model, the second for an editor without a neural one.
 """
 
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ from mens_pipeline.storage.store import digest_of
 
 _NUM_EXAMPLES: Final = 5
 _LONGEST: Final = 240
-"""Characters of an example, request and completion together: five of them are about 300 tokens."""
+"""Most characters of an example, prompt and completion together; five examples are about 300 tokens."""
 _LONGEST_DESCRIPTION: Final = 20_000
 
 
@@ -29,8 +29,8 @@ def build_few_shot(
 ) -> FewShot | None:
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
-    `number` limits the tasks, None for all; with 0 there is no baseline. `train_sha256` is the recorded hash of the
-    train set; a missing or changed one raises `RefusedError`.
+    `number` limits the sample: None keeps all tasks, 0 returns None. `RefusedError` if the train set is missing, or its
+    SHA-256 is not `train_sha256`; `ConfigurationError` if the description cannot be read.
     """
     if number == 0:
         return None
@@ -43,7 +43,7 @@ def build_few_shot(
 
 
 def describe_language(description: Path) -> str:
-    """Return the system prompt with the description of the language; refuse (`ConfigurationError`) a missing one."""
+    """Return the system prompt with the language description; `ConfigurationError` if it cannot be read."""
     return few_shot_prompt(_read(description), ())
 
 
@@ -55,15 +55,15 @@ def _read(description: Path) -> str:
 
 
 def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
-    """Write the system prompt of the few-shot baseline: the description of the language and solved examples."""
+    """Format the system prompt of the few-shot baseline: the language description, then solved examples."""
     solved = (f"Request: {row.prompt.strip()}\nAnswer:\n```vox\n{row.response.strip()}\n```" for row in examples)
     return "\n\n".join([SYSTEM_PROMPT, description.strip(), *solved])
 
 
 def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
-    """Return up to five short rows: two functions, those with tests first, and one of each most frequent construct.
+    """Choose up to five short rows: two functions, preferably with tests, then a row of each most frequent construct.
 
-    With few constructs, return more of the same. The same rows give the same examples.
+    Repeat constructs if there are only a few. The same rows give the same examples.
     """
     short = [row for row in dict.fromkeys(rows) if _is_short(row)]
     short.sort(key=lambda row: (row.tests is None, row.digest))
@@ -102,12 +102,12 @@ def _computes(declaration: Declaration) -> bool:
 
 
 ORDER: Final = 12
-"""Longest run of tokens, white space and the written one included; longer runs add almost nothing."""
+"""Most tokens of an n-gram, white space and the predicted token included; longer ones add almost nothing."""
 _MOST_TOKENS: Final = 64
 
 
 class NgramModel:
-    """Counts of the tokens that follow runs of tokens, white space and line ends included."""
+    """An n-gram model of tokens, white space and line ends included, that backs off to shorter contexts."""
 
     def __init__(self, programs: Iterable[str]) -> None:
         self._next: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
@@ -118,7 +118,7 @@ class NgramModel:
                     self._next[tuple(texts[place - length : place])][text] += 1
 
     def complete_line(self, prefix: str) -> str:
-        """Complete the last line of a text, beginning with its unfinished last word."""
+        """Return the most likely rest of the last line of a text, completing an unfinished last word."""
         texts = [token.text for token in tokenize(prefix)]
         begun = texts.pop() if texts and prefix[-1:].isalnum() else ""
         written: list[str] = []

@@ -1,7 +1,7 @@
-"""Held-out tasks with their reference solutions: `data/heldout_bench`, or a folder of the user.
+"""Benchmarks: held-out tasks with reference solutions, from `data/heldout_bench` or a user's folder.
 
-`manifest.json` has upstream's keys and ours. Tasks of upstream's own manifest have neither a solution nor requirements;
-they are scored by the substrings that they expect.
+`manifest.json` has upstream's keys and ours. Tasks of upstream's own manifest have neither a solution nor requirements,
+and are scored by expected substrings.
 """
 
 import hashlib
@@ -26,15 +26,15 @@ from mens_pipeline.storage.store import digest_of
 SCHEMA: Final = "vox_mens_bench_manifest_v1"
 MANIFEST: Final = "manifest.json"
 _LARGEST: Final = 2**26
-"""Largest file that is hashed, in bytes; the files of a valid benchmark are far smaller."""
+"""Largest file to hash, in bytes; files of a valid benchmark are far smaller."""
 _ADVICE: Final = "Name a folder that holds a benchmark, or restore the file."
-_LONGEST_FOUND: Final = 60  # characters of a wrong value that a message shows
+_LONGEST_FOUND: Final = 60  # most characters of a wrong value in a message
 _WORDINGS: Final = {
     "Input should be": "expected",
     "String should": "expected a string to",
     "Tuple should": "expected a list to",
 }
-"""Beginning of a message of pydantic -> continuation of ours after the value that was found."""
+"""Start of a pydantic message -> our wording, which follows the value that was found."""
 
 
 class Difficulty(StrEnum):
@@ -61,39 +61,39 @@ class _Strict(BaseModel):
 
 
 class TaskSpec(_Strict):
-    """One task, as the manifest states it."""
+    """A task in the manifest."""
 
-    id: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Its name, unique in the manifest.")
-    category: str = Field(min_length=1, description="Results are counted by it; in ours, the construct of the task.")
-    description: str = Field(min_length=1, max_length=MAX_TEXT, description="The prompt that the model is given.")
+    id: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name, unique in the manifest.")
+    category: str = Field(min_length=1, description="Group of the task in reports; in our benchmarks, its construct.")
+    description: str = Field(min_length=1, max_length=MAX_TEXT, description="The prompt.")
     file: FilePath | None = Field(default=None, description="A file that the prompt is about.")
-    context_files: tuple[FilePath, ...] = Field(default=(), description="Files that its context is read from.")
-    semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a right completion.")
-    difficulty: Difficulty = Field(default=Difficulty.MEDIUM, description="How hard it is meant to be.")
-    mode: Mode = Field(default=Mode.SOURCE, description="How a completion is read.")
+    context_files: tuple[FilePath, ...] = Field(default=(), description="Files with context.")
+    semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a correct completion.")
+    difficulty: Difficulty = Field(default=Difficulty.MEDIUM, description="Intended difficulty.")
+    mode: Mode = Field(default=Mode.SOURCE, description="Mode to parse a completion in.")
     requires: tuple[Requirement, ...] = Field(default=(), description="Declarations that a completion must have.")
-    tests: FilePath | None = Field(default=None, description="A file with `@test` functions that no model sees.")
+    tests: FilePath | None = Field(default=None, description="File with `@test` functions, hidden from models.")
     never_train: bool = Field(
         default=False,
-        description="Upstream's key, read by nothing: all below data/heldout_bench stays out of training anyway.",
+        description="Upstream's key, ignored: everything below data/heldout_bench stays out of training anyway.",
     )
     untested: str | None = Field(default=None, min_length=1, description="Why it has no hidden tests.")
-    provenance: str = Field(default="Not stated.", min_length=1, description="Who wrote it, and after what.")
-    solution: FilePath | None = Field(default=None, description="The file with the reference solution.")
-    wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that the hidden tests refuse.")
+    provenance: str = Field(default="Not stated.", min_length=1, description="Author, and source that it is based on.")
+    solution: FilePath | None = Field(default=None, description="File with the reference solution.")
+    wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that fail the hidden tests.")
 
     def files(self) -> tuple[str, ...]:
-        """Return the files that it names, as written in the manifest."""
+        """Return the paths of its files, as written in the manifest."""
         return tuple(_named_files(vars(self)))
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """Substrings of a right completion, if neither requirements nor tests decide."""
+        """Substrings that a correct completion contains; empty if requirements or tests decide."""
         return () if self.requires or self.tests is not None else self.semantic_expected_contains
 
 
 class Manifest(_Strict):
-    """A whole benchmark, as its manifest states it."""
+    """The content of `manifest.json`."""
 
     schema_: Literal["vox_mens_bench_manifest_v1"] = Field(alias="schema", description="The version of the format.")
     description: str = Field(default="", description="The purpose of the benchmark.")
@@ -101,9 +101,9 @@ class Manifest(_Strict):
 
 
 def read_manifest(content: bytes, faults: list[str]) -> tuple[str, tuple[TaskSpec, ...]]:
-    """Parse a manifest to its description and those of its tasks that are well formed.
+    """Parse a manifest; return its description and its well-formed tasks.
 
-    `faults` takes one sentence for each mistake: where, what was found, what was expected.
+    Append a sentence to `faults` for each mistake: its place, the value found, and the value expected.
     """
     try:
         data = json.loads(content)
@@ -164,13 +164,13 @@ def _key_advice(place: tuple[int | str, ...]) -> str:
     return did_you_mean(str(place[-1]), known) or f"Expected one of: {', '.join(known)}."
 
 
-_MAX_BYTES: Final = 4 * MAX_TEXT  # of a text of the longest kind, in UTF-8
+_MAX_BYTES: Final = 4 * MAX_TEXT  # a character has up to four bytes in UTF-8
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]) -> dict[str, str]:
-    """Read files: name -> text, unchanged.
+    """Read the files of a benchmark; return their unchanged texts by name.
 
-    `named` holds task and file, relative to the folder; `faults` takes a sentence for each file that cannot be read.
+    `named` holds pairs of task and file, relative to the folder. Add a sentence to `faults` for each unreadable file.
     """
     texts: dict[str, str] = {}
     for task, name in named:
@@ -186,7 +186,7 @@ def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]
 def digest_of_benchmark(folder: Path) -> str:
     """Compute the digest of a benchmark: SHA-256 over its manifest and the files named in it, hexadecimal.
 
-    The content is not checked: an evaluation exists only for a benchmark that was loaded. `ConfigurationError` if a
+    The content is not validated, because an evaluation has already loaded the benchmark. `ConfigurationError` if a
     file cannot be read.
     """
     path = folder / MANIFEST
@@ -224,7 +224,7 @@ def _text(folder: Path, name: str) -> str:
 
 
 def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
-    """Yield a sentence for each mistake of a task that its solution and tests show."""
+    """Yield a sentence for each mistake in the solution and tests of a task."""
     if not (spec.requires or tests is not None or spec.needles):
         expected = "expected what tells a right completion from a wrong one. Add some."
         yield f"found neither `requires` nor `tests` nor `semantic_expected_contains`, {expected}"
@@ -260,10 +260,10 @@ def _rejection(analysis: Analysis) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkTask:
-    """One task with the texts of the files that it names.
+    """A task with the texts of its files.
 
-    `solution` is accepted by the front end and meets all that is required, or is empty. `context` are `file` and
-    `context_files`, in this order; `wrong` looks right, and the hidden tests refuse it.
+    `solution` parses and meets all requirements, or is empty. `context` has the texts of `file` and `context_files`, in
+    this order; `wrong` has plausible completions that fail the hidden tests.
     """
 
     spec: TaskSpec
@@ -274,13 +274,13 @@ class BenchmarkTask:
 
     @property
     def id(self) -> str:
-        """Its name, unique in the benchmark."""
+        """Name, unique in the benchmark."""
         return self.spec.id
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Tasks to evaluate a model by.
+    """Tasks to evaluate a model on.
 
     `digest` is the SHA-256 over the manifest and all files named in it, hexadecimal; the same on every machine.
     """
@@ -294,7 +294,7 @@ class Benchmark:
 def load_benchmark(folder: Path) -> Benchmark:
     """Read and check a benchmark: a folder with `manifest.json` and the files that it names.
 
-    A `ConfigurationError` names everything that is missing or wrong, one mistake a line.
+    A `ConfigurationError` lists all mistakes, one a line.
     """
     path = folder / MANIFEST
     try:
@@ -317,10 +317,10 @@ def load_benchmark(folder: Path) -> Benchmark:
 
 
 def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
-    """Convert tasks to training pairs, to keep near copies of them out of training.
+    """Convert tasks to training pairs, so that near copies of them stay out of training.
 
-    A solution counts as a whole file (`vox_file`), whose path says how to read it. The path of a script does not, so
-    scripts are compared by words and prompts, not by structure.
+    A solution counts as a whole file (`vox_file`), whose path gives the mode to parse it in. The path of a script does
+    not, so scripts are compared by words and prompts, not by structure.
     """
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
 
@@ -334,7 +334,7 @@ def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
 
 
 def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
-    """Convert a task to a pair; without a solution the prompt takes its place, so that training cannot repeat it."""
+    """Convert a task to a pair; without a solution, its response is the prompt, so that no row may repeat that."""
     spec, text = task.spec, task.solution or task.spec.description
     module = analyze(text, spec.mode).module if task.solution else None
     source = Source(

@@ -1,8 +1,8 @@
-"""Choose one of several completions by the prompt alone, and measure how often the chosen one is right.
+"""Choose one of several completions from the prompt alone, and measure how often the choice is correct.
 
-Hidden tests are not used. Each step keeps the best of the remaining completions: those that the front end accepts;
-without errors in names and types; that pass most examples of the prompt; whose function returns what most others return
-for drawn arguments; the likeliest one.
+Hidden tests are not used. Each step narrows the remaining completions: to programs that parse; to programs without
+errors in names and types; to those that pass the most examples in the prompt; to those whose outputs on random
+arguments agree with the most others; and to the likeliest one.
 
 Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
 """
@@ -32,17 +32,17 @@ from mens_pipeline.language.surroundings import Surroundings
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
 )
-"""Limits of the examples of one completion; the number of steps ends nearly all programs long before the time."""
+"""Limits for running the examples on one completion; the step limit stops nearly all programs before the time limit."""
 _SECONDS: Final = 3.0
-"""Time limit for the drawn calls of one completion; after it their process is killed."""
+"""Time limit for the calls of one completion with random arguments; then their process is killed."""
 _STOPPED: Final = -inf  # score of a completion that was stopped or never returns
 _NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
-_MOST_NAMED: Final = 3  # functions that are called
+_MOST_NAMED: Final = 3  # most functions to call
 
 
 @dataclass(frozen=True, slots=True)
 class SampledText:
-    """One of several completions.
+    """A sampled completion.
 
     `likelihood` is the mean log-probability of its tokens.
     """
@@ -52,7 +52,7 @@ class SampledText:
 
 
 class Step(StrEnum):
-    """Step that decided a selection: the first after which one completion, or copies of it, was left."""
+    """Step that decided a selection: the first to leave one completion, or copies of it."""
 
     PARSER = "parser"
     NAMES = "names"
@@ -63,17 +63,17 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One of several completions: its place, and the step that chose it."""
+    """Index of the chosen completion, and the step that decided."""
 
     place: int
     step: Step
 
 
 def choose_insert(around: Surroundings, candidates: Sequence[SampledText]) -> int:
-    """Return the index of the best piece at a cursor: accepted ones first, then those without new errors.
+    """Return the index of the best piece at a cursor.
 
-    Then the likelihood decides, then the order. `around` is the text before and after the cursor. There is at least one
-    piece; empty ones come last.
+    Pieces that fit the syntax come first, then pieces without new errors in names and types, then the likeliest, then
+    the first; empty pieces come last. `around` is the text around the cursor; `candidates` must not be empty.
     """
 
     def worth(place: int) -> tuple[bool, bool, bool, float]:
@@ -84,9 +84,9 @@ def choose_insert(around: Surroundings, candidates: Sequence[SampledText]) -> in
 
 
 class Selector(ExitStack):
-    """Chooses completions; a context manager, since it runs them in separate processes.
+    """Chooses completions; a context manager, because it runs them in separate processes.
 
-    Processes are started when they are first needed. It may be used from several threads.
+    Processes start when they are first needed. Several threads may share a selector.
     """
 
     def __init__(self, num_workers: int = 2) -> None:
@@ -100,10 +100,10 @@ class Selector(ExitStack):
         return self
 
     def choose(self, prompt: str, mode: Mode, candidates: Sequence[SampledText], end: float = inf) -> Selection:
-        """Choose one of several completions; the first of equally good ones.
+        """Choose the best completion, and the first of equally good ones.
 
-        Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
-        likeliest remaining completion is chosen.
+        Programs run only in source mode. After `end`, in seconds of the monotonic clock, no further step runs programs,
+        and the likeliest remaining completion is chosen.
         """
         left, step = self._narrow(prompt, mode, [candidate.text for candidate in candidates], end)
         return Selection(max(left, key=lambda place: candidates[place].likelihood), step)
@@ -179,9 +179,9 @@ def _is_one(places: Sequence[int], programs: Sequence[str]) -> bool:
 
 
 def best_of(tasks: Sequence[Task], completions: Sequence[Completion], evaluated: Sequence[Score]) -> BestOf | None:
-    """Choose a completion of each prompt and score it; None with one completion of each prompt.
+    """Choose a completion of each prompt and score the choices; None if each prompt has only one.
 
-    `completions` are as served; `evaluated` has the same order.
+    `completions` are as served; `evaluated` holds their scores in the same order.
     """
     samples: defaultdict[str, list[tuple[Completion, Score]]] = defaultdict(list)
     for completion, score in zip(completions, evaluated, strict=True):

@@ -39,8 +39,8 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
 Generations = Mapping[str, Generation]
-"""Name -> generation: `base`, `adapter`, and, if asked, `champion`, `few_shot` (the base with examples in its prompt),
-`families` (the adapter on synthetic tasks), and names that begin with `infill` (at cursors)."""
+"""Name -> generation: `base`, `adapter`, and optionally `champion`, `few_shot` (the base with examples in its prompt),
+`families` (the adapter on synthetic tasks), and names that start with `infill` (at cursors)."""
 
 
 class EvaluationDetails(Details):
@@ -52,9 +52,9 @@ class EvaluationDetails(Details):
 def prepare_generations(
     adapter: Adapter, suite: EvalSuite, conditions: Conditions, baseline: Artifact | None
 ) -> Generations:
-    """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
+    """Prepare the generations of an eval suite, by the names in `Generations`.
 
-    `baseline` is the promoted adapter to compare with. `RefusedError` if the base is not what it was trained on.
+    `baseline` is the promoted adapter to compare with. `RefusedError` if the base is not the one from training.
     """
     has_fallback = conditions.decoding.syntax is Syntax.FALLBACK
     free = conditions.decoding.model_copy(update={"syntax": Syntax.FREE}) if has_fallback else conditions.decoding
@@ -62,7 +62,7 @@ def prepare_generations(
     def prepare(
         role: str, model: Model, source: Adapter, tasks: Sequence[Task], system_prompt: str | None = None
     ) -> Generation:
-        # Comparisons are between free completions; the adapter alone gets second tries.
+        # Models are compared by free completions; only the adapter gets constrained second tries.
         under = conditions if role == "adapter" else replace(conditions, decoding=free)
         requests, label = [task.request for task in tasks], role.replace("_", " ")
         return prepare_generation(model, source, requests, under, label=label, system_prompt=system_prompt)
@@ -86,7 +86,7 @@ def prepare_generations(
 def prepare_infill(
     holes: Holes, adapter: Adapter, baseline: Artifact | None, conditions: Conditions
 ) -> dict[str, Generation]:
-    """Prepare the generations at cursors: adapter, adapter and base without a suffix, and champion."""
+    """Prepare the generations at cursors, of adapter and champion, and of adapter and base without the suffix."""
     free = holes.decoding.model_copy(update={"syntax": Syntax.FREE})
 
     def prepare(name: str, model: Model, source: Adapter, decoding: Decoding) -> Generation:
@@ -110,8 +110,8 @@ def prepare_infill(
 class EvaluationParams(Params):
     """Completions, the suite, and everything else that scoring needs.
 
-    `completions` map a model to those of each round. `champion` is the key of the adapter in use; `earlier` were
-    champions before it; `first` are the generations of the first round.
+    `completions` maps each model to its completions by round. `champion` is the key of the adapter in use, `earlier`
+    are former champions, and `first` are the generations of the first round.
     """
 
     completions: dict[str, tuple[Parent, ...]]
@@ -126,10 +126,10 @@ class EvaluationParams(Params):
 
 
 def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]:
-    """Score completions.
+    """Score completions, and write the documents of the evaluation into the folder.
 
-    Write `eval_results.json` and `scored_completions.jsonl` into the folder; with a benchmark, also
-    `eval_local_report.json` and `benchmark_passatk.json`; with holes, also `infill_completions.jsonl`.
+    These are `eval_results.json` and `scored_completions.jsonl`; with a benchmark, also `eval_local_report.json` and
+    `benchmark_passatk.json`; with holes, also `infill_completions.jsonl`.
     """
     suite, manifest, adapter = params.suite, params.manifest, params.first["adapter"]
     completions = {name: read_completions(made) for name, made in params.completions.items()}
@@ -163,7 +163,7 @@ def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]
 STAGE: Final = Stage(Kind.EVAL_RESULTS, (__name__,), write_eval_results, sign=add_signature)
 
 
-def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
+def build_eval_results(  # noqa: PLR0913 - the inputs of an evaluation
     suite: EvalSuite,
     generations: Sequence[Generations],
     manifest: TrainingManifest,
@@ -175,11 +175,11 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     earlier: tuple[EarlierChampion, ...],
     progress: Progress,
 ) -> tuple[Artifact, bool]:
-    """Let all models complete the suite and score them; return the evaluation, and whether it was reused.
+    """Run all generations and score their completions; return the evaluation, and whether it was reused.
 
-    `generations` are those of each round; together they cover the suite. `champion` is the key of the adapter in use,
-    `earlier` are champions before it; `launch` runs a generation process, which holds `lock_path`, and returns its exit
-    code. `RefusedError` if a generation failed.
+    `generations` has an entry for each round; together they cover the suite. `champion` is the key of the adapter in
+    use, `earlier` are former champions. `launch` runs a generation process, which holds `lock_path`, and returns its
+    exit code. `RefusedError` if a generation failed.
     """
     first, completions = generations[0], defaultdict[str, tuple[Artifact, ...]](tuple)
     for asked in generations:
@@ -208,7 +208,7 @@ def read_completions(artifacts: Iterable[Artifact]) -> tuple[Completion, ...]:
 
 
 def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
-    """Write the documents of an evaluation; two of them need a benchmark, whose folder is `bench`."""
+    """Write the documents of an evaluation; `bench` names the folder of the benchmark, which two of them need."""
     documents = {
         RESULTS: evaluation.results,
         LOCAL_REPORT: local_report(evaluation, bench),

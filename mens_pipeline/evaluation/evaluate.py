@@ -1,4 +1,4 @@
-"""From completions to the documents of an evaluation."""
+"""Turn completions into the documents of an evaluation."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ from mens_pipeline.language import CONSTRUCTS
 class Evaluation:
     """Scores and figures of an evaluation.
 
-    `tasks` end with the synthetic ones. `base` and `few_shot` are on some of the tasks, in their order; `fallback`
-    scores the second tries of the adapter, constrained by the parser.
+    Synthetic tasks come last in `tasks`. `base` and `few_shot` score some of the tasks, in the same order; `fallback`
+    scores the constrained second tries of the adapter.
     """
 
     tasks: tuple[Task, ...]
@@ -45,9 +45,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EarlierChampion:
-    """An adapter that was in use before the champion, last promoted at `promoted_unix`.
+    """A former champion, last promoted at `promoted_unix`, in seconds since 1970.
 
-    `scores` map prompt and reference to the score of its first completion, written freely.
+    `scores` maps prompt and reference to the score of its first free completion.
     """
 
     key: str
@@ -56,7 +56,7 @@ class EarlierChampion:
     scores: Mapping[tuple[str, str], Score]
 
 
-def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
+def evaluate_completions(  # noqa: PLR0913 - the inputs of the figures
     tasks: Sequence[Task],
     completions: Mapping[str, Sequence[Completion]],
     subject: Subject,
@@ -71,12 +71,12 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
     families: Sequence[Task] = (),
     infill: InfillResults | None = None,
 ) -> Evaluation:
-    """Score the completions of all models.
+    """Score the completions of all models, and compare the other models with the adapter.
 
-    `tasks` are the eval suite; at least one of them is held out. `completions` map a model to its own, in the order of
-    the tasks: `base` of some tasks; `adapter` of all, with second tries, constrained by the parser, after all others;
-    `champion`, `few_shot`, and `families` of the adapter on synthetic tasks. `champion` is the key of the adapter in
-    use, and the SHA-256 of its weights; the `earlier` ones were asked under the same decoding.
+    `tasks` are the eval suite, at least one of them held out. `completions` maps models to completions, in the order of
+    the tasks: `base` completes some of them; `adapter` all, with its constrained second tries last; `champion` all;
+    `few_shot` some; `families` is the adapter on synthetic tasks. `champion` is the key of the adapter in use, and the
+    SHA-256 of its weights; `earlier` champions completed with the same decoding.
     """
     has_fallback = decoding.syntax is Syntax.FALLBACK
     of_adapter = completions["adapter"]
@@ -141,7 +141,7 @@ def _champion(
 def _earlier(
     tasks: Sequence[Task], champions: Sequence[EarlierChampion], adapter: Iterable[Score]
 ) -> EarlierComparison | None:
-    """Compare with the older half of the earlier champions, taken together, over shared prompts.
+    """Compare with the older half of the former champions, pooled over shared prompts.
 
     The best of them would be the luckiest. Their completions are scored again, so that a stricter front end or hidden
     test does not count as a decline.
@@ -204,7 +204,7 @@ def _differences(tasks: Iterable[Task], first: Iterable[Score], second: Iterable
 
 
 def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) -> tuple[Score, ...]:
-    """Score completions, and run those that have hidden tests."""
+    """Score completions, and run hidden tests on those that parse."""
     by_id = {task.id: task for task in tasks}
     scores = [judge(by_id[completion.task], completion) for completion in completions]
     programs = {
@@ -219,7 +219,7 @@ def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) 
 
 
 def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
-    """Drop tests that the reference itself fails; return the tasks in order, and the number that lost theirs."""
+    """Drop hidden tests that the reference fails; return the tasks in order, and how many lost their tests."""
     completions = [
         Completion(task=task.id, sample=0, text=task.reference, num_tokens=0, stopped=True)
         for task in tasks
@@ -230,7 +230,7 @@ def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
 
 
 def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
-    """Return the benchmark results of the adapter, task by task; None when the benchmark was left out."""
+    """Return the benchmark results of the adapter, task by task; None without a benchmark."""
     tasks = [task for task in evaluation.tasks if task.suite is Suite.BENCHMARK]
     if not tasks:
         return None
@@ -271,7 +271,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
 
 
 def pass_at_k_report(results: EvalResults) -> PassAtK | None:
-    """Return the benchmark results of the adapter in a few numbers; None when the benchmark was left out."""
+    """Return the pass rates of the adapter on the benchmark; None without a benchmark."""
     scores: Scores | None = results.adapter.suites.get(Suite.BENCHMARK)
     if scores is None:
         return None

@@ -1,6 +1,6 @@
 """Holes in held-out programs, and the scores of the pieces that models write into them.
 
-The unit of every interval is the file, since holes of one file are alike.
+The sampling unit of all intervals is the file, since holes of one file are correlated.
 """
 
 import hashlib
@@ -32,29 +32,29 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of, key_of
 
 _SEED: Final = "infill suite"
-_AROUND: Final = 160  # characters before and after a hole that are kept with a score, for people
+_AROUND: Final = 160  # characters on each side of a hole to store with its score, for people
 _VIEW_SHARE: Final = 0.3
-"""Share of the holes that a model sees in the window of an editor, or with an unfinished line above."""
-_HOLES_PER_SILENT: Final = 4  # holes for each cursor at which nothing is left to write
+"""Share of the holes with only an editor's window of text, or with an unfinished line above."""
+_HOLES_PER_SILENT: Final = 4  # holes for each cursor with nothing to write
 _SILENT: Final[Mapping[str, re.Pattern[str]]] = {
     "a finished line": re.compile(r"^[ \t]+\S.*[\w)\]}\"]()$", re.MULTILINE),
     "a comment": re.compile(r"//.*?\w()(?= \w)"),
     "a string": re.compile(r'(?<=")[^"\n{}]*?\w()(?= \w[^"\n]*")'),
     "the end of the file": re.compile(r"\n()\Z"),
 }
-"""Kinds of places, each at the empty group, where nothing is left to write."""
+"""Kinds of cursors with nothing to write; the empty group of the pattern is the cursor."""
 INFILL: Final = "infill"
 LINE_MODELS: Final[Mapping[InfillModel, str]] = {"left_to_right": "infill_left_to_right", "base": "infill_base"}
-"""Models without a suffix -> their generations."""
+"""Models that see no suffix -> names of their generations."""
 CHAMPION: Final = "infill_champion"
 
 
 @dataclass(frozen=True)
 class InfillTask:
-    """A hole in a held-out program, or in one of the history of a workspace.
+    """A hole in a held-out program, or in a program from the git history of a workspace.
 
-    `file` is the source file, or in a history the commit: the unit of intervals. `has_tests` tells whether the program
-    has tests of its own, which it passes. `view` is the text before and after the hole that a model sees; None: all.
+    `file` is the sampling unit: the source file, or the commit in a history. `has_tests` tells whether the program has
+    tests and passes them. `view` is the text before and after the hole that a model sees; None: all of it.
     """
 
     id: str
@@ -73,7 +73,7 @@ class InfillTask:
 
     @cached_property
     def is_finished(self) -> bool:
-        """Whether the server sends nothing there, whatever a model writes."""
+        """Whether the server suggests nothing at this cursor, whatever the model writes."""
         return read_surroundings(self.prefix, self.suffix, self.mode).is_finished
 
     @cached_property
@@ -82,7 +82,7 @@ class InfillTask:
         return len(errors_beside("", self.insert(self.middle), self.mode, frozenset()))
 
     def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:
-        """Return the request to a model that sees `window` tokens."""
+        """Return the request to a model that sees `window` tokens around the hole."""
         suffix = None if is_prefix_alone else self.suffix
         return Request(task=self.id, prompt=self.prefix, mode=self.mode, suffix=suffix, window=window, view=self.view)
 
@@ -90,9 +90,9 @@ class InfillTask:
 def infill_tasks(
     pairs: Iterable[TrainingPair], number: int, fits: Callable[[str], bool] = lambda _text: True
 ) -> tuple[InfillTask, ...]:
-    """Cut up to `number` holes in held-out programs, spread evenly over the files; the same ones every time.
+    """Cut up to `number` holes into held-out programs, spread evenly over the files; the same holes every time.
 
-    Each whole program is used once; `fits` tells whether a piece is short enough to be written.
+    Only whole programs get holes, and copies of one only once. `fits` tells whether a piece fits into a completion.
     """
     programs = _find_programs(pairs)
     tested = _pass_their_tests([source for (_, source), mode in programs.items() if mode is Mode.SOURCE])
@@ -126,14 +126,14 @@ def _find_programs(pairs: Iterable[TrainingPair]) -> dict[tuple[str, str], Mode]
 
 
 def draw_silent(program: str, dice: Random) -> Iterator[tuple[str, int]]:
-    """Draw one place of each kind at which nothing is left to write; return the kind and the number of characters."""
+    """Draw one cursor of each kind with nothing to write; yield the kind and the offset in characters."""
     for kind, pattern in _SILENT.items():
         if places := [found.start(1) for found in pattern.finditer(program)]:
             yield kind, dice.choice(places)
 
 
 def silent_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[InfillTask, ...]:
-    """Draw at most `number` cursors of held-out programs where the right piece is empty; the same ones every time."""
+    """Draw at most `number` cursors in held-out programs with nothing to write; the same cursors every time."""
     tasks: list[InfillTask] = []
     for (path, source), mode in sorted(_find_programs(pairs).items()):
         dice = Random(f"{_SEED}:{hashlib.sha256(source.encode()).hexdigest()}")  # noqa: S311 - a reproducible draw
@@ -154,10 +154,10 @@ def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Holes:
-    """The holes for an adapter to fill: `tasks` are all of them, `lines` those for models without a suffix.
+    """The holes for an adapter to fill: `tasks` are all of them, `lines` those for models that see no suffix.
 
-    `window` is that of the training. The adapter alone gets a second try. `ngram` are completions of an n-gram over the
-    train set, for all line holes; at the `silent` cursors nothing is left to write.
+    `window` is the number of tokens around a cursor in training. `ngram` are the completions of an n-gram model of the
+    train set, for all line holes. `silent` are cursors with nothing to write. Only the adapter gets second tries.
     """
 
     tasks: tuple[InfillTask, ...]
@@ -169,7 +169,7 @@ class Holes:
 
     @property
     def cursors(self) -> tuple[InfillTask, ...]:
-        """Holes, and cursors without anything to write, that a model is asked at; the server knows some by itself."""
+        """Holes, and those silent cursors that the server does not settle without a model."""
         return (*self.tasks, *(task for task in self.silent if not task.is_finished))
 
     @property
@@ -185,9 +185,9 @@ class Holes:
 def find_holes(
     heldout: Path, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
 ) -> Holes | None:
-    """Find the holes for an adapter; None if none are requested, or it was never shown one in training.
+    """Return the holes for an adapter; None if none are requested or found, or it was not trained on holes.
 
-    `train`, the train set of the adapter, is for the n-gram; `RefusedError` if it is missing or was changed.
+    The n-gram model needs the train set of the adapter, `train`; `RefusedError` if it is missing or was changed.
     """
     if not config.infill_holes or not manifest.is_taught:
         return None
@@ -205,7 +205,7 @@ def build_holes(
     manifest: TrainingManifest,
     config: EvaluationConfig,
 ) -> Holes:
-    """Add the n-gram to holes; refuse (`RefusedError`) a train set that is missing or was changed."""
+    """Complete line holes with an n-gram model; `RefusedError` if the train set is missing or was changed."""
     if not train.is_file() or digest_of(train) != manifest.train_sha256:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
@@ -217,7 +217,7 @@ def build_holes(
 
 
 def infill_decoding(config: EvaluationConfig) -> Decoding:
-    """Return how pieces are written: the likeliest one, and a constrained second try if it is not accepted."""
+    """Return the decoding of pieces: greedy, with a constrained second try if a piece does not parse."""
     return Decoding(
         max_new_tokens=config.infill_tokens, syntax=Syntax.FALLBACK, batch_tokens=config.batch_tokens, seed=config.seed
     )
@@ -228,7 +228,7 @@ def score_holes(
 ) -> tuple[InfillResults, list[InsertScore]]:
     """Score the pieces of all models; `champion` is the key of the adapter in use, if any.
 
-    `completions` are by name of the generation; second tries of the adapter come after all others.
+    `completions` maps names of generations to completions, with second tries of the adapter last.
     """
     places = {task.id: task for task in holes.silent}
     own = [each for each in completions.get(INFILL, ()) if each.task not in places]
@@ -290,7 +290,7 @@ def _score(model: InfillModel, task: InfillTask, completion: Completion) -> Inse
 
 
 def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:
-    """Compute the figures over some holes, at least one."""
+    """Compute the figures over some holes."""
 
     def rate(share: Callable[[InsertScore], bool], some: Sequence[InsertScore] = scores) -> Rate:
         return mean_rate([float(share(score)) for score in some], [score.file for score in some])
@@ -309,13 +309,13 @@ def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Results at cursors where nothing is left to write: the pieces of the adapter, and files of the others."""
+    """Results at cursors with nothing to write: the adapter's pieces, and the files of cursors without a piece."""
 
     spoken: tuple[InsertScore, ...] = ()
     quiet: tuple[str, ...] = ()
 
     def measure(self, threshold: float, files: frozenset[str]) -> Rate | None:
-        """Return the share of cursors in some files at which nothing is shown; None if there are none."""
+        """Return the share of cursors in some files without a shown piece; None if they have no such cursor."""
         spoken = [(float(not _is_sent(score, threshold)), score.file) for score in self.spoken if score.file in files]
         found = [*spoken, *((1.0, file) for file in self.quiet if file in files)]
         return mean_rate([value for value, _ in found], [file for _, file in found]) if found else None
@@ -327,7 +327,7 @@ def infill_results(
     champion: str | None = None,
     silence: Silence = Silence(),
 ) -> InfillResults:
-    """Compute the figures of all models; the adapter is one of them."""
+    """Compute the figures of all models, and compare the others with the adapter."""
     own = scores["adapter"]
     adapter = {score.task: score for score in own}
     shown = {score.task for score in scores.get("served", ())}
@@ -354,7 +354,7 @@ def rates_by_kind(scores: Sequence[InsertScore]) -> dict[str, InsertRates]:
     return {"all": insert_rates(scores), **parts}
 
 
-_LEAST: Final = 20  # holes of each half that a threshold needs, and pieces that it shows
+_LEAST: Final = 20  # fewest holes in each half of the files, and fewest pieces above a threshold
 _EXACT_SHARE: Final = 0.5
 
 
@@ -363,9 +363,9 @@ def _is_sent(score: InsertScore, threshold: float) -> bool:
 
 
 def choose_threshold(scores: Sequence[InsertScore], silence: Silence = Silence()) -> Abstention | None:
-    """Choose the lowest threshold at which half of the pieces that are shown are exact; the median if there is none.
+    """Choose the lowest likelihood from which half of the shown pieces are exact, or else the median likelihood.
 
-    It is chosen on half of the files, and measured on the others. A piece where nothing is left to write is not exact.
+    Choose on half of the files, and measure on the others; None for too few holes. Pieces at silent cursors are wrong.
     """
     measured = [score for score in scores if score.likelihood is not None]
     files = sorted({score.file for score in measured}, key=lambda file: hashlib.sha256(file.encode()).digest())
@@ -394,10 +394,10 @@ def choose_threshold(scores: Sequence[InsertScore], silence: Silence = Silence()
 
 
 def _calibration_error(scores: Sequence[InsertScore], num_bins: int = 10) -> float:
-    """Compute the expected calibration error of the mean token probability as the chance of an exact piece.
+    """Compute the expected calibration error of the mean token probability, as an estimate of exactness.
 
     Source:
-        Naeini, Cooper and Hauskrecht 2015, with bins of equal numbers.
+        Naeini, Cooper and Hauskrecht 2015, with bins of equal size.
     """
     ordered = sorted((exp(score.likelihood or 0.0), score.exact) for score in scores)
     error = 0.0

@@ -35,7 +35,7 @@ from mens_pipeline.language.interpreter import Features, ProgramReport, ProgramS
 from mens_pipeline.language.semantics import semantic_diagnostics
 
 FEATURES: Final = Features(check_contracts=True, database=True, views=True)
-"""Features of the interpreter that tests use: contracts hold, tables are lists of records in memory, views show."""
+"""Interpreter features for tests: checked contracts, tables as lists of records in memory, and views to inspect."""
 
 
 _REFUSAL: Final = re.compile(
@@ -49,11 +49,11 @@ _PLACEHOLDER: Final = re.compile(
     r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
     r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
 )
-"""Marks of unfinished code; `todo`, `stub` and `placeholder` alone also describe user interfaces."""
+"""Marks of unfinished code. The words `todo`, `stub` and `placeholder` alone do not count: user interfaces use them."""
 
 
 def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:
-    """Run programs of a model against hidden tests; nothing they do can hang or harm this process.
+    """Run each program with its hidden tests in a sandbox, so that it can neither hang nor harm this process.
 
     `ConfigurationError` if the front end rejects some tests, or a task has none.
     """
@@ -108,7 +108,7 @@ def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
 def _find_assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozenset[str]) -> frozenset[str]:
     """Return names that exist already: the prompt mentions them, or the reference uses them undeclared.
 
-    Names that the completion must declare do not count, although the prompt has them.
+    Names that the completion must declare do not count, although the prompt mentions them.
     """
     mentioned = frozenset(mentioned_names(prompt)) - asked
     left = errors_beside(given, reference, mode, mentioned)
@@ -116,9 +116,9 @@ def _find_assumed(prompt: str, reference: str, given: str, mode: Mode, asked: fr
 
 
 def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
-    """Return the errors in names and types of a program, each with the text at its place.
+    """Return the errors in names and types of a program, each with the source text at its place.
 
-    `given` are existing declarations, whose own errors do not count; `assumed` are other existing names.
+    `given` holds existing declarations, whose own errors do not count; `assumed` holds other existing names.
     """
     text = prepend_given(program, given, mode)
     module = analyze(text, mode).module
@@ -142,7 +142,7 @@ def _behind(first: Position, place: Position) -> Position:
 
 
 _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
-"""Decorators of functions whose value comes from elsewhere."""
+"""Decorators of functions that need no body."""
 
 
 def judge(task: Task, completion: Completion) -> Score:
@@ -173,7 +173,7 @@ def judge(task: Task, completion: Completion) -> Score:
         semantic_error=_sentence(meant) if meant is not None else None,
         semantic_code=str(meant.code) if meant is not None else None,
         constructs=found,
-        # A benchmark of the user may count by other categories; its requirements then say what to declare.
+        # A user's benchmark may have other categories; its requirements then name the declarations.
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,
         has_name=task.name in names if task.name is not None else None,
         has_tests=task.tests is not None,

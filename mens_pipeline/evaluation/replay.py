@@ -1,6 +1,6 @@
-"""Replay a history: compare the completions of an adapter with the lines that came later, week by week.
+"""Replay a git history: compare the completions of an adapter with lines that were added later, week by week.
 
-The unit of every interval and test is the commit, since the lines of one commit are alike.
+The sampling unit of all intervals and tests is the commit, since lines of one commit are correlated.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ SHOWN_MODELS: Final[dict[InfillModel, str]] = {
     "left_to_right": "left to right",
     "champion": "adapter before",
 }
-"""Model -> what people read, where that is another word."""
+"""Model -> display name, if it differs."""
 
 _LEAST_COMMITS: Final = 12  # fewer commits cannot show whether figures fall
 _ALPHA: Final = 0.05
@@ -45,20 +45,20 @@ class ReplayRates(Strict):
 
     num_holes: int = Field(ge=0)
     num_commits: int = Field(ge=0)
-    exact: Rate = Field(description="The lines that came, but for white space.")
-    kept: Rate = Field(description="Mean share of the characters of the longest beginning that is right.")
-    parses: Rate = Field(description="The program with the piece is accepted, as it is written freely.")
+    exact: Rate = Field(description="Pieces equal to the added lines, up to white space.")
+    kept: Rate = Field(description="Mean length of the correct prefix of a piece, as a share of the added lines.")
+    parses: Rate = Field(description="Free pieces with which the program parses.")
 
 
 class Drift(Strict):
-    """Whether the characters kept fall from the earlier half of the commits to the later one."""
+    """Whether `kept` falls from the earlier half of the commits to the later half."""
 
     verdict: Literal["cannot tell", "holds", "falls"]
     num_commits: int = Field(ge=0)
-    first: Rate = Field(description="Characters kept in the earlier half.")
-    recent: Rate = Field(description="Characters kept in the later half.")
-    p_value: float | None = Field(description="Chance of such a fall where time plays no part; null for few commits.")
-    hint: str = Field(description="Advice about it; empty without one.")
+    first: Rate = Field(description="`kept` in the earlier half.")
+    recent: Rate = Field(description="`kept` in the later half.")
+    p_value: float | None = Field(description="p-value of the fall, by a permutation test; null for too few commits.")
+    hint: str = Field(description="Advice on a fall; empty without one.")
 
     def __str__(self) -> str:
         if self.p_value is None:
@@ -69,24 +69,24 @@ class Drift(Strict):
 
 
 class ReplayFacts(Strict):
-    """The commits that were replayed, and the model."""
+    """The replayed commits, and the adapter."""
 
     adapter_sha256: str
     base_model: str
-    since: str = Field(description="The commit or date that was asked for.")
-    begin: int = Field(description="Its time, in seconds since 1970; weeks count from there.")
-    seen: int = Field(ge=0, description="Commits left out as a whole, files left out as a whole, and changed places.")
-    dropped: dict[str, int] = Field(description="Of these, reason -> how many gave no hole.")
-    times: dict[str, int] = Field(description="Hole -> seconds from there to its commit; 0 for an older one.")
-    champion: str | None = Field(description="Key of the adapter before it in the store; null when there is none.")
+    since: str = Field(description="The requested commit or date.")
+    begin: int = Field(description="Time of `since`, in seconds since 1970; the first week starts here.")
+    seen: int = Field(ge=0, description="Changed places, plus commits and files that were skipped as a whole.")
+    dropped: dict[str, int] = Field(description="Reason -> number of these that gave no hole.")
+    times: dict[str, int] = Field(description="Hole -> seconds from `begin` to its commit; 0 for an older commit.")
+    champion: str | None = Field(description="Key of the previous adapter in the store, if any.")
 
 
 class ReplayResults(ReplayFacts):
     """`replay_results.json`: figures of every model, and whether those of the adapter fall."""
 
     parts: dict[str, dict[InfillModel, ReplayRates]] = Field(
-        description="`all`, `lines` (single lines: base, n-gram and left to right are asked for no others), weeks by "
-        "number -> models. `champion` is the adapter before."
+        description="`all`, `lines` (single lines, the only holes for base, n-gram and left to right), or the number "
+        "of a week -> model -> figures. `champion` is the previous adapter."
     )
     drift: Drift
 
@@ -96,7 +96,7 @@ def build_replay_holes(
 ) -> Holes:
     """Turn the holes of a history into tasks; count holes that are too long for a piece as dropped.
 
-    `RefusedError` if the adapter was never shown a hole, or its train set is missing or was changed.
+    `RefusedError` if the adapter was not trained on holes, or its train set is missing or was changed.
     """
     if not manifest.is_taught:
         found = "the adapter was not trained to complete at a cursor"
@@ -141,7 +141,7 @@ def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter
 def score_replay(
     holes: Holes, completions: Mapping[str, Sequence[Completion]], facts: ReplayFacts
 ) -> tuple[ReplayResults, list[InsertScore]]:
-    """Score the pieces of all models; `completions` are by name of the generation."""
+    """Score the pieces of all models; `completions` maps names of generations to completions."""
     _, scores = score_holes(holes, completions, facts.champion)
     parts: defaultdict[str, defaultdict[InfillModel, list[InsertScore]]] = defaultdict(lambda: defaultdict(list))
     for score in sorted((score for score in scores if score.model != "served"), key=lambda s: facts.times[s.task]):
@@ -172,9 +172,9 @@ def compute_replay_rates(scores: Sequence[InsertScore]) -> ReplayRates:
 
 
 def compute_drift(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
-    """Tell whether the characters kept by `own` fall with time, beyond chance; `times` maps a hole to its commit's.
+    """Test whether `kept` of the adapter's scores, `own`, falls over time; `times` maps a hole to its commit's time.
 
-    If those of `ngram`, over the same train set, fall as well, the code has moved away from the train set.
+    If the `ngram` scores also fall, the code has moved away from the train set, which both models share.
     """
     halves, p_value = _halve(own, times)
     is_fall = p_value is not None and p_value < _ALPHA
@@ -195,7 +195,7 @@ def compute_drift(own: Sequence[InsertScore], ngram: Sequence[InsertScore], time
 def _halve(
     scores: Sequence[InsertScore], times: Mapping[str, int]
 ) -> tuple[tuple[list[InsertScore], list[InsertScore]], float | None]:
-    """Split scores into earlier and later commits; the p-value of a fall is None for too few commits.
+    """Split scores into earlier and later commits, and return the p-value of a fall; None for too few commits.
 
     Source:
         A one-sided permutation test of the difference of means: without drift, the order of commits is arbitrary.

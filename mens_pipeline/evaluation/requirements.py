@@ -1,4 +1,4 @@
-"""Requirements of a task, as its manifest states them, and the check of a completion against them."""
+"""Requirements of a task in a manifest, and the check of completions against them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -13,14 +13,14 @@ from mens_pipeline.language import CONSTRUCTS, EFFECTS, FUNCTION_DECORATORS, ast
 from mens_pipeline.language.ast import Const, Declaration, Import, Module, Param
 
 Spellings = tuple[str, ...]
-"""The ways to ask for one part, from its name alone to every detail."""
+"""Accepted spellings of a part, from its name alone to full detail."""
 
 
 class Part(StrEnum):
-    """A list of a requirement; all its entries must be present, and others may be too."""
+    """Lists of a requirement; a declaration needs all entries of a list, and may have others."""
 
     FIELDS = "fields"
-    """Fields `id` or `id: int`; the entries of a form, of design tokens and of a mobile block as well."""
+    """Fields, `id` or `id: int`; also the entries of forms, design tokens and mobile blocks."""
     VARIANTS = "variants"  # `Circle` or `Circle(radius: float)`
     STATES = "states"
     """`Draft`, `terminal Sent` or `Sent(at: int)`; of a component, `count` or `count: int`."""
@@ -31,7 +31,7 @@ class Part(StrEnum):
 
 
 def normalise_spacing(text: str) -> str:
-    """Normalise the spacing of a text."""
+    """Put single spaces between the words and signs of a text."""
     return " ".join(words_of(text))
 
 
@@ -145,7 +145,7 @@ _FORMS: Final[Mapping[Part, Mapping[str, _Form]]] = {
     Part.COLUMNS: {"index": lambda index, _: ((column,) for column in index.columns)},
     Part.ROUTES: {"routes": _routes},
 }
-"""Kind of part -> construct that has it -> how its parts are found."""
+"""Kind of part -> construct that has it -> function that lists the parts of a declaration."""
 
 
 KINDS: Final = frozenset(kind.__name__ for kind in (*get_args(ast.Expr), *get_args(ast.Statement)))
@@ -168,22 +168,22 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
     "operator": _OPERATORS,
     "uses": EFFECTS,
 }
-"""Text before the colon of a trait -> texts that may follow; None if any name may."""
+"""Prefix of a trait -> names allowed after the colon; None: any."""
 
 
 def list_traits(declaration: ast.Declaration) -> frozenset[str]:
-    """Return everything that a requirement may say a declaration contains.
+    """Return all traits of a declaration that `contains` may require.
 
     Returns:
         Kinds such as `For`, and traits such as `call:len`, `call:db.Task.insert`, `view:button`, `key:retries` (of an
-        object), `attribute:href`, `member:derived`, `decorator:@pure`, `operator:Mod`, `uses:net`. A view counts as a
-        call too, since a call without positional arguments is read as one (G41).
+        object), `attribute:href`, `member:derived`, `decorator:@pure`, `operator:Mod`, `uses:net`. A view also counts
+        as a call, since a call without positional arguments is parsed as a view (G41).
     """
     return frozenset(trait for node in ast.walk(declaration) for trait in _traits(node))
 
 
 def find_trait_error(trait: str) -> str | None:
-    """Return the mistake in the wording of a trait; None without one."""
+    """Return a message about a malformed trait; None if it is valid."""
     prefix, colon, word = trait.partition(":")
     if not colon:
         return None if trait in KINDS else _unknown(trait, "kind of expression or statement", KINDS)
@@ -233,7 +233,7 @@ _TRAITS: Final[tuple[tuple[type | tuple[type, ...], Callable[[Any], tuple[str, .
     ((ast.Binary, ast.Unary), lambda n: (f"operator:{n.op}",)),
     (ast.Function, lambda n: tuple(f"uses:{effect}" for effect in n.effects)),
 )
-"""Kind of node -> its other names in a requirement."""
+"""Type of a node -> its traits besides its kind."""
 
 
 _UNNAMED: Final = frozenset(("routes", "design_tokens", "back_button", "deep_link", "push", "reactive_module"))
@@ -251,7 +251,7 @@ LABEL_FIELDS: Final = {
     "mcp_resource": ("uri",),
     "v0_component": ("id", "image_path"),
 }
-"""Construct with a text -> its places in the syntax; the first that is not empty counts."""
+"""Construct with a label -> fields of its node; the first nonempty one is the label."""
 
 _HAS_KEY: Final = {
     "name": frozenset(CONSTRUCTS) - _UNNAMED,
@@ -259,34 +259,33 @@ _HAS_KEY: Final = {
     "params": _CALLED | {"component", "fragment"},
     "returns": _CALLED | {"const"},
 }
-"""Key of a requirement -> the constructs that have it; the keys of `Part` have their own table."""
+"""Key of a requirement -> constructs that have it; `_FORMS` covers the keys of `Part`."""
 
 _Texts = tuple[str, ...]
 
 
 class Requirement(BaseModel):
-    """Declarations that a completion must hold: at least one of the construct that has everything said here."""
+    """Declarations that a completion must contain: of one construct, each with all properties set here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
     construct_: str = Field(alias="construct", description="A name of `CONSTRUCTS`: `function`, `table`, `workflow`.")
-    name: str | None = Field(default=None, description="Name of the declaration; an index as `Table.index`.")
+    name: str | None = Field(default=None, description="Name of the declaration; for an index, `Table.index`.")
     label: str | None = Field(
-        default=None, description="Label of a test, interval of a schedule, text of a tool, URI of a resource, v0 id."
+        default=None,
+        description="Label of a test, interval of a schedule, description of a tool, URI of a resource, or v0 id.",
     )
-    params: _Texts | None = Field(default=None, description="All parameters in order: `int`, or `a: int` by name too.")
-    returns: str | None = Field(default=None, description="Return type; of a constant, its declared type.")
-    fields: _Texts | None = Field(default=None, description="Fields or entries that must be there, as `Part` says.")
-    variants: _Texts | None = Field(default=None, description="Variants that must be there.")
-    states: _Texts | None = Field(default=None, description="States that must be there.")
-    events: _Texts | None = Field(default=None, description="Transitions that must be there.")
-    handlers: _Texts | None = Field(default=None, description="Handlers that must be there.")
-    columns: _Texts | None = Field(default=None, description="Columns that must be there.")
-    routes: _Texts | None = Field(default=None, description="Routes that must be there.")
-    count_at_least: int | None = Field(default=None, ge=1, description="How many such declarations; 1 unless given.")
-    contains: _Texts | None = Field(
-        default=None, description="Constructs that must occur within it: `Match`, `call:len`, ..."
-    )
+    params: _Texts | None = Field(default=None, description="All parameters in order: `int`, or with names `a: int`.")
+    returns: str | None = Field(default=None, description="Return type; for a constant, its declared type.")
+    fields: _Texts | None = Field(default=None, description="Required fields or entries.")
+    variants: _Texts | None = Field(default=None, description="Required variants.")
+    states: _Texts | None = Field(default=None, description="Required states.")
+    events: _Texts | None = Field(default=None, description="Required transitions.")
+    handlers: _Texts | None = Field(default=None, description="Required handlers.")
+    columns: _Texts | None = Field(default=None, description="Required columns.")
+    routes: _Texts | None = Field(default=None, description="Required routes.")
+    count_at_least: int | None = Field(default=None, ge=1, description="Fewest such declarations; null: 1.")
+    contains: _Texts | None = Field(default=None, description="Required traits: `Match`, `call:len`, ...")
 
     @model_validator(mode="after")
     def _fits_its_construct(self) -> "Requirement":
@@ -303,7 +302,7 @@ class Requirement(BaseModel):
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
-        """Return the parts of one kind that are asked for."""
+        """Return the required parts of one kind."""
         asked: tuple[str, ...] | None = getattr(self, part)
         return asked or ()
 
@@ -321,7 +320,7 @@ _MOST_NAMED: Final = 5
 
 
 def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> tuple[str, ...]:
-    """Return a sentence for each requirement that a completion does not meet; by its syntax tree, not by substrings."""
+    """Return a sentence for each requirement that a completion does not meet, by its syntax tree."""
     return tuple(
         sentence for requirement in requirements if (sentence := _find_reason(requirement, module, source)) is not None
     )
@@ -397,7 +396,7 @@ def _function_in(declaration: Declaration) -> Any:
 
 
 def list_names(declaration: Declaration) -> frozenset[str | None]:
-    """Return the names of a declaration; for an import, paths, last parts and aliases of everything that it imports."""
+    """Return the names of a declaration; for an import, the path, last segment and alias of each imported item."""
     if not isinstance(declaration, Import):
         return frozenset((name_of(declaration),))
     paths = declaration.paths

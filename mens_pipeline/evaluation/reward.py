@@ -1,14 +1,14 @@
-"""Reward of a completion of an executable training prompt: tiers, and nothing for fake solutions.
+"""Rewards for completions of executable training prompts: tiers, and nothing for fake solutions.
 
-Shortcuts of a model, and their reward:
+Shortcuts that a model may find, and their reward:
 
 - Declare only the requested name, give up, leave a placeholder, or write nothing: no reward.
 - Write its own tests, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
-  and no completion, and are never those of an evaluation, since the tasks are rows of the train set.
-- Return a constant, or copy the examples of the prompt into a ladder of `if`: no more than for the right name. The
-  share of tests counts from the number that the best constant and the stated examples pass.
-- Redefine names that the tests use, run for ever, or harm the machine: the sandbox fails it.
-- Ramble until cut off: a penalty, and never the whole reward.
+  and no completion, and never belong to an evaluation, since the tasks are rows of the train set.
+- Return a constant, or copy the examples of the prompt into a ladder of `if`: no more than for the right name. Only
+  passed tests beyond those that the best constant and the stated examples pass add to the reward.
+- Redefine names that the tests use, run forever, or attack the machine: the sandbox fails the program.
+- Ramble until cut off: a penalty, and never the full reward.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from mens_pipeline.language.interpreter import hidden_module, without_tests
 from mens_pipeline.storage.validation import Strict
 
 LEAST_TELLING: Final = 2
-"""Minimum number of hidden tests of a task that neither a constant nor the stated examples pass."""
+"""Fewest hidden tests that neither a constant nor the stated examples pass, for a task to distinguish solutions."""
 
 _VOX: Final = 0.05
 _RESOLVES: Final = 0.1
@@ -53,8 +53,8 @@ class Reward(Strict):
     """Reward of a completion, with its reason."""
 
     tier: Tier
-    value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
-    why: str = Field(description="For people.")
+    value: float = Field(ge=-_UNENDED, le=_PASSED, description="Higher is better.")
+    why: str = Field(description="Reason, for people.")
 
 
 def compute_reward(task: Task, score: Score) -> Reward:
@@ -117,7 +117,7 @@ def _num_given_away(prompt: str, tests: str) -> int:
 
 
 def does_nothing(task: Task, program: str) -> bool:
-    """Return whether an accepted completion consists of tests, or of a function without a body."""
+    """Return whether an accepted completion is only tests, or its requested function has no body."""
     module = analyze(program, task.mode).module
     assert module is not None, "only accepted completions are looked at"  # noqa: S101 - our own impossibility
     own = without_tests(module).declarations

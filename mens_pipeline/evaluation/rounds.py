@@ -25,22 +25,22 @@ class CountedTry(NamedTuple):
 
 
 class Referee(Protocol):
-    """The interface of promotion that an evaluation uses."""
+    """Decisions of promotion that an evaluation needs."""
 
     def find_baseline(self, adapter_sha256: str) -> Artifact | None:
         """Return the promoted adapter that a candidate is compared with."""
 
     def find_earlier(self, adapter_sha256: str, decoding: Decoding) -> Iterable[EarlierChampion]:
-        """Return the champions before the baseline, as far as their evaluations can be compared."""
+        """Return the champions before the baseline whose evaluations can be compared."""
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
         """Count a try of an adapter on an eval suite."""
 
     def find_undecided(self, results: EvalResults, reserve: Sequence[Task]) -> Sequence[str]:
-        """Return the names of gates for which it is worth asking a reserve of held-out prompts."""
+        """Return the names of gates that completions of a reserve of held-out prompts may decide."""
 
 
-def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
+def evaluate_in_rounds(  # noqa: PLR0913 - the inputs of an evaluation
     adapter: Adapter,
     suite: EvalSuite,
     conditions: Conditions,
@@ -50,9 +50,9 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
     launch: Callable[[GenerationJob], int],
     log_line: Callable[[str], None],
 ) -> tuple[Artifact, bool]:
-    """Let all models complete an eval suite, round by round until the gates can decide, and score the completions.
+    """Run all models on an eval suite, round by round until the gates can decide, and score the completions.
 
-    Each try of an adapter is counted. Returns the evaluation of all rounds that were asked, and whether it was reused.
+    Count the try in the ledger. Return the evaluation of all rounds that ran, and whether it was reused.
 
     `RefusedError` if a generation failed, another champion was promoted between two rounds, or the ledger is malformed.
     """

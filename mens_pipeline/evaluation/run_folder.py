@@ -1,4 +1,4 @@
-"""The artifacts that belong to the folder of a run, which `artifacts.json` names, and its held-out pairs."""
+"""Artifacts of a run, recorded in `artifacts.json` of its folder, and the held-out pairs of its training."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _KEYS: Final = TypeAdapter(dict[str, str])
 
 
 def remember(run_dir: Path, artifact: Artifact, names: Iterable[str] = ()) -> None:
-    """Note that an artifact, one of each kind, belongs to a run; copy its documents of these names, each whole."""
+    """Record the artifact of a run, one of each kind, and copy its named documents atomically into the folder."""
     for name in filter(artifact.outputs.get, names):
         with replacing(run_dir / name) as copy:
             copy.write((artifact.path / name).read_bytes())
@@ -28,12 +28,12 @@ def remember(run_dir: Path, artifact: Artifact, names: Iterable[str] = ()) -> No
 
 
 def forget(run_dir: Path, kind: str) -> None:
-    """Remove the note that an artifact of a kind belongs to a run."""
+    """Remove the record of a run's artifact of one kind."""
     _write(run_dir, {other: key for other, key in _keys(run_dir).items() if other != kind})
 
 
 def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
-    """Return the artifact that belongs to a run; `RefusedError` without one, or if its document was changed."""
+    """Return the recorded artifact of a run; `RefusedError` if it is missing, or its document was changed."""
     key = _keys(run_dir).get(kind)
     found = store.get(kind, key) if key is not None else None
     copy = run_dir / document

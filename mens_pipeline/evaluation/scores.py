@@ -14,7 +14,7 @@ from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.storage.validation import Strict
 
 _USUAL: Final = (1, 5, 10, 20, 50, 100)
-"""Numbers k that pass@k is reported for, so that runs with different numbers of samples can be compared."""
+"""Values of k to report pass@k for, so that runs with different numbers of samples can be compared."""
 
 
 class Execution(Strict):
@@ -22,7 +22,7 @@ class Execution(Strict):
 
     num_tests: int = Field(ge=0, description="Tests that were run.")
     num_passed: int = Field(ge=0)
-    error_class: ErrorClass | None = Field(description="Of the first test that does not pass; null when all do.")
+    error_class: ErrorClass | None = Field(description="Class of the first failure; null when all pass.")
     message: str = Field(description="Message of the first failure; empty when all pass.")
 
     @property
@@ -37,7 +37,7 @@ def count_from_one(error: str) -> str:
 
 
 class Score(Strict):
-    """Score on one completion. Whatever needs a syntax tree is false where there is none."""
+    """Score of one completion. Fields that need a syntax tree are false without one."""
 
     task: str
     sample: int
@@ -45,39 +45,37 @@ class Score(Strict):
     num_tokens: int
     stopped: bool = Field(description="The model ended its turn.")
     empty: bool
-    refusal: bool = Field(description="It says that it will not or cannot, and is not a program.")
+    refusal: bool = Field(description="It refuses the request, and is not a program.")
     stub: bool = Field(
         description="A placeholder comment, or a function that promises a value and has no body or only panics."
     )
     parses: bool = Field(description="The front end accepts it, and it declares something.")
     error: str | None = Field(description="The first error, `line:column: code: message`, columns from 0.")
     error_code: str | None
-    resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
+    resolves: bool = Field(description="It parses without known errors in names and types.")
     semantic_error: str | None = Field(
-        description="The first error in names and types of an accepted completion, besides those that the task has."
+        description="The first error in names and types of an accepted completion, without those of given code."
     )
     semantic_code: str | None
-    constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted completion.")
-    has_construct: bool = Field(description="It declares what was asked for.")
-    has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
-    unmet: tuple[str, ...] = Field(
-        description="Requirements of the task that the completion does not meet, a sentence each."
-    )
+    constructs: dict[str, int] = Field(description="Construct -> declarations of it in an accepted completion.")
+    has_construct: bool = Field(description="It declares the requested construct.")
+    has_name: bool | None = Field(description="It declares the requested name; null without a requested name.")
+    unmet: tuple[str, ...] = Field(description="Requirements of the task that it does not meet, a sentence each.")
     has_tests: bool = Field(description="The task has hidden tests.")
     execution: Execution | None = Field(
-        default=None, description="Outcome of its hidden tests; null without tests, or where nothing parses."
+        default=None, description="Result of the hidden tests; null without tests, or if it does not parse."
     )
 
     @property
     def passes_tests(self) -> bool:
-        """It was run, and all hidden tests pass."""
+        """Whether it was run and passes all hidden tests."""
         return self.execution is not None and self.execution.passed
 
     @property
     def passed(self) -> bool:
-        """Complete Vox of the requested construct and name that meets all requirements, and is not a stub.
+        """Whether it is complete Vox of the requested construct and name, meets all requirements, and is not a stub.
 
-        All hidden tests pass, if there are any.
+        It must also pass all hidden tests, if there are any.
         """
         asked = self.has_construct and self.has_name is not False and not self.unmet
         works = self.execution is None or self.passes_tests
@@ -85,7 +83,7 @@ class Score(Strict):
 
 
 class Coverage(Strict):
-    """Constructs of the parser that the accepted completions show."""
+    """Constructs of the language that accepted completions contain, and the missing ones."""
 
     present: tuple[str, ...]
     missing: tuple[str, ...]
@@ -93,43 +91,43 @@ class Coverage(Strict):
 
 
 class Scores(Strict):
-    """Rates are over tasks; a task with several samples counts with the share of them."""
+    """Figures over some tasks; a task with several samples counts with the share of them."""
 
     num_tasks: int = Field(ge=0)
     num_samples: int = Field(ge=0)
     parse_rate: Rate = Field(description="The front end accepts the completion, and it declares something.")
-    resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
+    resolve_rate: Rate = Field(description="It parses without known errors in names and types.")
     stop_rate: Rate = Field(description="The model ended its turn.")
-    construct_rate: Rate = Field(description="The completion declares the construct that was asked for.")
-    name_rate: Rate = Field(description="It has the name that was asked for; over tasks that ask for one.")
+    construct_rate: Rate = Field(description="The completion declares the requested construct.")
+    name_rate: Rate = Field(description="It declares the requested name; over tasks with a name.")
     pass_at_1: Rate = Field(description="Complete Vox of that construct and name that meets all requirements.")
-    pass_at_k: Rate = Field(description="The chance that one of `k` samples is that, without bias.")
-    k: int = Field(ge=1, description="Samples of a task.")
+    pass_at_k: Rate = Field(description="Unbiased estimate of the probability that one of `k` samples passes.")
+    k: int = Field(ge=1, description="Samples of each task.")
     pass_at: dict[int, Rate] = Field(
-        description="Number of samples, 1, 5, 10 and so on to `k` -> the chance that one of them passes, without bias."
+        description="Number of samples (1, 5, 10 and so on to `k`) -> unbiased probability that one of them passes."
     )
-    test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
+    test_rate: Rate = Field(description="All hidden tests pass; over tasks with tests.")
     empty_rate: Rate
     refusal_rate: Rate
-    stub_rate: Rate = Field(description="It has a placeholder in place of code.")
-    duplicate_rate: Rate = Field(description="The program was also the completion to another prompt.")
-    mean_tokens: float = Field(ge=0, description="Tokens of a completion.")
+    stub_rate: Rate = Field(description="It has a placeholder or an empty function in place of code.")
+    duplicate_rate: Rate = Field(description="The same program completes another prompt.")
+    mean_tokens: float = Field(ge=0, description="Mean tokens of a completion.")
     coverage: Coverage
     errors: dict[str, int] = Field(description="Code of the first error -> completions.")
     semantic_errors: dict[str, int] = Field(
         description="Code of the first error in names and types -> accepted completions."
     )
     execution_errors: dict[str, int] = Field(
-        description="parse, unsupported, runtime, wrong_answer, timeout -> completions to tasks with tests."
+        description="parse, unsupported, runtime, wrong_answer, timeout -> completions of tasks with tests."
     )
 
 
 class ModelScores(Strict):
-    """One model: over everything, and part by part."""
+    """Scores of one model, overall and by group."""
 
     overall: Scores
     suites: dict[str, Scores]
-    constructs: dict[str, Scores] = Field(description="By the construct that was asked for.")
+    constructs: dict[str, Scores] = Field(description="By the requested construct.")
     difficulties: dict[str, Scores]
 
 
@@ -152,10 +150,10 @@ def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelSc
 
 
 def compare_scores(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
-    """Compare two models by one completion of each to the same prompts.
+    """Compare two models by pairs of completions of the same prompts.
 
-    Gives `parse_difference`, `pass_difference`, and `test_difference` over the prompts with hidden tests. A prompt
-    without an entry in `files` is its own unit.
+    Return `parse_difference`, `pass_difference`, and `test_difference` over the prompts with hidden tests. A prompt
+    without an entry in `files` is its own sampling unit.
     """
 
     def compare(does: Callable[[Score], bool], some: Sequence[tuple[Score, Score]] = pairs) -> Paired:

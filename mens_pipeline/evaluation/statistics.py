@@ -15,31 +15,31 @@ from pydantic import Field, model_validator
 from mens_pipeline.storage.validation import Strict
 
 _ROUNDING: Final = 1e-9
-"""Largest difference between a figure that is read and the one computed from its parts."""
+"""Tolerance between a stored figure and the same figure computed from its parts."""
 
 MOST_TASKS: Final = 20_000
-"""Limit of tasks: the exact test takes seconds for this many, and a document can claim any number."""
+"""Most tasks: the exact test takes seconds for this many, and a document could claim any number."""
 
 _FEWEST: Final = 10
-"""Shares other than 0, and other than 1, that show how far shares spread; fewer spread too little by chance."""
+"""Fewest shares above 0, and below 1, to estimate the spread of shares from; fewer may spread too little by chance."""
 
 _USUAL_LIKENESS: Final = 0.13
-"""Assumed correlation of two cases of one file if there are few files: for 112 held-out prompts from 21 files it gives
-the measured design effect of 1.9."""
+"""Prior correlation of two cases of one file, which matters if there are few files: for 112 held-out prompts from 21
+files it gives the measured design effect of 1.9."""
 
-_USUAL_WEIGHT: Final = 10  # weight of that assumption, in files
+_USUAL_WEIGHT: Final = 10  # weight of this prior, in files
 
 
 class Rate(Strict):
     """A share with a 95 % interval."""
 
-    numerator: float = Field(ge=0, description="What counts; a sum of shares where a task has several samples.")
-    denominator: int = Field(ge=0, description="Out of how many.")
-    value: float | None = Field(ge=0, le=1, description="The share; null over nothing.")
-    num_units: int = Field(ge=0, description="Source files that the cases come from.")
-    num_effective: float = Field(ge=0, description="Independent cases that would say as much.")
+    numerator: float = Field(ge=0, description="Successes; a sum of shares if tasks have several samples.")
+    denominator: int = Field(ge=0, description="Number of cases.")
+    value: float | None = Field(ge=0, le=1, description="The share; null without cases.")
+    num_units: int = Field(ge=0, description="Source files of the cases.")
+    num_effective: float = Field(ge=0, description="Effective sample size, in independent cases.")
     low: float = Field(ge=0, le=1, description="Lower end of the interval.")
-    high: float = Field(ge=0, le=1, description="Upper end.")
+    high: float = Field(ge=0, le=1, description="Upper end of the interval.")
 
     def __str__(self) -> str:
         """Format for people: `37/40 (92.5 %, 95 % interval over 9 files 77.1 to 98.6)`."""
@@ -50,7 +50,7 @@ class Rate(Strict):
 
     @property
     def short(self) -> str:
-        """Without the interval: `37/40 (92.5 %)`."""
+        """The rate without its interval: `37/40 (92.5 %)`."""
         if self.value is None:
             return "0/0"
         count = f"{self.numerator:.2f}".rstrip("0").rstrip(".")
@@ -58,7 +58,7 @@ class Rate(Strict):
 
     @property
     def interval(self) -> str:
-        """The interval alone, in percent: `77.1 to 98.6`; empty over nothing."""
+        """The interval alone, in percent: `77.1 to 98.6`; empty without cases."""
         return "" if self.value is None else f"{100 * self.low:.1f} to {100 * self.high:.1f}"
 
     def chance_of_at_least(self, floor: float) -> float:
@@ -84,16 +84,16 @@ def rate_of(outcomes: Iterable[bool]) -> Rate:
 
 
 def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Rate:
-    """Compute the mean of one share per task, with the interval of Jeffreys' posterior over an effective sample size.
+    """Compute the mean of one share per task, with the interval of Jeffreys' posterior for an effective sample size.
 
-    `shares` (0 to 1) and `units`, their source files, are per task; without units each task is its own.
+    `shares` (0 to 1) and `units` (source files) have an entry for each task; without units each task is its own unit.
 
     Source:
-        Jeffreys' interval is advised for small numbers by Brown, Cai and DasGupta 2001. The effective number is that of
-        Korn and Graubard 1998, with its correction for few files: tasks over design effect. Franco, Little, Louis and
-        Slud 2019 compare such intervals for samples of clusters. The design effect is drawn towards that of an earlier
-        eval suite, since 21 files alone say little about it. In simulation (`mens_pipeline_tests.bench.gate`) a
-        posterior that takes tasks for independent is too sure twice as often as it says, as is the bootstrap over
+        Brown, Cai and DasGupta 2001 recommend Jeffreys' interval for small samples. The effective sample size is the
+        number of tasks over the design effect, corrected for few files (Korn and Graubard 1998). Franco, Little, Louis
+        and Slud 2019 compare such intervals for cluster samples. The design effect is shrunk towards the value of an
+        earlier eval suite, since 21 files alone say little about it. In simulation (`mens_pipeline_tests.bench.gate`),
+        a posterior that treats tasks as independent errs twice as often as it claims, and so does the bootstrap over
         files; a beta-binomial posterior is no better than this one and needs a grid.
     """
     total, size = float(sum(shares)), len(shares)
@@ -117,7 +117,7 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
 
 
 def _effective(files: list[list[float]], value: float) -> float:
-    from scipy import special  # noqa: PLC0415 - likewise
+    from scipy import special  # noqa: PLC0415 - it takes a second to load, and the code location never needs it
 
     sizes = np.array([len(shares) for shares in files])
     size, num_files = int(sizes.sum()), len(files)
@@ -137,7 +137,7 @@ def _effective(files: list[list[float]], value: float) -> float:
 
 
 def _is_spread(shares: list[float]) -> bool:
-    """Return whether several samples of a task tell more than one: enough shares are above 0, and below 1."""
+    """Return whether several samples of a task add information: enough shares are above 0, and enough below 1."""
     is_rare = min(sum(share > 0 for share in shares), sum(share < 1 for share in shares)) < _FEWEST
     return not is_rare and any(0 < share < 1 for share in shares) and len(set(shares)) > 1
 
@@ -177,14 +177,14 @@ class Paired(Strict):
     """Two models on the same tasks."""
 
     num_tasks: int = Field(ge=0, le=MOST_TASKS, description="Tasks that both completed.")
-    only_first: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the first alone does.")
-    only_second: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the second alone does.")
+    only_first: int = Field(ge=0, le=MOST_TASKS, description="Tasks where only the first succeeds.")
+    only_second: int = Field(ge=0, le=MOST_TASKS, description="Tasks where only the second succeeds.")
     net_gains: dict[int, int] = Field(
-        description="Tasks that the second alone does in a source file, less those that the first alone does -> files; "
-        "without the files where it is 0."
+        description="Tasks of a source file where only the second succeeds, minus those where only the first does -> "
+        "number of such files; files without a net gain are left out."
     )
-    difference: float = Field(ge=-1, le=1, description="The rate of the second less that of the first; 0 over nothing.")
-    p_value: float = Field(ge=0, le=1, description="Of the two-sided exact test that neither is better.")
+    difference: float = Field(ge=-1, le=1, description="Rate of the second minus rate of the first; 0 without tasks.")
+    p_value: float = Field(ge=0, le=1, description="p-value of the two-sided exact test that neither is better.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -213,11 +213,11 @@ class Paired(Strict):
 def compare_paired(first: Sequence[bool], second: Sequence[bool], units: Sequence[str] | None = None) -> Paired:
     """Compare two models task by task.
 
-    `units` are the source files of the tasks; without them each task is its own.
+    `units` are the source files of the tasks; without them each task is its own unit.
 
     Source:
-        Fisher's exact randomisation test of paired differences: were neither better, the net gain of each file would
-        have either sign with probability one half. With a file per task it is McNemar's exact test.
+        Fisher's exact randomisation test of paired differences: if neither is better, the net gain of each file has
+        either sign with probability one half. With a file for each task it is McNemar's exact test.
     """
     pairs = list(zip(first, second, strict=True))
     net: Counter[str | int] = Counter()
@@ -245,14 +245,14 @@ def _chance_of_at_least(net_gains: dict[int, int]) -> float:
     return _compute_chance(tuple(net_gains.items()))
 
 
-@lru_cache(maxsize=1024)  # every comparison that is made or read is checked with it
+@lru_cache(maxsize=1024)  # computed for every comparison that is made or read
 def _compute_chance(net_gains: tuple[tuple[int, int], ...]) -> float:
-    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+    from scipy import stats  # noqa: PLC0415 - likewise
 
     files: Counter[int] = Counter()
     for gain, count in net_gains:
         files[abs(gain)] += count
-    # Of n files with a net gain of g either way, k gains and n - k losses sum up to g (2k - n): steps of g above -gn.
+    # Index the chances by tasks won: of n files with a net gain of g either way, k gains win g * k tasks.
     chances = np.ones(1)
     for gain, count in files.items():
         steps = np.zeros(gain * count + 1)
@@ -263,25 +263,25 @@ def _compute_chance(net_gains: tuple[tuple[int, int], ...]) -> float:
 
 
 def p_text(p_value: float) -> str:
-    """Write a p-value as people read it."""
+    """Format a p-value for people: `p = 0.012` or `p < 0.001`."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"  # noqa: PLR2004 - three places are shown
 
 
-_HALVINGS: Final = 20  # halvings of the interval from 0 to 1: the smallest drop to a millionth
+_HALVINGS: Final = 20  # bisections of the interval from 0 to 1, for a precision of a millionth
 
 
 def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
-    """Compute the power of the paired exact test against a drop, to ten places; the false alarm rate for a drop of 0.
+    """Compute the power of the paired exact test against a drop, to ten places; for a drop of 0, the false alarm rate.
 
-    `drop` is the share of the independent tasks by which the candidate is worse, `disagreement` that on which two
-    equally good models differ, half of them either way. The success rates do not matter: only tasks on which the two
-    models differ count. Each side of the two-sided test gets half of `p_value`. `ValueError` if drop or disagreement is
-    not a share, or both are more than all tasks.
+    `drop` is the share of the independent tasks by which the candidate is worse. `disagreement` is the share on which
+    two equally good models differ, half of them either way. Success rates do not matter: only tasks on which the models
+    differ count. Each side of the two-sided test gets half of `p_value`. `ValueError` if drop or disagreement is
+    negative, or their sum exceeds 1.
 
     Source:
         The unconditional power of McNemar's exact test, Duffy 1984.
     """
-    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+    from scipy import stats  # noqa: PLC0415 - likewise
 
     differing = drop + disagreement
     if drop < 0 or disagreement < 0 or differing > 1:
@@ -308,8 +308,8 @@ def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: fl
 
 @cache
 def _most_gains(differing: int, p_value: float) -> int:
-    """Return the largest number of gains with which the other differing tasks still count as a drop; -1 for none."""
-    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+    """Return the most gains among the differing tasks that still count as a drop; -1 if no number does."""
+    from scipy import stats  # noqa: PLC0415 - likewise
 
     gains = int(stats.binom.ppf(p_value / 2, differing, 0.5))
     while gains >= 0 and 2 * stats.binom.cdf(gains, differing, 0.5) >= p_value:

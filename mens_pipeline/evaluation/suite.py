@@ -30,18 +30,18 @@ from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
 
 _LEAST_SHARE: Final = 0.2
-"""Share of the first round. Fewer remaining prompts join it: they would decide nothing, and another round costs
-confidence."""
+"""Fewest prompts of all later rounds, as a share of the first. Fewer join the first round: they would decide nothing,
+and another round costs confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """All tasks for the models, held-out prompts first, and counts of omitted ones.
+    """All tasks for the models, held-out prompts first, and counts of omitted tasks.
 
     `num_too_long` tasks were left out because their reference does not fit into a completion; `num_tests_dropped` lost
     their hidden tests because their reference fails them. About `num_base_tasks` are for the base, those with hidden
-    tests first; None: all. `few_shot` is for the base with examples in its prompt, `families` are synthetic tasks for
-    the adapter alone. Digests are hexadecimal.
+    tests first; None: all. `few_shot` is for the base with examples in its prompt. `families` are synthetic tasks that
+    only the adapter completes. Digests are hexadecimal.
     """
 
     tasks: tuple[Task, ...]
@@ -69,13 +69,13 @@ class EvalSuite:
         return divide_into_rounds(self.tasks, self.first_heldout_tasks, self.max_rounds)
 
     def take(self, num_heldout: int, num_benchmark: int) -> "EvalSuite":
-        """Return a part for one round: whole held-out files in the order of rounds, and some benchmark tasks."""
+        """Return a smaller suite of one round: whole held-out files in the order of rounds, some benchmark tasks."""
         heldout = [task for task in self.tasks if task.suite is Suite.HELDOUT]
         first = divide_into_rounds(heldout, num_heldout, 2)[0] if num_heldout < len(heldout) else tuple(heldout)
         others = [task for task in self.tasks if task.suite is not Suite.HELDOUT]
         chosen = {task.id for task in (*first, *draw_tasks(others, num_benchmark))}
         tasks = tuple(task for task in self.tasks if task.id in chosen)
-        # Assume the same share of tasks that are too long in the part as in the whole.
+        # Assume that tasks are too long at the same rate in the part as in the whole.
         num_too_long = round(self.num_too_long * len(tasks) / len(self.tasks))
         return replace(self, tasks=tasks, first_heldout_tasks=max(1, len(first)), num_too_long=num_too_long)
 
@@ -92,9 +92,9 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
 ) -> EvalSuite:
     """Read the tasks of an eval suite: held-out code, the benchmark, and synthetic tasks.
 
-    `families.jsonl` next to the held-out pairs holds synthetic tasks. Without `train`, the train set of the adapter,
-    nobody can tell whether it holds any of the tasks. `fits` tells whether a text is short enough for a completion.
-    `SourceNotFoundError` if the file is missing; `RefusedError` if a row is not a pair or was trained on, there is no
+    `families.jsonl` next to the held-out pairs holds synthetic tasks. `train` is the train set of the adapter; if it is
+    missing, tasks are not compared with it. `fits` tells whether a text is short enough for a completion.
+    `SourceNotFoundError` if `heldout` is missing; `RefusedError` if a row is not a pair or was trained on, there is no
     code, or there are too many tasks to compare; `ConfigurationError` if the front end rejects hidden tests of a pair.
     """
     if train.is_file():
@@ -135,11 +135,11 @@ def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
     few_shot: Path,
     part: tuple[int, int] | None = None,
 ) -> EvalSuite:
-    """Build the whole eval suite of an adapter; the examples of the base are rows of `train`.
+    """Build the eval suite of an adapter; `few_shot` is the language description, and its examples are from `train`.
 
-    `part` is the number of held-out prompts and of benchmark tasks to ask in one round; None for all.
-    `RefusedError` if the held-out pairs cannot be asked, or the train set is missing or was changed;
-    `ConfigurationError` if hidden tests or the description of the language cannot be used.
+    `part` limits the suite to one round with these numbers of held-out prompts and benchmark tasks; None: all rounds.
+    `RefusedError` if the held-out pairs cannot be evaluated, or the train set is missing or was changed;
+    `ConfigurationError` if hidden tests or the language description cannot be used.
     """
     base = manifest.base_model
     suite = read_suite(
@@ -159,7 +159,7 @@ def build_suite(  # noqa: PLR0913 - sources and sizes of an eval suite
 
 
 def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
-    """Refuse (`RefusedError`) an eval suite without a task that can be asked, before anything is trained."""
+    """Raise `RefusedError`, before training, if no held-out task fits into a completion."""
     if not tasks:
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
     if not any(fits(task.reference) for task in tasks):
@@ -169,10 +169,10 @@ def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[st
 
 
 def divide_into_rounds(tasks: Sequence[Task], num_first: int, max_rounds: int) -> tuple[tuple[Task, ...], ...]:
-    """Divide tasks into rounds of whole held-out files, in an order that depends on their paths alone.
+    """Divide tasks into rounds of whole held-out files, in an order that depends only on their paths.
 
-    The first round has about `num_first` held-out prompts, and all other tasks; the rounds after it are of about equal
-    size. The tasks of each round keep the order of `tasks`.
+    The first round has about `num_first` held-out prompts, and all other tasks; later rounds have about equal sizes.
+    The tasks of each round keep the order of `tasks`.
     """
     files: defaultdict[str, int] = defaultdict(int)
     for task in tasks:

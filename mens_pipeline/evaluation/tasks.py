@@ -1,4 +1,4 @@
-"""Tasks of an eval suite: a prompt, and what a correct completion shows."""
+"""Tasks of an eval suite: prompts, and the requirements on their completions."""
 
 import hashlib
 import math
@@ -25,13 +25,13 @@ _EASIER: Final = (3, 6)  # highest difficulties of a pair that count as easy and
 class Suite(StrEnum):
     """Origin of a task."""
 
-    HELDOUT = "heldout"  # a source file of the workspace that never trained
-    BENCHMARK = "benchmark"  # a folder of tasks written to evaluate by
+    HELDOUT = "heldout"  # a source file of the workspace that never trains
+    BENCHMARK = "benchmark"  # a folder of tasks written for evaluation
     NEW_CONSTANTS = records.NEW_CONSTANTS
     """Synthetic tasks of families that train, with other constants."""
     UNKNOWN_TASK = records.UNKNOWN_TASK  # synthetic tasks of families that never train
     TRAINING = "training"
-    """A row of the train set, for trainers that take a reward; never part of an eval suite."""
+    """A row of the train set, for training with rewards; never part of an eval suite."""
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
@@ -40,10 +40,10 @@ FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, with the properties by which figures group it.
+    """A prompt, with its groups in reports.
 
     `id` is unique in an evaluation: `benchmark/fn_add`. `file` is the sampling unit; every task that is not held out is
-    its own. `construct` is a name of CONSTRUCTS, or a category of a benchmark of the user; `difficulty` is `easy`,
+    its own unit. `construct` is a name of CONSTRUCTS, or a category of a user's benchmark; `difficulty` is `easy`,
     `medium` or `hard`.
     """
 
@@ -58,8 +58,8 @@ class Prompt:
 class Task(Prompt):
     """A prompt, and the requirements on its completions.
 
-    `name` is None if the prompt asks for none; `reference` may be empty in a benchmark of the user. A completion must
-    hold the `needles` if there are no other requirements, and may use the declarations of `given` without declaring
+    `name` is None if the prompt requests no name; `reference` may be empty in a user's benchmark. Without other
+    requirements, a completion must contain the `needles`. It may use the declarations of `given` without declaring
     them.
     """
 
@@ -74,7 +74,7 @@ class Task(Prompt):
 
     @property
     def request(self) -> Request:
-        """The request to a model; reference and hidden tests are left out."""
+        """The request to a model, without reference and hidden tests."""
         return Request(task=self.id, prompt=self.prompt, mode=self.mode)
 
 
@@ -87,9 +87,9 @@ class FewShot:
 
 
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
-    """Turn held-out pairs of code into tasks; prose is skipped.
+    """Turn held-out pairs of code into tasks, skipping prose.
 
-    Declarations next to the hidden tests of a pair exist for completions as well: the prompt shows or names them.
+    Completions may use declarations next to the hidden tests of a pair, since the prompt shows or names them.
     `ConfigurationError` if the front end rejects hidden tests of a pair, or they hold no test.
     """
     tasks = (_build_task(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
@@ -100,7 +100,7 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
     """Turn synthetic pairs into tasks, the same ones every time.
 
     Their `task_family` names the suite, one of FAMILIES; `number` limits the tasks of each suite. `ConfigurationError`
-    for a pair of no such suite, or whose hidden tests cannot be run.
+    if a pair names another suite, or its hidden tests cannot be run.
     """
     tasks: dict[Suite, list[Task]] = {suite: [] for suite in FAMILIES}
     for place, pair in enumerate(pairs):
@@ -115,10 +115,10 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
 
 
 def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, TrainingPair]]:
-    """Turn the rows of a train set that have hidden tests into tasks.
+    """Turn rows of a train set with hidden tests into tasks.
 
-    Returns the name of the task, which follows from its prompt -> the task, and the first row that it was made from.
-    `ConfigurationError` if hidden tests of a row cannot be run.
+    Return them by name, a hash of the prompt, each with the first row that has the prompt. `ConfigurationError` if
+    hidden tests of a row cannot be run.
     """
     found: dict[str, tuple[Task, TrainingPair]] = {}
     for pair in pairs:
@@ -131,14 +131,14 @@ def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, Train
 
 
 def draw_tasks(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """Draw up to `number` tasks by hash of their prompts, the same ones every time, in their order; None for all."""
+    """Draw up to `number` tasks by a hash of their prompts, and return them in order; None: all."""
     hashes = {task.id: hashlib.sha256(task.prompt.encode("utf-8", "surrogatepass")).digest() for task in tasks}
     chosen = set(sorted(hashes, key=lambda name: (hashes[name], name))[:number])
     return tuple(task for task in tasks if task.id in chosen)
 
 
 def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """Draw about `number` tasks of all suites, in their order, and never drop one with hidden tests; None for all."""
+    """Draw about `number` tasks of all suites, always including those with hidden tests, in order; None: all."""
     chosen = {task.id for task in tasks if task.tests is not None}
     for suite in {task.suite for task in tasks}:
         of_suite = [task for task in tasks if task.suite is suite]
@@ -178,7 +178,7 @@ def _find_given(task: str, tests: str) -> str:
 
 
 def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
-    """Convert a benchmark to the tasks that a model is asked."""
+    """Convert a benchmark to tasks."""
     tasks = []
     for task in benchmark.tasks:
         spec = task.spec

@@ -1,4 +1,4 @@
-"""Trials, which no verdict uses: one model on a benchmark, or completions of another program."""
+"""Trials: one model on a benchmark, or completions of another program. No verdict uses them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +35,7 @@ class Trial:
 
     `scores` are of free completions; `served`, `best_of` and the completions are as served, with constrained second
     tries. `served` is None without second tries, `best_of` with one completion per prompt. `num_too_long` counts tasks
-    that were not asked because their reference does not fit into a completion.
+    that were left out because their reference does not fit into a completion.
     """
 
     scores: ModelScores
@@ -45,7 +45,7 @@ class Trial:
     served: ModelScores | None = None
 
 
-def try_adapter(  # noqa: PLR0913 - what a trial is made from
+def try_adapter(  # noqa: PLR0913 - the inputs of a trial
     adapter: Adapter,
     benchmark: Benchmark,
     fits: Callable[[str], bool],
@@ -54,7 +54,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     *,
     launch: Callable[[GenerationJob], int],
 ) -> Trial:
-    """Let the adapter alone complete a benchmark; `launch` runs a generation process and returns its exit code.
+    """Complete and score a benchmark with an adapter; `launch` runs a generation process and returns its exit code.
 
     `RefusedError` if the generation failed, or no reference fits.
     """
@@ -68,9 +68,9 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
 
 
 def try_generator(generator: TextModel, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
-    """Let another model complete a benchmark; replies to earlier requests are reused.
+    """Complete and score a benchmark with another model, reusing its replies to earlier requests.
 
-    Another seed in `decoding` asks again. The samples of a task are adjacent. `RefusedError` if it does not respond.
+    Another seed in `decoding` sends new requests. The samples of a task are adjacent. `RefusedError` without a reply.
     """
     tasks = benchmark_tasks(benchmark)
     decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
@@ -113,10 +113,10 @@ PREFIX: Final = "benchmark/"
 
 
 class WrittenCompletion(Strict):
-    """One completion, by whatever program it was asked for; several to a task are its samples, in order."""
+    """A completion, written by any program; several for one task are its samples, in order."""
 
-    task: str = Field(description="The id of the manifest.")
-    text: str = Field(description="All that was written, a fence around the program included.")
+    task: str = Field(description="Id of the task in the manifest.")
+    text: str = Field(description="The full reply, with any fence around the program.")
     stopped: bool = Field(description="Whether the model ended its turn, rather than running into a limit.")
 
 
@@ -130,7 +130,7 @@ def read_written(path: Path) -> list[WrittenCompletion]:
 def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) -> tuple[Score, ...]:
     """Score completions in their order, and run the hidden tests of their tasks.
 
-    `RefusedError` if there are none, or one is for a task that is not in the benchmark.
+    `RefusedError` if there are no completions, or one is for a task that is not in the benchmark.
     """
     tasks = {task.id: task for task in benchmark_tasks(benchmark)}
     completions, samples = [], Counter[str]()
