@@ -36,9 +36,9 @@ from mens_pipeline.training.telemetry_log import losses_of
 
 
 class GateParams(Params):
-    """Evaluation, thresholds and champion (its key) of a verdict; `commit` is the commit of the pipeline.
+    """Inputs of a verdict; `commit` is the commit of the pipeline.
 
-    A verdict depends on two documents, wherever they are: the same figures and manifest give the same verdict.
+    Evaluation and adapter count by the content of their documents: the same figures and manifest give the same verdict.
     """
 
     evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.file(RESULTS)))]
@@ -53,9 +53,9 @@ class GateParams(Params):
 
 
 def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
-    """Decide on an evaluation.
+    """Decide on an evaluation, and write the verdict into the folder.
 
-    Write into the folder: `gate_receipt.json`, the documents that it cites, `report.html`, and, only if the gate fails,
+    The files are `gate_receipt.json`, the documents that it cites, `report.html`, and, only if the gate fails,
     `eval_gate_failed.json`.
     """
     evaluation, adapter = params.evaluation, params.adapter
@@ -85,7 +85,7 @@ STAGE: Final = Stage(Kind.BENCHMARK_GATE, (__name__,), write_benchmark_gate, sig
 
 
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Return the verdict on an unchanged, signed evaluation, and whether an earlier one was reused."""
+    """Return the verdict on an evaluation, and whether it was reused; `RefusedError` for a changed or unsigned one."""
     evaluation, champion = params.evaluation, params.champion_key
     changed = evaluation.find_changed()
     if changed:

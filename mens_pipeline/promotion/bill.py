@@ -52,9 +52,9 @@ _ORIGINS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SourceFileShare:
-    """A source file, and the share of it in the train set.
+    """A source file, and its amount in the train set.
 
-    `blob` is its SHA-256, hexadecimal; `commit` and `remote` are those of its git checkout. `licence` is an SPDX
+    `blob` is its SHA-256, hexadecimal; `commit` and `remote` identify its git checkout. `licence` is an SPDX
     expression or `unknown`; None if it was not recorded. `amount` is in the unit of the bill, with repeats.
     """
 
@@ -68,10 +68,10 @@ class SourceFileShare:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Everything that a model is made of.
+    """The bill of materials of a model.
 
-    Amounts count `unit`: tokens of the base, or characters if the base is not on this machine. Without the train set
-    there are neither files nor amounts.
+    Amounts count `unit`: tokens of the base, or characters if the base is not on this machine. Without the train set,
+    files and amounts are empty.
     """
 
     manifest: TrainingManifest
@@ -112,7 +112,7 @@ def copy_bill(promoted: Artifact, folder: Path) -> None:
 
 
 class SeenFile(NamedTuple):
-    """A file whose rows are in a train set: path, SHA-256, and licence; None if none was recorded."""
+    """A source file of a train set: path, SHA-256, and licence; None if it was not recorded."""
 
     path: str
     sha256: str
@@ -120,7 +120,7 @@ class SeenFile(NamedTuple):
 
 
 def files_in_bill(promoted: Artifact) -> Iterator[SeenFile]:
-    """Yield the source files of a promoted adapter, as its bill lists them; `RefusedError` if it is damaged."""
+    """Yield the source files in the bill of a promoted adapter; `RefusedError` if the bill is damaged."""
     path = promoted.file(BILL)
     try:
         parts = json.loads(path.read_text(encoding="utf-8"))["components"] if BILL in promoted.outputs else ()
@@ -133,7 +133,7 @@ def files_in_bill(promoted: Artifact) -> Iterator[SeenFile]:
 
 
 def format_refused_files(promoted: Artifact | None, policy: "SourcePolicy") -> str:
-    """Say which files a promoted adapter learnt from although they may no longer train; empty if there are none."""
+    """Format a notice about files that trained a promoted adapter but may no longer train; empty without any."""
     files = files_in_bill(promoted) if promoted is not None else ()
     paths = sorted({file.path for file in files if policy.refuses(*file)})
     if not paths:
@@ -190,7 +190,7 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
 def read_sources(
     store: ArtifactStore, train_file: Path
 ) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[str, ...]]:
-    """Return accounts by path and SHA-256, and what git refused, from the corpus that a train set was made from."""
+    """Return accounts of source files by path and SHA-256, and problems of git, from the corpus of a train set."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
@@ -207,8 +207,8 @@ def read_sources(
 
 
 def as_cyclonedx(bill: Bill) -> str:
-    """Format a bill as JSON of CycloneDX 1.6; properties outside the standard begin with `mens:`."""
-    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 - a promotion alone needs it
+    """Format a bill as CycloneDX 1.6 JSON; properties outside the standard start with `mens:`."""
+    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 - only promotions need it
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - likewise
     from cyclonedx.model.component import Component, ComponentType  # noqa: PLC0415 - likewise
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - likewise
@@ -289,7 +289,7 @@ def _format_value(value: object) -> str:
 
 class _Licensed:
     def __init__(self) -> None:
-        from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: PLC0415 - a promotion alone needs it
+        from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: PLC0415 - only promotions need it
 
         self._make = cache(LicenseFactory().make_from_string)
 

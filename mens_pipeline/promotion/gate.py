@@ -19,7 +19,7 @@ from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Me
 
 @dataclass(frozen=True, slots=True)
 class GateInputs:
-    """Figures and training manifest; one that cannot be read is None, with its problem in words.
+    """Figures and training manifest; an unreadable one is None, with the problem in words.
 
     `champion_key` names the baseline; `is_benchmark_asked` says whether the benchmark counts (`VOX_BENCHMARK`).
     """
@@ -47,7 +47,7 @@ class Gate(NamedTuple):
     Attributes:
         source: The document that it reads.
         measure: The function that decides.
-        units: Formats of what is measured and required, of 100 times a number and of the number.
+        units: Formats of the measured and the required value; field 0 is 100 times the value, field 1 the value.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Gate(NamedTuple):
         return self.units in _CHANCES
 
     def format_figures(self, outcome: GateOutcome) -> tuple[str, str]:
-        """Return what was measured and what is required in their units: `84.6 %`, `p < 0.00338`, `nothing`."""
+        """Format the measured and the required value with their units: `84.6 %`, `p < 0.00338`, `nothing`."""
         measured, required = outcome.measured, outcome.required
         is_free = required is None or (not required and self.units is _SHARES)
         return (
@@ -71,10 +71,10 @@ class Gate(NamedTuple):
 
 
 def summarize_gate(outcome: GateOutcome) -> str:
-    """Say in a few words what decided: `parse rate 84.6 % measured, 95.0 % required`."""
+    """Summarize an outcome in a few words: `parse rate 84.6 % measured, 95.0 % required`."""
     name = outcome.name.replace("_", " ")
     gate = GATES[outcome.name]
-    if outcome.measured is None or outcome.required is None or gate.units is _COUNTS:  # prompts, and their files
+    if outcome.measured is None or outcome.required is None or gate.units is _COUNTS:  # shown with a count of files
         return f"{name}: {outcome.message.partition(';')[0]}"
     measured, required = gate.format_figures(outcome)
     doubt = ", cannot tell yet" if outcome.status is GateStatus.UNDECIDED else ""
@@ -124,7 +124,7 @@ def _training(inputs: GateInputs) -> TrainingResult:
     return inputs.manifest.result
 
 
-def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
+def _compare_rate(  # noqa: PLR0913 - the inputs of a comparison
     what: str,
     rate: Rate,
     bound: float,
@@ -136,12 +136,12 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
 ) -> Measured:
     """Decide by the probability that the true rate is at least a floor, or below a ceiling.
 
-    `is_of_tests`: the rate is over prompts with hidden tests alone.
+    `is_of_tests` tells whether the rate is only over prompts with hidden tests.
     """
     if rate.value is None:
         raise _UnreadableError(f"{what}: nothing was measured")
     allowed = thresholds.allowed_chance(_results(inputs).progress)
-    places = max(3, 1 - floor(log10(allowed)))  # so that a late try does not seem to require certainty
+    places = max(3, 1 - floor(log10(allowed)))  # otherwise a late try would seem to require certainty
     chance = rate.chance_of_at_least(bound)
     probability = 1 - chance if is_ceiling else chance
     compared = f"(probability {probability:.{places}f} of {1 - allowed:.{places}f} required)"
@@ -223,7 +223,7 @@ def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if not thresholds.min_benchmark:
         return Measured(GateStatus.PASSED, rate.value, 0.0, f"{what} {rate}, nothing required")
     found = _compare_rate(what, rate, thresholds.min_benchmark, inputs, thresholds)
-    return found._replace(may_pass=lambda _: False)  # the first round asks all of it
+    return found._replace(may_pass=lambda _: False)  # the first round contains all of it
 
 
 def _test_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -448,4 +448,4 @@ GATES: Final[dict[GateName, Gate]] = {
     GateName.TRUNCATION: Gate("Few rows too long", MANIFEST, _truncation),
     GateName.THROUGHPUT: Gate("Speed of training", MANIFEST, _throughput, _SPEEDS),
 }
-"""In the order of the receipt."""
+"""Gates in the order of the receipt."""

@@ -1,11 +1,11 @@
-"""The champion and its predecessors: a pointer that is replaced whole, and an append-only log.
+"""The champion and its predecessors: a pointer that is replaced atomically, and an append-only log.
 
 Each line of the log holds the SHA-256 of the line before it, and the pointer holds the hash of the line that set it, so
-a lost or changed line is noticed.
+lost or changed lines are detected.
 
-With a key every line and the pointer are signed, and the pointer must name the last line. Each line names its store, so
-files of a copy do not pass where adapters are promoted. Older files of the same store still do: anyone who kept them
-and can write to the store can restore them.
+With a key, every line and the pointer are signed, and the pointer must name the last line. Each line names its store,
+so a machine that promotes adapters refuses files from a copy of the store. Older files of the same store still pass:
+anyone who kept them and can write to the store can restore them.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _SIGNED: Final = (
     "`mens promote --sign-history` prints the history and signs it as it is."
 )
 _HALF: Final = 16
-"""Digits of the two halves of a store id: its origin, which copies share, and its place."""
+"""Digits of each half of a store id: the origin, which copies share, and the location."""
 
 
 class HistoryEvent(Versioned):
@@ -44,29 +44,29 @@ class HistoryEvent(Versioned):
 
     timestamp_unix: int = Field(ge=0)
     action: Literal["promote", "override", "rollback"]
-    key: str = Field(description="The champion from now on, in the store.")
-    previous: str | None = Field(description="The champion before.")
-    adapter_sha256: str = Field(description="Of the weights of the champion from now on.")
-    withdrawn_sha256: str | None = Field(default=None, description="Of the weights that a rollback took out of use.")
-    override_sha256: str | None = Field(default=None, description="Of the signed record that was used, if one was.")
-    reason: str = Field(description="Why, for people.")
-    store_id: str | None = Field(default=None, description="Of the store, as in the ledger; null until it is written.")
+    key: str = Field(description="Key of the new champion in the store.")
+    previous: str | None = Field(description="Key of the former champion.")
+    adapter_sha256: str = Field(description="SHA-256 of the weights of the new champion.")
+    withdrawn_sha256: str | None = Field(default=None, description="SHA-256 of the weights that a rollback withdrew.")
+    override_sha256: str | None = Field(default=None, description="SHA-256 of the signed override, if one was used.")
+    reason: str = Field(description="Reason, for people.")
+    store_id: str | None = Field(default=None, description="Id of the store; null until the line is written.")
     after_sha256: str | None = Field(
         default=None,
-        description="Of the line before this one, of nothing for the first; null until it is written.",
+        description="SHA-256 of the previous line, or of no bytes for the first; null until the line is written.",
     )
-    signature: str | None = Field(default=None, description="Of all else in the line, where a key is set.")
+    signature: str | None = Field(default=None, description="Signature of the other fields, if a key is set.")
 
 
 class Seen(NamedTuple):
-    """History and pointer at the time a change began."""
+    """History and pointer before a change."""
 
     history: bytes
     pointer: bytes
 
 
 def champion_key(store: ArtifactStore) -> str | None:
-    """Return the key of the adapter that is in use; None before the first promotion.
+    """Return the key of the adapter in use; None before the first promotion.
 
     `RefusedError` if the pointer is missing although there is a history, the history lost the line that set it, or one
     of them is not signed.
@@ -107,7 +107,7 @@ def champion_key(store: ArtifactStore) -> str | None:
 
 
 def store_id_after(before: str | None, store: ArtifactStore) -> str:
-    """Return the id of a store whose last document has the id `before`: another one if the store was copied since."""
+    """Return the id of a store whose last line has the id `before`; a different one if the store was copied since."""
     origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
     # A folder keeps its inode when it is renamed or mounted elsewhere; a copy has a different one.
     place = store.remote.url if store.remote is not None else store.root.stat().st_ino
@@ -115,7 +115,7 @@ def store_id_after(before: str | None, store: ArtifactStore) -> str:
 
 
 def is_copy(one: str | None, other: str | None) -> bool:
-    """Return whether two store ids have one origin."""
+    """Return whether two store ids have the same origin."""
     return one is not None and other is not None and one[:_HALF] == other[:_HALF]
 
 
@@ -134,7 +134,7 @@ def find_champion(store: ArtifactStore) -> Artifact | None:
 
 
 def describe_champion(store: ArtifactStore) -> str:
-    """Say which adapter is in use, and since when: `0c3d2c6cb3be of 2026-01-02 12:00 UTC stays`; refuse as above."""
+    """Describe the adapter in use: `0c3d2c6cb3be of 2026-01-02 12:00 UTC stays`; errors as in `champion_key`."""
     if champion_key(store) is None:
         return "no adapter is in use"
     event = read_history(store)[-1]
@@ -151,7 +151,7 @@ def adapter_sha256_of(promoted: Artifact) -> str:
 def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
-    This way a comparison stays the same after the candidate was promoted.
+    This keeps a comparison the same after the candidate is promoted.
     """
     champion = find_champion(store)
     if champion is None or adapter_sha256_of(champion) != adapter_sha256:
@@ -179,7 +179,7 @@ def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
 
 
 def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """Return all changes of the champion, the oldest first, without a last line that was cut off.
+    """Return all changes of the champion, oldest first, without a truncated last line.
 
     `RefusedError` if a line is malformed, does not follow the one before it, or is not signed.
     """
@@ -216,7 +216,7 @@ def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
 def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: Seen) -> None:
     """Add a change to the history, then point to the champion.
 
-    A process that dies in between leaves the old champion in use, and the attempt in the history. `RefusedError` if the
+    A process that dies in between leaves the old champion in use, and the change in the history. `RefusedError` if the
     history is damaged, or another machine changed the champion meanwhile.
     """
     before = _lines(store)

@@ -1,10 +1,10 @@
 """Count evaluations by eval suite: each further attempt needs more confidence.
 
-With a key every line is signed together with the line before it, and a last line seals the end, so a removed, changed,
-forged or cut-off line is noticed. An older copy of the whole ledger still passes.
+With a key, every line is signed together with the line before it, and a last line seals the end, so removed, changed,
+forged or cut-off lines are detected. An older copy of the whole ledger still passes.
 
 Every line names the store that wrote it. This distinguishes an evaluation in a copy of the store from one that an older
-ledger has lost. A ledger that lacks an evaluation of its own store is refused; with a key, also one of another store.
+ledger has lost. A ledger that lacks an evaluation of its own store is refused; with a key, so is one of another store.
 """
 
 import hashlib
@@ -33,27 +33,27 @@ _SIGNED: Final = (
 )
 _SAME_SHARE: Final = 0.5
 """Two eval suites count as the same if they share this part of the rows, or of the files, of the smaller one. So
-counting does not restart when a workspace grows, or when a suite has only some of its rows, under whatever names."""
+counting does not restart when a workspace grows, files are renamed, or a suite has only some of the rows."""
 _ROW: Final = 16
-"""Digits of the hash of a text."""
+"""Hexadecimal digits of a text's hash in the ledger."""
 
 
 class EvaluationTry(Versioned):
-    """An adapter on the held-out rows of an eval suite, with everything that decides its completions."""
+    """An adapter on the held-out rows of an eval suite, with everything that determines its completions."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64)
     decoding: Decoding
     first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round.")
     max_rounds: int = Field(ge=1)
-    files: tuple[str, ...] = Field(description="The source files of all held-out prompts, in order.")
+    files: tuple[str, ...] = Field(description="The source files of all held-out prompts, sorted.")
     rows_sha256: str = Field(
-        description="Of all held-out prompts with reference and hidden tests, whatever their files are called."
+        description="SHA-256 of all held-out prompts, references and hidden tests, without names of files."
     )
     rows: tuple[str, ...] = Field(
-        default=(), description="Hashes of the held-out prompts and of their references; none in older lines."
+        default=(), description="Hashes of the held-out prompts and of their references; empty in older lines."
     )
-    benchmark_sha256: str | None = Field(default=None, description="Of the benchmark; null in older lines.")
-    device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
+    benchmark_sha256: str | None = Field(default=None, description="SHA-256 of the benchmark; null in older lines.")
+    device: str = Field(description="Device, compute dtype and storage of the weights: `cuda bfloat16 dense`.")
 
     def is_of_same_eval_suite(self, other: "EvaluationTry") -> bool:
         """Return whether the eval suites of two tries share half of the rows or files of the smaller one."""
@@ -66,9 +66,9 @@ class EvaluationTry(Versioned):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 over everything that decides the completions; equal tries give equal completions.
+        """SHA-256 over everything that determines the completions; equal tries give equal completions.
 
-        On a CPU the batch size does not matter.
+        On a CPU it leaves out the batch size, which changes no completion.
         """
         left_out = {"format_version", "files", "rows"}
         content = self.model_dump(mode="json", include={*EvaluationTry.model_fields} - left_out, exclude_none=True)
@@ -78,7 +78,7 @@ class EvaluationTry(Versioned):
 
 
 def hash_texts(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the hashes of texts as `rows` holds them: sorted, each once, whatever the white space."""
+    """Hash texts for `rows`, ignoring white space; return the hashes sorted and without duplicates."""
     plain = {"".join(text.split()).encode("utf-8", "surrogatepass") for text in texts}
     return tuple(sorted(hashlib.sha256(text).hexdigest()[:_ROW] for text in plain))
 
@@ -86,24 +86,24 @@ def hash_texts(texts: Iterable[str]) -> tuple[str, ...]:
 class LedgerEntry(EvaluationTry):
     """A line of `ledger.jsonl`."""
 
-    store_id: str = Field(description="Of the store: 16 digits that its copies share, and 16 of its location.")
+    store_id: str = Field(description="Id of the store: 16 digits that its copies share, and 16 of its location.")
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(
         ge=1, description="Tries on this eval suite since it last promoted an adapter, this one included."
     )
-    signature: str | None = Field(default=None, description="Of all else and of the line before, where a key is set.")
+    signature: str | None = Field(default=None, description="Over other fields and previous line, if a key is set.")
 
 
 class _Seal(Strict):
-    signature: str = Field(description="Of the line before it, which is the last one.")
+    signature: str = Field(description="Signature of the last line.")
 
 
 def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> LedgerEntry:
-    """Count a try once, and return its line; `now` is in seconds since 1970.
+    """Count a try in the ledger, and return its line; `now` is in seconds since 1970.
 
-    The line has the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The same try
-    again returns its first line. `RefusedError` if a line is malformed, or the ledger is not of this store, or was
-    changed since it was signed.
+    Number the tries on an eval suite from 1, and again from 1 after a promotion that was not withdrawn. A repeated try
+    returns its first line. `RefusedError` if a line is malformed, or the ledger belongs to another store or was changed
+    since it was signed.
     """
     made_here = _find_made_here(store)
     trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)
@@ -128,14 +128,14 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
 
 
 def _find_same(entries: Iterable[LedgerEntry], tried: EvaluationTry) -> LedgerEntry | None:
-    older = tried.model_copy(update={"benchmark_sha256": None}).sha256  # lines without rows name no benchmark either
+    older = tried.model_copy(update={"benchmark_sha256": None}).sha256  # lines without rows also lack the benchmark
     return next((e for e in entries if e.sha256 == tried.sha256 or (not e.rows and e.sha256 == older)), None)
 
 
 def _find_made_here(store: ArtifactStore) -> dict[str, str]:
-    """Find the evaluations that were made in this store and are still there: SHA-256 of the try -> folder.
+    """Return the evaluations that were made in this store and still exist: SHA-256 of the try -> folder.
 
-    Look before the ledger is read: a try is counted before its evaluation is written.
+    Call this before reading the ledger, since a try is counted before its evaluation is written.
     """
     found = {}
     for path in sorted((store.root / FOLDER).glob(f"*/{RESULTS}")):
@@ -146,7 +146,7 @@ def _find_made_here(store: ArtifactStore) -> dict[str, str]:
 
 
 def _refuse_foreign(entries: Sequence[LedgerEntry], made_here: Mapping[str, str], store: ArtifactStore) -> None:
-    """Refuse a ledger that lacks evaluations of its store, and with a key one that was written in another place."""
+    """Refuse a ledger that lacks evaluations of its store, or, with a key, was last written in another place."""
     place = store.documents.place(FOLDER, LEDGER)
     if store.signing is not None and entries and entries[-1].store_id != store_id_after(entries[-1].store_id, store):
         advice = "If it was moved or restored, `mens promote --sign-history` prints the ledger and signs it as of here."
@@ -167,7 +167,7 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
-    """Return the line of a try, None without one, and the store id of the newest line; refuse as `record_try`."""
+    """Return the line of a try, if any, and the store id of the newest line; errors as in `record_try`."""
     made_here = _find_made_here(store)
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
     _refuse_foreign(entries, made_here, store)
@@ -185,7 +185,7 @@ def _was_evaluated(store: ArtifactStore) -> bool:
 
 
 def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
-    """Sign all lines of a ledger, in a new place too, and return them; the caller vouches for every line.
+    """Sign all lines of a ledger, the last one for this store, and return them; the caller vouches for every line.
 
     `RefusedError` if a line is malformed, `ConfigurationError` if no key signs.
     """
@@ -207,7 +207,7 @@ def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
-    """Count attempts; counting starts again after the first one of a promoted adapter."""
+    """Count attempts; counting restarts after the first attempt of a promoted adapter."""
     attempt, seen = 1, set()
     for entry in entries:
         is_first = entry.adapter_sha256 not in seen

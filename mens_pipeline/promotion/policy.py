@@ -48,67 +48,67 @@ class Thresholds(Strict):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     confidence: float = Field(gt=0.5, lt=1)
-    """Probability with which a true rate must be beyond its threshold, over all tries on an eval suite."""
+    """Required probability that a true rate meets its threshold, over all tries on an eval suite."""
     max_rounds: int = Field(ge=1, le=10)
-    """Most rounds of held-out prompts, with more files each time, until the gate is decided."""
+    """Most rounds of held-out prompts; each adds files until the gates can decide."""
     first_heldout_tasks: int = Field(ge=1)
     """Held-out prompts of the first round, by whole source files."""
     min_heldout_tasks: int = Field(ge=1)
-    """Held-out prompts that must be asked."""
+    """Fewest held-out prompts to complete."""
     min_heldout_files: int = Field(ge=2)
-    """Source files that those must come from."""
+    """Fewest source files of these prompts."""
     min_parse_rate: Share
-    """Share of its completions to held-out prompts that the front end must accept."""
+    """Smallest measured parse rate on held-out prompts."""
     min_fallback_parse_rate: Share
-    """The same share of what is served, over all prompts: constrained where no program came; 0: none."""
+    """Smallest parse rate as served, over all prompts, with constrained second tries; 0: off."""
     parse_rate_floor: Share
-    """Lower bound of the true rate, with `confidence`; no more than `min_parse_rate`."""
+    """Floor that the true parse rate must exceed with `confidence`; capped at `min_parse_rate`."""
     min_resolve_rate: Share
-    """Share of those completions that must parse without an error in names and types."""
+    """Smallest measured share of these completions that parse without errors in names and types."""
     resolve_rate_floor: Share
-    """Lower bound of the true rate, with `confidence`; no more than `min_resolve_rate`."""
+    """Floor that the true resolve rate must exceed with `confidence`; capped at `min_resolve_rate`."""
     min_coverage: Share
-    """Share of the constructs that accepted completions must show."""
+    """Smallest share of the constructs that accepted completions contain."""
     min_benchmark: Share
-    """Share of the benchmark that must pass at the first try."""
+    """Smallest pass@1 of the benchmark; 0: off."""
     min_test_rate: Share
-    """Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."""
+    """Smallest share of the tasks with hidden tests that pass all of them; 0: off."""
     min_completed_share: Share
-    """Share of the tasks that must be asked; one whose reference is too long is not."""
+    """Smallest share of the tasks that are completed; tasks with a reference that is too long are left out."""
     min_gain_over_base: float = Field(ge=-1, le=1)
     """Smallest gain in parse rate over the base."""
     needs_test_gain: bool
-    """Whether it must pass more hidden tests than the base, beyond chance, over both suites."""
+    """Whether the adapter must pass more hidden tests than the base, beyond chance, over both suites."""
     max_stub_rate: Share
-    """Share of completions with a placeholder where code should be."""
+    """Largest share of completions with a placeholder comment or a function without a body."""
     min_stop_rate: Share
-    """Share of completions that end by themselves."""
+    """Smallest share of completions that end before the limit."""
     min_infill_parse_rate: Share = 1.0
-    """Share of the pieces served at a cursor with which the program is accepted."""
+    """Smallest share of the pieces served at a cursor with which the program parses."""
     needs_infill_gain: bool = True
-    """Whether it must write more lines exactly than base and n-gram, beyond chance."""
+    """Whether the adapter must complete more lines exactly than base and n-gram, beyond chance."""
     min_supervised_ratio: Share
-    """Share of trained tokens that carry the loss."""
+    """Smallest share of trained tokens that carry the loss."""
     max_truncation: Share
-    """Share of rows that were too long to train."""
+    """Largest share of rows that were too long to train."""
     min_tokens_per_second: dict[str, float]
-    """Device -> speed of training."""
+    """Device -> smallest training speed."""
     max_regression_p: float = Field(gt=0, lt=0.5)
-    """A drop against the champion, or a gain over the base, counts when chance gives it less often."""
+    """Significance level for a drop against the champion and a gain over the base."""
     max_decline_p: float = Field(default=0.02, gt=0, lt=0.5)
-    """A drop against the oldest of the champions before counts when chance gives it less often."""
+    """Significance level for a drop against former champions."""
     decline_promotions: int = Field(default=10, ge=0)
-    """Champions before the one in use; an adapter is compared with the older half of them. 0: with none."""
+    """Number of former champions; an adapter is compared with the older half of them. 0: off."""
     warn_only: tuple[GateName, ...]
     """Gates that warn and do not block."""
 
     def on_heldout(self, name: GateName) -> tuple[float, float]:
-        """Return the rate that must be measured, and the floor of the true rate, which is never the higher one."""
+        """Return the required measured rate, and the floor of the true rate, which is never higher."""
         measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
         return measured, min(measured, floor)
 
     def check_size(self, num_tasks: int, num_files: int) -> tuple[bool, str]:
-        """Return whether an eval suite has enough held-out prompts and files, and both figures, with advice if not."""
+        """Return whether an eval suite has enough held-out prompts and files, and a message, with advice if not."""
         is_enough = num_tasks >= self.min_heldout_tasks and num_files >= self.min_heldout_files
         found = f"{num_tasks} held-out prompts from {num_files} files"
         required = f"{found}, required {self.min_heldout_tasks} from {self.min_heldout_files}"
@@ -125,8 +125,8 @@ class Thresholds(Strict):
         promotion refills the budget; otherwise a good model could not be confirmed night after night.
 
         Source:
-            Alpha spending over looks, Lan and DeMets 1983, little of it at first as O'Brien and Fleming 1979 do; over
-            tries, LORD of Javanmard and Montanari 2018.
+            Over rounds, alpha spending (Lan and DeMets 1983), with little spent early (O'Brien and Fleming 1979). Over
+            tries, LORD (Javanmard and Montanari 2018).
         """
         of_try = (1 - self.confidence) * 6 / (pi * progress.attempt) ** 2
         return of_try * progress.round**3 / sum(number**3 for number in range(1, progress.num_rounds + 1))
@@ -134,7 +134,7 @@ class Thresholds(Strict):
     def replace_values(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":
-        """Replace thresholds; None keeps one."""
+        """Return a copy with some thresholds replaced; None keeps a threshold."""
         changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
@@ -148,9 +148,9 @@ class Thresholds(Strict):
         return tuple(f"{name} {format_value(value)}" for name, value in mine.items() if value != theirs[name])
 
     def raise_benchmark(self, min_benchmark: float | None) -> "Thresholds":
-        """Raise the benchmark pass rate; None keeps it.
+        """Return a copy with a higher benchmark pass rate; None keeps it.
 
-        `ConfigurationError` for a value that is not a share, or lower than before, which takes a signed override.
+        `ConfigurationError` for a value above 1, or a lower pass rate, which needs a signed override.
         """
         if min_benchmark is None:
             return self
@@ -171,16 +171,16 @@ class GateStatus(StrEnum):
 
 
 class GateOutcome(Strict):
-    """One gate of a verdict."""
+    """Outcome of one gate."""
 
     name: GateName
     status: GateStatus
-    passed: bool = Field(description="Whether `status` is `passed`; what is undecided does not promote.")
-    block: bool = Field(description="Whether anything but `passed` keeps the model from being promoted.")
-    measured: float | None = Field(description="Null when it could not be measured, or is not asked for.")
-    required: float | None = Field(description="Null when nothing is required.")
+    passed: bool = Field(description="Whether `status` is `passed`; an undecided gate does not promote.")
+    block: bool = Field(description="Whether any status but `passed` blocks a promotion.")
+    measured: float | None = Field(description="Measured value; null if it could not be measured, or is not required.")
+    required: float | None = Field(description="Required value; null if nothing is required.")
     message: str
-    source: str = Field(description="The document it was read from.")
+    source: str = Field(description="The document with the measured value.")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -191,7 +191,7 @@ class GateOutcome(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Held-out prompts not yet asked, those of them with tests, and the probability that another round requires."""
+    """Held-out prompts of later rounds, how many of them have tests, and the probability required in the next round."""
 
     num_tasks: int
     num_tested: int
@@ -201,8 +201,8 @@ class Reserve:
 class Measured(NamedTuple):
     """The finding of a gate; most fields as in `GateOutcome`.
 
-    `verdict` is True for passed, False for failed, or the status. `may_pass`: an undecided gate would pass if the
-    reserve went as well as possible. `grows`: a failing gate lacks tasks, so that it may pass with more of them.
+    `verdict` is True for passed, False for failed, or the status. `may_pass` tells whether an undecided gate would pass
+    in the best case of a reserve. `grows` tells whether a failing gate lacks tasks, and may pass with more.
     """
 
     verdict: bool | GateStatus
@@ -214,7 +214,7 @@ class Measured(NamedTuple):
 
 
 def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
-    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed."""
+    """Return the verdict of all blocking gates: failed if any is, else undecided if any is, else passed."""
     found = {outcome.status for outcome in outcomes if outcome.block}
     return next((status for status in (GateStatus.FAILED, GateStatus.UNDECIDED) if status in found), GateStatus.PASSED)
 
@@ -225,13 +225,13 @@ class GatePolicy(Strict):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     min_source_parse_rate: Share
-    """Share of the golden programs of the workspace that the front end must accept."""
+    """Smallest share of the golden programs of the workspace that must parse."""
     min_corpus_coverage: Share
-    """Share of the constructs that the extracted corpus must show."""
+    """Smallest share of the constructs that the extracted corpus must contain."""
     max_share_error: Share
     """Largest difference between the share of a source in the train set and its requested share."""
     min_pairs: int = Field(ge=1)
-    """Pairs without which training does not begin."""
+    """Smallest number of pairs to train on."""
     policies: dict[str, Thresholds] = Field(min_length=1)
     """Name -> requirements on a model."""
 

@@ -1,4 +1,4 @@
-"""Make an adapter the champion: only if its verdict passed, and is about this very adapter, here and now."""
+"""Promote an adapter to champion, only if its verdict passed and still holds for this adapter and this store."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ class Promotion:
     changed: bool
 
 
-def promote(  # noqa: PLR0913 - all that a promotion rests on
+def promote(  # noqa: PLR0913 - the inputs of a promotion
     verdict: Verdict,
     adapter: Adapter,
     store: ArtifactStore,
@@ -52,8 +52,8 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
 ) -> Promotion:
     """Make an adapter the champion; a `RefusedError` names every reason why its verdict does not allow it.
 
-    A signed override replaces a passing verdict, and nothing else. `confirm` is called right before the change; if it
-    raises, the champion stays.
+    A signed override excuses a failed verdict, a rollback, and unknown held-out pairs. `confirm` is called right before
+    the change; if it raises, the champion stays.
     """
     with lock_champion(store) as seen:
         reasons = [*find_reasons_against(verdict, adapter, store, terms, override)]
@@ -87,8 +87,8 @@ def _evidence(receipt: Receipt) -> str:
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     """Bring back the previous champion; only a signed override promotes the current one again.
 
-    Skip earlier champions with the same weights, and those that a rollback withdrew. `RefusedError` if there is none to
-    use, or that one is gone, was changed or is not signed.
+    Skip earlier champions with the same weights, and those that a rollback withdrew. `RefusedError` if no other is
+    left, or the one to use is missing, was changed or is not signed.
     """
     with lock_champion(store) as seen:
         present = find_champion(store)

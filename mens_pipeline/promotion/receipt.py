@@ -1,7 +1,7 @@
 """`gate_receipt.json`: the verdict on an adapter, bound by hash to its evidence.
 
-Also the likely cause of a refusal with its remedy, and `gate_override.json`, the signed record by which an adapter is
-promoted although its gate failed.
+Also the likely cause of a refusal with its remedy, and `gate_override.json`, the signed record that promotes an adapter
+despite a failed gate.
 """
 
 import hashlib
@@ -32,30 +32,30 @@ from mens_pipeline.storage.validation import (
 RECEIPT: Final = GateFile.RECEIPT
 PAGE: Final = GateFile.PAGE
 PIPELINE_COMMIT: Final = "pipeline_commit"
-"""In the manifest of a verdict: the commit of the code that first gave it."""
+"""Field in the manifest of a verdict: the commit of the code that first gave it."""
 
 FAILED: Final = GateFile.FAILED
-"""Written exactly when the gate fails."""
+"""Written only if the gate fails."""
 
 
 class Receipt(Document, Versioned):
-    """The verdict: the fields of upstream's receipt, and those needed to check it."""
+    """The verdict: the fields of upstream's receipt, and the fields needed to check it."""
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
-    run_dir: str = Field(description="The folder of the run that was evaluated.")
+    run_dir: str = Field(description="The folder of the evaluated run.")
     policy: str
     overall_passed: bool
     attempt: int | None = Field(
-        description="Evaluations on this eval suite since its last promotion, this one included; null when unknown."
+        description="Evaluations on this eval suite since its last promotion, this one included; null if unknown."
     )
     gates: tuple[GateOutcome, ...]
-    subject: Subject | None = Field(description="The evaluated files, by hash; null when the results cannot be read.")
+    subject: Subject | None = Field(description="The evaluated files, by hash; null if the results cannot be read.")
     thresholds: Thresholds
-    champion_key: str | None = Field(description="The adapter that was in use.")
+    champion_key: str | None = Field(description="Key of the adapter in use.")
     is_benchmark_asked: bool
     strict: bool = Field(description="Whether a failure fails the run, or only warns; nothing is promoted either way.")
-    sources: dict[str, str | None] = Field(description="Document -> SHA-256, hexadecimal; null when it is missing.")
+    sources: dict[str, str | None] = Field(description="Document -> SHA-256, hexadecimal; null if it is missing.")
 
     @property
     def status(self) -> GateStatus:
@@ -85,7 +85,7 @@ class Receipt(Document, Versioned):
 
 
 def ordinal(number: int) -> str:
-    """Write a place in an order, from 1: `third`, `21st`."""
+    """Format an ordinal number, from 1: `third`, `21st`."""
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
     if number <= len(words):
         return words[number - 1]
@@ -107,7 +107,7 @@ class GateFailed(Versioned):
 
 
 def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_benchmark_asked: bool) -> GateInputs:
-    """Read the documents of a verdict; one that is missing or malformed is None, with its problem in words."""
+    """Read the documents of a verdict; a missing or malformed one is None, with the problem in words."""
     found, problem = load_results(results)
     return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
@@ -122,7 +122,7 @@ def build_receipt(  # noqa: PLR0913 - the fields of a receipt
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Decide on documents; `sources` has the SHA-256 of each, None if it is missing."""
+    """Decide on documents, and return the receipt; `sources` has the SHA-256 of each, None if it is missing."""
     outcomes = decide(inputs, thresholds)
     return Receipt(
         timestamp_unix=now,
@@ -141,7 +141,7 @@ def build_receipt(  # noqa: PLR0913 - the fields of a receipt
 
 
 def hash_documents(results: Path, manifest: Path) -> dict[str, str | None]:
-    """Compute the SHA-256 of the documents of a verdict by their names in it; None for a missing one."""
+    """Compute the SHA-256 of the documents of a verdict, by name; None for a missing one."""
     paths = {RESULTS: results, MANIFEST: manifest}
     return {name: digest_of(path) if path.is_file() else None for name, path in paths.items()}
 
@@ -166,7 +166,7 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
 
 
 def receipt_in(folder: Path) -> Receipt:
-    """Read the receipt in a folder; refuse (`RefusedError`) what is not one."""
+    """Read the receipt in a folder; `RefusedError` if it is missing or malformed."""
     return read_document(folder / RECEIPT, Receipt, "receipt", "Run `mens gate` again.")
 
 
@@ -189,7 +189,7 @@ def _read_manifest(path: Path) -> tuple[TrainingManifest | None, str]:
 
 
 _NEAR: Final = 0.1
-"""A measured share this far from the required one, or less, is near it."""
+"""Largest distance from the required share for a measured one to count as near."""
 
 
 class Remedy(StrEnum):
@@ -198,7 +198,7 @@ class Remedy(StrEnum):
     MORE = "more"
     """Train the same run for longer."""
     PRESET = "preset"
-    """Use a recipe that takes longer rows."""
+    """Use a recipe with longer rows."""
     DATA = "data"
     """Enlarge the workspace, or use the policy for the first model of a small one."""
     SETTING = "setting"
@@ -207,12 +207,12 @@ class Remedy(StrEnum):
 
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
-    GateName.COMPLETED_SHARE: Remedy.SETTING,  # tasks that are not asked make an eval suite small too
+    GateName.COMPLETED_SHARE: Remedy.SETTING,  # tasks that are left out also make the suite small
     GateName.SUITE_SIZE: Remedy.DATA,
     GateName.SUPERVISED_RATIO: Remedy.SETTING,
     GateName.THROUGHPUT: Remedy.SETTING,
 }
-"""Gates that more training of the same run does not open, in the order in which they count as the cause."""
+"""Gates that longer training of the same run cannot fix, in the order in which they count as the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,28 +256,28 @@ def _is_near(gate: GateOutcome) -> bool:
 
 OVERRIDE: Final = PromotedFile.OVERRIDE
 MIN_KEY: Final = 16
-"""Characters of a key; shorter ones are guessed."""
+"""Fewest characters of a key; shorter keys can be guessed."""
 
 
 class Override(Document, Versioned):
-    """A signed record that holds for one adapter and one verdict."""
+    """A signed record that applies to one adapter and one verdict."""
 
     schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
     adapter_sha256: str = Field(min_length=64, max_length=64)
     receipt_sha256: str = Field(min_length=64, max_length=64)
-    by: str = Field(min_length=1, description="Who takes responsibility for it.")
-    reason: str = Field(min_length=10, description="Why the verdict does not count, in a sentence.")
+    by: str = Field(min_length=1, description="Person who is responsible for it.")
+    reason: str = Field(min_length=10, description="Reason to overrule the verdict, in a sentence.")
     timestamp_unix: int = Field(ge=0)
     signature: str = Field(default="", description="HMAC-SHA256 over the rest, hexadecimal.")
 
     @property
     def content(self) -> dict[str, Any]:
-        """All its fields."""
+        """All fields of the record."""
         return self.model_dump()
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the record; the history keeps it, so that a record is used once."""
+        """SHA-256 of the record; the history keeps it, so that a record is used only once."""
         return key_of(self.content)
 
 

@@ -1,4 +1,4 @@
-"""Answers of promotion to an evaluation: earlier champions, the number of a try, and whether more prompts may help."""
+"""The referee of an evaluation: former champions, counts of tries, and the gates that more prompts may decide."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 
 @dataclass(frozen=True, slots=True)
 class StoreReferee:
-    """The referee of an evaluation, by the history and the ledger of a store and the gates of a policy.
+    """A referee that uses the history and ledger of a store, and the gates of a policy.
 
     `now` is in seconds since 1970.
     """
@@ -40,9 +40,9 @@ class StoreReferee:
         return find_baseline(self.store, adapter_sha256)
 
     def find_earlier(self, adapter_sha256: str, decoding: Decoding) -> Iterator[EarlierChampion]:
-        """Yield the champions promoted last before the baseline, with the scores of their evaluations.
+        """Yield the newest champions before the baseline, with the scores of their evaluations.
 
-        Skip champions that a rollback withdrew, and those whose completions were drawn differently.
+        Skip champions that a rollback withdrew, and those evaluated with another decoding.
         """
         store, baseline = self.store, find_baseline(self.store, adapter_sha256)
         passed_over = {adapter_sha256, *find_withdrawn(store)}
@@ -69,19 +69,19 @@ class StoreReferee:
             yield EarlierChampion(event.key, event.adapter_sha256, event.timestamp_unix, scores)
 
     def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
-        """Count in the ledger that an adapter was asked an eval suite; errors as in `record_try`."""
+        """Count a try of an adapter on an eval suite in the ledger; errors as in `record_try`."""
         computed_in = "int8" if asked.in_eight_bits else asked.compute_dtype
         device = f"{asked.device} {computed_in} {asked.held}"
         counted = record_try(self.store, try_of(asked.adapter_digest, asked.decoding, device, suite), now=self.now)
         return CountedTry(counted.attempt, counted.sha256, counted.store_id)
 
     def find_undecided(self, results: EvalResults, reserve: Sequence[Task]) -> tuple[GateName, ...]:
-        """Return the gates for which it is worth asking a reserve of held-out prompts."""
+        """Return the gates that completions of a reserve of held-out prompts may decide."""
         return find_undecided(results, self.thresholds, reserve, is_benchmark_asked=self.is_benchmark_asked)
 
 
 def try_of(adapter_sha256: str, decoding: Decoding, device: str, suite: EvalSuite) -> EvaluationTry:
-    """Return the try of an adapter on an eval suite, known by its prompts and references."""
+    """Return the try of an adapter on an eval suite, identified by its prompts and references."""
     heldout = [task for task in suite.tasks if task.suite is Suite.HELDOUT]
     return EvaluationTry(
         adapter_sha256=adapter_sha256,
@@ -99,11 +99,11 @@ def try_of(adapter_sha256: str, decoding: Decoding, device: str, suite: EvalSuit
 def find_undecided(
     results: EvalResults, thresholds: Thresholds, reserve: Sequence[Task], *, is_benchmark_asked: bool
 ) -> tuple[GateName, ...]:
-    """Return the gates for which it is worth asking a reserve of held-out prompts.
+    """Return the gates that completions of a reserve of held-out prompts may decide.
 
     Returns:
-        The blocking gates that do not pass yet; none if one of them fails for good, or would not pass even if the
-        reserve went as well as the interval of the rate allows.
+        The blocking gates that do not pass yet; empty if one of them fails for good, or would not pass even with the
+        best result on the reserve that the interval of its rate allows.
     """
     if not reserve:
         return ()
@@ -127,7 +127,7 @@ def find_undecided(
 
 
 def _read_scores(path: Path) -> dict[tuple[str, str], Score] | None:
-    """Read scores as `EarlierChampion` holds them; None where another version wrote the file."""
+    """Read scores for `EarlierChampion`; None if another version wrote the file."""
     try:
         return {
             (one.prompt, one.reference): one.score

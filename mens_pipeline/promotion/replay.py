@@ -1,4 +1,4 @@
-"""A replayed history as an artifact: an adapter, its predecessor, base and n-gram complete lines that came later."""
+"""A replayed history as an artifact: an adapter, its predecessor, base and n-gram complete lines added later."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -37,7 +37,7 @@ class ReplayParams(Params):
 
 
 def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
-    """Score a replay; the folder gets `replay_results.json` and `infill_completions.jsonl`."""
+    """Score a replay, and write `replay_results.json` and `infill_completions.jsonl` into the folder."""
     completions = {name: read_completions([made]) for name, made in params.completions.items()}
     results, scores = score_replay(params.holes, completions, params.facts)
     (folder / RESULTS).write_text(results.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -48,7 +48,7 @@ def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
 STAGE: Final = Stage(Kind.HISTORY_REPLAY, (__name__,), write_replay)
 
 
-def replay_history(  # noqa: PLR0913 - all that a replay rests on
+def replay_history(  # noqa: PLR0913 - the inputs of a replay
     adapter: Adapter,
     workspace: Path,
     store: ArtifactStore,
@@ -59,12 +59,12 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     conditions: Conditions,
     launch: Callable[[GenerationJob], int],
 ) -> tuple[Artifact, bool]:
-    """Ask an adapter, its base, an n-gram and the previous adapter for lines that were added to a workspace later.
+    """Complete lines that were added to a workspace later, with an adapter, its base, an n-gram and the baseline.
 
-    `since` is the commit or date after which they were added; None for the commit in the name of the adapter. `launch`
-    runs a generation process, and returns its exit code. Returns the replay, and whether it was reused.
-    `SourceNotFoundError` if there is no such workspace, commit or date; `RefusedError` if there is no history, its
-    start is unknown, the adapter cannot be asked, or a generation failed.
+    `since` is the commit or date after which they were added; None: the commit that the adapter was trained on.
+    `number` limits the holes. `launch` runs a generation process, and returns its exit code. Return the replay, and
+    whether it was reused. `SourceNotFoundError` if there is no such workspace, commit or date; `RefusedError` if there
+    is no history, its start is unknown, the adapter cannot fill holes, or a generation failed.
     """
     manifest = adapter.manifest
     since = since or manifest.vcs_sha

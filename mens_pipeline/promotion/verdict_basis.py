@@ -18,7 +18,7 @@ from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 DOCUMENTS: Final = (RECEIPT, RESULTS, PAGE)
-"""In the folder of a verdict, and next to the adapter that it promotes."""
+"""Documents in the folder of a verdict, copied next to the adapter that it promotes."""
 
 _FLAGS: Final = {
     "max_new_tokens": "max_new_tokens (--max-tokens)",
@@ -87,7 +87,7 @@ class VerdictBasis:
 
     Attributes:
         adapter: Hash of the adapter; None for a verdict on figures that could not be read.
-        base: Hash of the base model; None likewise.
+        base: Hash of the base model; None in the same case.
         manifest: Hash of the training manifest; None if it is missing.
         copied_results: Hash of the figures in the folder of the verdict.
         champion: Key of the adapter that it is compared with; None without one.
@@ -104,7 +104,7 @@ class VerdictBasis:
 
     @classmethod
     def then(cls, verdict: Verdict) -> "VerdictBasis":
-        """Return what a verdict was given on."""
+        """Return the basis of a verdict at the time it was given."""
         receipt, results = verdict.receipt, verdict.inputs.results
         subject, sources = receipt.subject, receipt.sources
         terms = Terms(
@@ -218,4 +218,4 @@ _OF_SUBJECT: Final[tuple[_Row, ...]] = (
     ("base", eq, "The verdict is about base {then}, the run was trained on {now}; evaluate again."),
     ("counted", lambda then, now: then is None or then.attempt == now.attempt, _other_attempt),
 )
-"""Likewise, of figures that could be read."""
+"""More conditions for verdicts on figures that could be read."""

@@ -11,7 +11,7 @@ from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.language import SourceText
 
 LONGEST: Final = 3_000
-"""Characters that are shown; a page of two hundred tasks stays below two megabytes."""
+"""Most characters of a text on the page, so that a page of two hundred tasks stays below two megabytes."""
 
 _PLACE: Final = re.compile(r"(\d+):(\d+): ")
 
@@ -33,7 +33,7 @@ class Excerpt:
 
 
 def excerpt(text: str, error: str | None = None) -> Excerpt:
-    """Cut a text to its shown part, around the place of its first error, `line:column: code: message`."""
+    """Cut a text to an excerpt, around the place of its first error, if any: `line:column: code: message`."""
     place, lines = _PLACE.match(error or ""), text.split("\n")
     if place is None or int(place[1]) > len(lines):
         return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
@@ -73,7 +73,7 @@ class CompletionView:
 
     @property
     def passed(self) -> bool:
-        """Whether there is nothing against it."""
+        """Whether it has no faults."""
         return not self.faults
 
     @property
@@ -86,7 +86,7 @@ class CompletionView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A prompt, and the first completion of each model to it, by the name of the model."""
+    """A prompt, with its first completion by each model."""
 
     id: str
     suite: str
@@ -126,7 +126,7 @@ def group_by_construct(tasks: Sequence[TaskView], *, is_open: bool) -> tuple[Gro
 
 
 def group_by_passing(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
-    """Group prompts by the models that pass them: differences first, then none, then all."""
+    """Group prompts by the models that pass them: first if models differ, then if all fail, then if all pass."""
     groups: dict[tuple[str, ...], list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(tuple(name for name, completion in task.completions.items() if completion.passed), []).append(

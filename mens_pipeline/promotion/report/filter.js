@@ -1,4 +1,4 @@
-// The page reads the same without this; it only hides requests that do not contain what is typed.
+// The page works without this script, which only hides requests that do not contain the typed text.
 const form = document.getElementById("filter");
 const tasks = [...document.querySelectorAll(".task")];
 const groups = [...document.querySelectorAll(".group")];

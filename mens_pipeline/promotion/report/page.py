@@ -1,4 +1,4 @@
-"""The report page, one file that loads nothing else: models side by side, or everything about one evaluation."""
+"""The report page, one self-contained file: models side by side, or one evaluation in full."""
 
 import base64
 import hashlib
@@ -46,7 +46,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The verdict; its gates are refusing, undecided, warning, then passing ones."""
+    """The verdict, with its gates in order: refusing, undecided, warning, passing."""
 
     title: str
     tone: Tone
@@ -121,11 +121,11 @@ _SMOOTHNESS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A picture of WIDTH times HEIGHT.
+    """A curve in a picture of WIDTH by HEIGHT.
 
     Attributes:
-        values: Corners of the line through the values, as SVG wants them.
-        average: Those of their exponential moving average, begun at the mean of the first values.
+        values: Points of the line through the values, in SVG syntax.
+        average: Points of their exponential moving average, which starts at the mean of the first values.
         x_ticks: Place on the axis -> optimizer step.
         y_ticks: Place on the axis -> value.
         summary: Text alternative.
@@ -141,7 +141,7 @@ class Curve:
 
 
 def build_curve(measured: Mapping[int, float]) -> Curve | None:
-    """Build the curve of losses by step; return None when fewer than two values are finite."""
+    """Build the curve of losses by step; None if fewer than two values are finite."""
     numbers = {step: value for step, value in sorted(measured.items()) if math.isfinite(value)}
     if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
         return None
@@ -187,7 +187,7 @@ def _round_values(low: float, high: float) -> list[float]:
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
 _NUM_FIRST: Final = 3
-"""Completions that are shown before all else."""
+"""Completions at the top of the page."""
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
     Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
@@ -208,7 +208,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """Prompts with completions."""
+    """A section of prompts with completions."""
 
     id: str
     title: str
@@ -229,7 +229,7 @@ def report_page(
 ) -> str:
     """Render the page of an evaluation: verdict and reasons, figures, and every completion with its prompt.
 
-    Show some of the pieces at a cursor, `inserts`. The same arguments give the same page.
+    Of the pieces at a cursor, `inserts`, show only some. The same arguments give the same page.
     """
     kinds = {"adapter": "adapter", "constrained by the parser": "fallback", "base": "base", "few-shot": "few_shot"}
     tasks = task_views({name: [a for a in completions if a.model == kind] for name, kind in kinds.items()})

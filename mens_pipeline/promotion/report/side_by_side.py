@@ -49,8 +49,8 @@ class Tone(StrEnum):
 class Measure:
     """A property of completions.
 
-    `rate` is its figure among scores. `holds` tells whether one completion has it, None if the prompt does not ask;
-    without it differences are not tested. `better` is 1 if more is better, -1 if less is.
+    `rate` selects its rate from scores. `holds` tells whether a completion has it, None if the prompt does not request
+    it; without `holds`, differences are not tested. `better` is 1 if higher is better, -1 if lower is.
     """
 
     label: str
@@ -100,9 +100,9 @@ _CHOSEN: Final[Mapping[str, Callable[[BestOfScores], Rate]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One model: its scores over the eval suites, and the completions that were kept.
+    """One model: its scores over the eval suites, and its stored completions.
 
-    Scores on synthetic tasks (`families`) count in no other figure; `best_of` are those of chosen completions.
+    Scores on synthetic tasks (`families`) count in no other figure; `best_of` has the scores of chosen completions.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Column:
     best_of: BestOf | None = None
 
     def scores_in(self, suite: Suite | None) -> Scores | None:
-        """Return the scores over one suite, or over all; None if it was not asked."""
+        """Return the scores over one suite, or with None over all; None if the model has no scores on the suite."""
         return self.scores.overall if suite is None else {**self.scores.suites, **self.families}.get(suite)
 
     def outcomes(self, measure: Measure, suite: Suite | None) -> dict[str, bool]:
@@ -129,7 +129,7 @@ class Column:
 class Difference:
     """A model minus the first one, over the `num_tasks` prompts that both completed.
 
-    `p_value` is by the exact paired test over first completions; `tone` is good or bad if it is small.
+    `p_value` is from the exact paired test over first completions; `tone` is good or bad if it is small.
     """
 
     value: float
@@ -144,7 +144,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class FigureCell:
-    """A measure of a model; `rate` is None for a text, and if the model was not asked."""
+    """A measure of a model; `rate` is None for a text, and if the model has no completions to measure."""
 
     text: str = "-"
     rate: Rate | None = None
@@ -176,13 +176,13 @@ class FigureRow:
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """The figures of several models, without measures that no model was asked for."""
+    """The figures of several models, without measures that apply to no model."""
 
     models: tuple[str, ...]
     rows: tuple[FigureRow, ...]
 
     def row(self, label: str) -> FigureRow:
-        """Return a measure over all prompts."""
+        """Return the row of a measure over all prompts."""
         return next(row for row in self.rows if row.label == label)
 
     def lines(self) -> list[tuple[str, ...]]:
@@ -309,7 +309,7 @@ def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str
 
 
 def rate_cell(rate: Rate | None, difference: Difference | None = None) -> FigureCell:
-    """Return the cell of a rate; an empty one if nothing was asked."""
+    """Return the cell of a rate; an empty one without cases."""
     return FigureCell() if rate is None or not rate.denominator else FigureCell(rate.short, rate, difference)
 
 
@@ -318,7 +318,7 @@ _ADVICE: Final = "Ask each the same benchmark: `mens eval-local --trial --bench 
 
 @dataclass(frozen=True, slots=True)
 class ComparedModel:
-    """One model with its scored completions; `results` and `verdict` are those of a run of the graph."""
+    """One model with its scored completions; `results` and `verdict` are set for a run of the graph."""
 
     name: str
     completions: tuple[ScoredCompletion, ...]
@@ -328,7 +328,7 @@ class ComparedModel:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Models over the same `num_tasks` prompts of eval suites: first the baseline, then the best pass@1 first."""
+    """Models over the same `num_tasks` prompts of eval suites: the baseline, then the others by descending pass@1."""
 
     entries: tuple[ComparedModel, ...]
     columns: tuple[Column, ...]
@@ -338,10 +338,10 @@ class SideBySide:
 
 
 def compare(entries: Sequence[ComparedModel]) -> SideBySide:
-    """Compare models over the prompts that all were asked; refuse (`RefusedError`) shared names, and no shared prompt.
+    """Compare models over the prompts that all completed; `RefusedError` for equal names, or if no prompt is shared.
 
-    Adapters count by their free completions, as in a verdict; next to models with nothing but completions, such as
-    trials, they count as served.
+    Adapters count by their free completions, as in a verdict; if a model has only completions, such as a trial, they
+    count as served.
     """
     names = [entry.name for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -366,7 +366,7 @@ def compare(entries: Sequence[ComparedModel]) -> SideBySide:
 
 
 def find_completions(place: Path) -> Path | None:
-    """Return a file of scored completions: the path itself, or that in the folder of a run or endpoint; else None.
+    """Return a file of scored completions: the path itself, or the file in the folder of a run or endpoint; else None.
 
     `RefusedError` if the folder holds both an eval suite and a trial.
     """
@@ -472,7 +472,7 @@ class LeaderboardEntry:
         return ", ".join(named) or self.manifest.preset or "none"
 
     def find_rate(self, suite: Suite, name: str) -> Rate | None:
-        """Return a rate of a suite; None if it was not asked."""
+        """Return a rate of a suite; None if the suite was not evaluated."""
         suites = self.results.adapter.suites
         return getattr(suites[suite], name) if suite in suites else None
 
@@ -482,7 +482,7 @@ class LeaderboardEntry:
         return datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
 
     def cells(self) -> dict[str, str]:
-        """Return its line for people, by column."""
+        """Format the entry for people, by column."""
         manifest, result = self.manifest, self.manifest.result
         steps = f"{result.num_steps} of " if result.num_steps != result.planned_steps else ""
         return {
@@ -498,7 +498,7 @@ class LeaderboardEntry:
         }
 
     def figures(self) -> dict[str, Any]:
-        """Return its line for programs: shares from 0 to 1, None for unknown values."""
+        """Return the entry for programs, by column: shares from 0 to 1, None for unknown values."""
         result = self.manifest.result
         return {
             "adapter_sha256": self.results.subject.adapter_sha256,
@@ -524,7 +524,7 @@ class Leaderboard:
     num_without: int
 
     def format(self) -> str:
-        """Format it as a table in Markdown."""
+        """Format the leaderboard as a table in Markdown."""
         lines = [entry.cells() for entry in self.entries]
         table = markdown_table([*lines[0]], ([*line.values()] for line in lines)) if lines else ()
         note = [f"\n{self.num_without} more verdicts without figures that this version reads."]
