@@ -1,4 +1,4 @@
-"""The proof that two models write the same: the comparisons by the processes of delivery, and their criteria."""
+"""Evidence that two models write the same: comparisons by the delivery processes, and their criteria."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,46 +20,46 @@ COMPARISONS: Final = MergedFile.COMPARISONS
 """Completions of both models, one `PromptComparison` a line."""
 
 FIGURES: Final = "figures.json"
-"""Figures that only the process can measure."""
+"""File of the figures that only the process can measure."""
 
 MODEL: Final = "model"
-"""The output in the folder of a job."""
+"""Output folder in the folder of a job."""
 
 Dtype = Literal["float32", "bfloat16"]
 GgufType = Literal["f32", "f16", "q8_0"]
 
 NAME: Final = "^[0-9A-Za-z._-]{1,128}$"
-"""Name of a model: it becomes part of file names, so it cannot leave a folder or begin a line."""
+"""Pattern of model names: they become parts of file names, so they contain no slash and no line break."""
 
 GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
 
 NUM_PROMPTS: Final = 12
-"""Prompts to compare by: about a minute for the smallest base on two CPU cores."""
+"""Number of prompts to compare, about a minute for the smallest base on two CPU cores."""
 
 
 class MergeJob(Job):
-    """Merge an adapter, and compare the result with the evaluated model."""
+    """Job that merges an adapter, and compares the result with the evaluated model."""
 
     kind: Literal["merge"] = "merge"
     reference: Generation = Field(description="The evaluated model, and its prompts.")
-    dtype: Dtype = Field(description="Of the merged weights.")
-    chat_template: str = Field(description="The template of the merged folder.")
+    dtype: Dtype = Field(description="Dtype of the merged weights.")
+    chat_template: str = Field(description="Chat template of the merged folder.")
 
 
 class GgufJob(Job):
-    """Write a merged model as GGUF, and compare what is read back with the merged model."""
+    """Job that writes a merged model as GGUF, reads it back, and compares the two."""
 
     kind: Literal["gguf"] = "gguf"
     reference: Generation = Field(description="The evaluated model, and its prompts.")
     merged_path: Path = Field(description="The merged folder.")
     file_type: GgufType
-    file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")
-    model_name: str = Field(description="Written into the file.")
-    licence: str | None = Field(description="Likewise.")
+    file_name: str = Field(pattern=GGUF_NAME, description="Name of the GGUF file.")
+    model_name: str = Field(description="Name of the model in the file's metadata.")
+    licence: str | None = Field(description="Licence in the file's metadata.")
 
 
 class Written(Strict):
-    """The greedy completion of a model."""
+    """A greedy completion."""
 
     tokens: tuple[int, ...]
     text: str
@@ -67,56 +67,56 @@ class Written(Strict):
 
 
 class PromptComparison(Strict):
-    """One prompt to two models."""
+    """Completions of one prompt by two models."""
 
     task: str
-    same_prompt: bool = Field(description="Both models got the same tokens, each by the way of its own users.")
+    same_prompt: bool = Field(description="Whether the prompt has the same tokens for both, encoded as by their users.")
     reference: Written
     candidate: Written
     num_led: int = Field(
-        ge=0, description="Places where both find the same token most likely, given what the reference wrote before."
+        ge=0, description="Positions where both have the same most likely token, teacher-forced along the reference."
     )
 
 
 class Demand(Strict):
     """Tolerances for the comparison of two models."""
 
-    min_token_agreement: float = Field(ge=0, le=1, description="Share of tokens that are the same.")
+    min_token_agreement: float = Field(ge=0, le=1, description="Smallest share of equal tokens.")
     min_led_agreement: float = Field(ge=0, le=1, description="The same, teacher-forced along the reference.")
-    max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
+    max_parse_difference: float = Field(ge=0, le=1, description="Largest difference of the parse rates.")
 
 
 class Agreement(Strict):
-    """Differences between two models. A completion that differs at one token counts as different from there on."""
+    """Agreement of two models. Free completions rarely agree after their first different token."""
 
     num_prompts: int = Field(ge=0)
-    num_tokens: int = Field(ge=0, description="Of the longer completion of each pair.")
-    num_same_tokens: int = Field(ge=0, description="The same at the same place.")
-    num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along the reference.")
-    num_reference_tokens: int = Field(ge=0, description="Written by the reference.")
-    num_same_completions: int = Field(ge=0, description="To the last token.")
-    num_same_prompts: int = Field(ge=0, description="Prompts that became the same tokens on both sides.")
+    num_tokens: int = Field(ge=0, description="Tokens of the longer completion of each pair.")
+    num_same_tokens: int = Field(ge=0, description="Equal tokens at the same position.")
+    num_led_tokens: int = Field(ge=0, description="Equal most likely tokens, teacher-forced along the reference.")
+    num_reference_tokens: int = Field(ge=0, description="Tokens of the reference's completions.")
+    num_same_completions: int = Field(ge=0, description="Completions that are equal to the last token.")
+    num_same_prompts: int = Field(ge=0, description="Prompts with the same tokens for both models.")
     token_agreement: float = Field(ge=0, le=1)
     led_agreement: float = Field(ge=0, le=1)
     reference_parse_rate: Rate
     candidate_parse_rate: Rate
-    largest_logit_difference: float = Field(ge=0, description="Of the first token of a completion.")
+    largest_logit_difference: float = Field(ge=0, description="Largest difference at the first token.")
 
     @property
     def parse_difference(self) -> float:
-        """Between the parse rates; 1 without prompts."""
+        """Absolute difference of the parse rates; 1 without prompts."""
         one, other = self.reference_parse_rate.value, self.candidate_parse_rate.value
         return abs(one - other) if one is not None and other is not None else 1.0
 
 
 STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002)
-"""For a merged model with the same weights in the same precision."""
+"""Tolerances for a merged model with the same weights in the same precision."""
 
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
-"""For a model stored in float32 that was evaluated in 16 bits: its reference is rounded.
+"""Tolerances for a model stored in float32 but evaluated in 16 bits: the reference is rounded.
 
 Teacher-forced along the same 721 tokens, a model of 135 million weights and its bfloat16 version agreed on 98.9 %.
-Written freely, a completion differs from the first close call that flips; of twelve programs, one is 8 points.
+A free completion differs after the first close call that flips; one of twelve programs is 8 points.
 """
 
 
@@ -152,7 +152,7 @@ def _parses(task: Task, written: Written) -> bool:
 
 
 def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
-    """Return why two models are not the same, a sentence each."""
+    """Return the reasons why two models do not agree, a sentence each; empty if they do."""
     reasons = []
     if found.num_prompts == 0:
         reasons.append("Nothing was compared.")
@@ -182,7 +182,7 @@ def read_agreement(run_dir: Path, tasks: Iterable[Task]) -> tuple[Agreement, dic
 
 
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
-    """Choose `number` tasks (or all) evenly from first to last: neighbours come from one file, and are alike."""
+    """Choose up to `number` tasks, evenly spaced, since neighbours often come from one file and are alike."""
     if number >= len(tasks):
         return tuple(tasks)
     return tuple(tasks[place * len(tasks) // number] for place in range(number))

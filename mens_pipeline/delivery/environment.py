@@ -1,4 +1,4 @@
-"""A benchmark as an environment of other frameworks: prompts, hidden tests, and a scorer that calls `mens`."""
+"""A benchmark as an environment for other frameworks: prompts, hidden tests, and a scorer that calls `mens`."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ _HOW: Final = {
 
 
 def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
-    """Write a benchmark as an environment into a new folder; `ConfigurationError` if it exists."""
+    """Write a benchmark as an environment into a new folder; `ConfigurationError` if it exists or cannot be created."""
     if folder.exists():
         raise ConfigurationError(f"{folder}: exists already. Name a new folder.")
     try:

@@ -1,4 +1,4 @@
-"""Take back a file, what a commit brought, or a licence: who saw it, and the entries of `config/forgotten.yaml`."""
+"""Withdraw a file, the files of a commit, or a licence: affected models, and the entries of `config/forgotten.yaml`."""
 
 import hashlib
 import re
@@ -27,21 +27,21 @@ from mens_pipeline.storage.store import ArtifactStore
 _COMMIT: Final = re.compile("[0-9a-f]{7,40}")
 _NO_FILE: Final = frozenset((SourceKind.SYNTHETIC, SourceKind.TELEMETRY))
 _LOG: Final = ("log", "-1", "-m", "--first-parent", "--no-renames", "--diff-filter=d", "--format=", "--name-only", "-z")
-_LARGEST: Final = 67_108_864  # bytes of a file whose content is recognised elsewhere
+_LARGEST: Final = 67_108_864  # largest file to hash, in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """New entries of the list, and the models whose train sets have rows of the files in them, champion included."""
+    """New entries of the list, and the models trained on the files in them, champion included."""
 
     entries: tuple[Forgotten, ...]
     seen_by: tuple[Link, ...]
 
 
 def plan_forgetting(store: ArtifactStore, root: Path, what: str, reason: str = "") -> Forgetting:
-    """Find what a path, a commit or an SPDX id means in a workspace and a store.
+    """Find the entries for a path, a commit or an SPDX id, and the models trained on their files.
 
-    `RefusedError` if it is none of these, or names no file that a model saw or that the workspace has.
+    `RefusedError` if it is none of these, or names no file of the workspace or of a model in the store.
     """
     models = list(_list_models(store))
     here = {shown_name(path, root): path for path in files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES))}
@@ -53,7 +53,7 @@ def plan_forgetting(store: ArtifactStore, root: Path, what: str, reason: str = "
 
 
 def add_entries(path: Path, entries: tuple[Forgotten, ...]) -> tuple[Forgotten, ...]:
-    """Add entries to the end of the list, and return those that were not in it.
+    """Append entries to the list, and return the new ones.
 
     `ConfigurationError` if the list is invalid or cannot be written.
     """
@@ -101,7 +101,7 @@ def _entry(path: str, files: set[SeenFile], reason: str) -> Forgotten:
 
 
 def _name_in(what: str, root: Path) -> str:
-    """Return a path as the workspace names it; a person may name it from elsewhere."""
+    """Return a path relative to the workspace if it exists there, else unchanged."""
     path = Path(what).absolute()
     is_inside = path.exists() and path.is_relative_to(root.absolute())
     return path.relative_to(root.absolute()).as_posix() if is_inside else str(PurePosixPath(what))
@@ -116,10 +116,10 @@ def _look_at(path: Path, name: str, licences: Licences) -> SeenFile:
 
 
 def _list_models(store: ArtifactStore) -> Iterator[tuple[Link, frozenset[SeenFile]]]:
-    """Yield each model of the store with the files that its train set has rows of, as far as that is on record."""
+    """Yield each model of the store with the source files of its train set, as far as they are on record."""
     items = list_artifacts(store)
     parents = {ref: item.parents for ref, item in items.items()}
-    read_files = cache(partial(_read_files, store))  # many adapters have one train set
+    read_files = cache(partial(_read_files, store))  # many adapters share a train set
     for ref in items:
         promoted = store.get(*ref) if ref[0] == Kind.PROMOTED_ADAPTER else None
         if promoted is not None:

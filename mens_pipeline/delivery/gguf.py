@@ -1,6 +1,6 @@
-"""A merged model as a GGUF file, as an artifact that is written and compared once.
+"""GGUF files of merged models, as artifacts that are written and compared once.
 
-Source: the layouts of llama.cpp for Llama, Qwen2, Qwen3 and Qwen3.5; names of tensors are those of the library `gguf`.
+Source: the layouts of llama.cpp for Llama, Qwen2, Qwen3 and Qwen3.5; the library `gguf` gives the names of tensors.
 """
 
 import gc
@@ -58,9 +58,9 @@ ARCHITECTURES: Final = {
 }
 """Class of a model -> llama.cpp's name of its architecture; of a vision model, only the text model is written."""
 HYBRID: Final = "qwen35"
-"""Full attention in some layers, linear attention in the others."""
+"""Architecture with full attention in some layers, and linear attention in the others."""
 _HEADS: Final = {"Qwen3ForCausalLM": 128}
-"""Class of a model -> the only width of heads with which transformers reads a file back."""
+"""Class of a model -> the only head width that transformers reads back."""
 _NOT_AS_GGUF: Final = (
     "Run `mens merge -o DIR` without --gguf, and convert DIR with llama.cpp's own convert_hf_to_gguf.py; or serve "
     "DIR as it is: `mens serve --model DIR`, `vllm serve DIR`."
@@ -88,10 +88,10 @@ _SPLITTERS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (
     ("qwen2", _split_by(_QWEN2)),
     ("qwen35", _split_by(_QWEN35)),
 )
-"""llama.cpp's name for a way to split text before merging -> its steps in tokenizer.json.
+"""llama.cpp's name of a pre-tokenizer -> its steps in tokenizer.json.
 
-The same model exists in two variants: on the Hub it splits digits, in the package of the CPU default it does not. The
-variant that was trained counts.
+The default base on a CPU has two variants: the one on the Hub splits digits, the one in the package does not. The
+trained variant counts.
 """
 _NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
 """Normalizers that llama.cpp skips: its tokens differ if a letter and its accent are two characters."""
@@ -136,7 +136,7 @@ def _full_attention_interval(kinds: list[str]) -> int:
 
 
 def find_splitter(merged: Path) -> str:
-    """Return llama.cpp's name for how a tokenizer splits text, or raise RefusedError if it has none."""
+    """Return llama.cpp's name of the pre-tokenizer, or raise RefusedError if it has none."""
     path = merged / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
     kind = tokenizer["model"].get("type")
@@ -171,7 +171,7 @@ DEMANDS: Final[dict[GgufType, Demand]] = {
 
 
 class GgufReport(Document, Versioned):
-    """The proof that a GGUF file writes what the merged model writes; a file that does not is refused."""
+    """Evidence that a GGUF file writes the same completions as the merged model; any other file is refused."""
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
     file_name: str = Field(pattern=GGUF_NAME)
@@ -181,7 +181,7 @@ class GgufReport(Document, Versioned):
 
 
 class GgufParams(Params):
-    """A merged model, the prompts to compare by, and the process that writes it."""
+    """A merged model, the prompts to compare, and the process that writes the GGUF file."""
 
     merged: Parent
     file_type: GgufType
@@ -192,7 +192,7 @@ class GgufParams(Params):
 
 
 def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
-    """Write a merged model as GGUF with `gguf_report.json`, or refuse a file that reads back as another model."""
+    """Write a merged model as GGUF with `gguf_report.json`; `RefusedError` if it reads back as another model."""
     job, demand = params.job, DEMANDS[params.file_type]
     refuse_failure(job.run_dir, params.launch(write_job(job)), "GGUF")
     found, figures = read_agreement(job.run_dir, params.tasks)
@@ -217,7 +217,7 @@ def build_gguf_model(
     store: ArtifactStore,
     launch: Callable[[Path], int],
 ) -> tuple[Artifact, bool]:
-    """Build a GGUF file with its report, and return it with whether the store had it.
+    """Return the GGUF file of a merged model with its report, and whether it was reused.
 
     `RefusedError` if the model is not supported, the process failed, or the file reads back as another model.
     """
@@ -259,14 +259,14 @@ def _build_job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, s
 
 
 def refuse_unquotable(system: str) -> None:
-    """Raise RefusedError if the Modelfile of Ollama, which cannot escape a quote, cannot hold a system prompt."""
+    """Raise RefusedError if a system prompt cannot be in a Modelfile, since Ollama has no escape for quotes."""
     if '"""' in f'{system}"""'[:-1]:
         found = "the system prompt holds three double quotes in a row, or ends with one"
         raise RefusedError(f"{MODELFILE}: {found}. Merge without --gguf, or train with another system prompt.")
 
 
 def format_modelfile(gguf: str, system: str, context_length: int, chat: ChatFormat = CHATML) -> str:
-    """Format the Modelfile with which Ollama serves a GGUF file greedily, as evaluated; see `refuse_unquotable`."""
+    """Format the Modelfile for Ollama to serve a GGUF file greedily, as evaluated; errors as in `refuse_unquotable`."""
     refuse_unquotable(system)
     before, after = chat.user
     shown = "{{ .System }}\n\n" if chat.system is None else "{{ .System }}".join(chat.system)
@@ -291,11 +291,11 @@ def format_modelfile(gguf: str, system: str, context_length: int, chat: ChatForm
 
 _NUM_LIKELIEST: Final = 64  # most likely tokens that llama.cpp reports at each position
 _BELOW: Final = 60.0
-"""Log-probability of all other tokens, below the least likely of these: too low to be drawn, and finite."""
+"""Distance of all other log-probabilities below the lowest of these: too low to be drawn, and finite."""
 _FORCED: Final = 1e3
 _NUM_COMPARED: Final = 32  # most likely tokens whose logits are compared with those of llama.cpp
 _SECTIONS: Final = (11, 11, 10)
-"""Default pairs of a head that rotate by time, height and width of an image."""
+"""Default numbers of rotary pairs for the time, height and width of an image."""
 _SPACE: Final = chr(ord(" ") + 256)  # a space inside a merge, since a space separates its halves
 
 Matrix = np.ndarray[Any, Any]
@@ -347,7 +347,7 @@ def _add_sizes(writer: "GGUFWriter", config: dict[str, Any]) -> None:
 
 
 def _add_linear_attention(writer: "GGUFWriter", config: dict[str, Any]) -> None:
-    """Add the states of linear attention of Qwen3.5, and its three kinds of positions, which are equal in a text."""
+    """Add the sizes of Qwen3.5's linear attention, and of its three kinds of positions, which are equal in text."""
     writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
     writer.add_ssm_state_size(config["linear_key_head_dim"])
     writer.add_ssm_group_count(config["linear_num_key_heads"])
@@ -499,7 +499,7 @@ def export(job: GgufJob) -> None:
 
 
 class LlamaCpp:
-    """A GGUF file in llama.cpp, with `vocabulary` tokens, room for `context` tokens, and a token `end` of a turn."""
+    """A GGUF file in llama.cpp, with `vocabulary` tokens, a window of `context` tokens, and the end token `end`."""
 
     def __init__(self, file: Path, vocabulary: int, end: int, context: int) -> None:
         import torch
@@ -519,7 +519,7 @@ class LlamaCpp:
         """Return log-probabilities of the next token, of shape `(vocabulary,)`, exact for the most likely ones."""
         import torch
 
-        # Force a token that ends the text: for half a character nothing is reported. Log-probabilities are from before.
+        # Force the end token, since llama.cpp reports nothing for half a character. Log-probabilities ignore the bias.
         body = {"prompt": [*tokens], "max_tokens": 1, "logprobs": _NUM_LIKELIEST, "logit_bias": [[self._end, _FORCED]]}
         reply = self._server.handle_completions(body)
         if "error" in reply:
@@ -531,7 +531,7 @@ class LlamaCpp:
         return scores
 
 
-def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion rests on
+def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - the inputs of a completion
     file: Path, tokenizer: Any, stop: frozenset[int], before: "GreedyCompletions", decoding: Decoding, log: TelemetryLog
 ) -> "GreedyCompletions":
     from mens_pipeline.delivery.merged_model import GreedyCompletions, read_slots  # noqa: PLC0415 - loads torch
@@ -551,7 +551,7 @@ def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion re
         along = before.written[task].tokens
         after = [model.next_scores((*prompt, *along[:place])) for place in range(len(along))]
         likely[task] = tuple(int(each.argmax()) for each in after)
-        # It reports only the most likely tokens.
+        # llama.cpp reports only the most likely tokens.
         known, logits = after[0].topk(_NUM_COMPARED), before.scores[task]
         scores[task] = logits.index_copy(0, known.indices, known.values + logits.logsumexp(-1))
     return GreedyCompletions(before.prompts, read_slots(rows, tokenizer), scores, likely)

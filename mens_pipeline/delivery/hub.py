@@ -1,4 +1,4 @@
-"""Push a promoted adapter, its train set or the benchmark to a repository of the Hub."""
+"""Push a promoted adapter, its train set or the benchmark to a repository on the Hub."""
 
 import json
 import re
@@ -63,7 +63,7 @@ _REVISION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file to send: its name in the repository, and its path on this machine."""
+    """A file to upload: its name in the repository, and its path on this machine."""
 
     name: str
     path: Path
@@ -98,14 +98,14 @@ class PushPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Commit of an upload, and its page."""
+    """Commit of an upload, and the URL of its page."""
 
     commit: str
     url: str
 
 
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
-    """Gather the promoted adapter, unchanged, with card, figures and bill, in an empty folder.
+    """Collect a promoted adapter with card, figures and bill of materials in an empty folder.
 
     Nothing in it names this machine. `RefusedError` if the adapter was not promoted, was rolled back, or changed since.
     """
@@ -131,7 +131,7 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
 
 
 def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
-    """Send the files as one commit on the head of the branch; a missing repository is created, private.
+    """Upload the files as one commit on the head of the branch, and create a missing repository as private.
 
     `RefusedError` if the Hub cannot be reached or refuses; `ConfigurationError` without a token.
     """
@@ -160,7 +160,7 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
 
 
 def _name_base(path: Path, name: str) -> None:
-    """Replace the path of the base, which training wrote, by its public name."""
+    """Replace the local path of the base, which training wrote, with its public name."""
     config = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps({**config, "base_model_name_or_path": name}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -180,7 +180,7 @@ _TAGS: Final = ("vox", "code")
 def plan_train_set(
     source: MergeSource, store: ArtifactStore, target: Target, licence: str | None, staging: Path
 ) -> PushPlan:
-    """Gather the rows that a promoted adapter was trained on, with a card of their sources.
+    """Collect the rows that a promoted adapter was trained on, with a card of their sources.
 
     `ConfigurationError` if no licence is set; `RefusedError` if the adapter was not promoted, or its train set is gone,
     changed or not redacted.
@@ -225,7 +225,7 @@ def _refuse_secrets(rows: tuple[TrainingPair, ...], path: Path) -> None:
 
 
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:
-    """Gather a benchmark and those below its folder, one configuration each, with solutions and hidden tests.
+    """Collect a benchmark and all others below its folder, one configuration each, with solutions and hidden tests.
 
     `ConfigurationError` if no licence is set, or a benchmark is invalid.
     """

@@ -34,9 +34,9 @@ class Link:
 class AdapterLineage:
     """The ancestors of an adapter and its dependents (evaluations, verdicts, promotions, deliveries), nearest first.
 
-    `rows` maps mixed files to rows of the train set, and is empty if that is gone; `files` maps source files to
-    different rows from them, `lines` to the first and last line of each passage that became rows. `commits` are those
-    of the workspace that rows come from.
+    `rows` maps mixed files to their numbers of rows in the train set, and is empty if the train set is gone. `files`
+    maps source files to their numbers of distinct rows, and `lines` to the first and last line of each passage in rows.
+    `commits` are the workspace commits of the rows.
     """
 
     adapter: Link
@@ -112,7 +112,7 @@ def _find_adapter(store: ArtifactStore, items: Mapping[Ref, Item], name: str) ->
 
 
 def walk(edges: Edges, start: Ref) -> list[Ref]:
-    """Return the artifacts that edges lead to from a start, level by level."""
+    """Return the artifacts that are reachable from `start`, in breadth-first order."""
     reached = {start: None}
     waiting = [start]
     for ref in waiting:

@@ -1,4 +1,4 @@
-"""Merge an adapter into its base, as an artifact that is made once: the adapter of a run, or the champion."""
+"""Merge an adapter, of a run or the champion, into its base; the merged model is an artifact that is made once."""
 
 import re
 import shutil
@@ -53,7 +53,7 @@ _NAME_RUN: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Adapter) -> None:
-    """Raise RefusedError if the base is missing or different, or the adapter is not from training or does not fit."""
+    """Raise RefusedError if the base is missing or different, or the adapter is not a LoRA adapter that fits it."""
     base = adapter.manifest.base_model
     path = find_recorded_base(base, in_full=True)
     config = read_adapter_config(adapter.folder)
@@ -86,7 +86,7 @@ def _find_misfits(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) 
 
 
 def find_weights(layer: str, names: Collection[str]) -> list[str]:
-    """Return the tensors that may be the weight of a layer; some families put other words before `layers.`."""
+    """Return the tensors that may be the weight of a layer; some families have other prefixes before `layers.`."""
     if f"{layer}.weight" in names:
         return [f"{layer}.weight"]
     tail = layer[layer.find("layers.") :] if "layers." in layer else layer
@@ -101,8 +101,8 @@ _LONGEST_MANIFEST: Final = 10_000_000  # bytes
 class MergeSource:
     """An adapter that can be merged, with the verdict on it.
 
-    `promoted` is None if it was not promoted, or was rolled back since. `verdict_sha256` is that of the file,
-    hexadecimal. `notice` names its files that may no longer train; empty if there are none.
+    `promoted` is None if it was not promoted, or was rolled back since. `verdict_sha256` is the hash of the receipt,
+    hexadecimal. `notice` names its source files that may no longer train; empty without any.
     """
 
     adapter: Adapter
@@ -113,7 +113,7 @@ class MergeSource:
 
 
 def merge_source(run: Path | None, store: ArtifactStore, policy: SourcePolicy | None = None) -> MergeSource:
-    """Find the adapter of a run, or the champion when no run is named; `policy` says which files may train now.
+    """Find the adapter of a run, or the champion if no run is named; `policy` says which files may train now.
 
     `RefusedError` if there is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
     adapter, or does not fit its base; or the base is gone.
@@ -177,7 +177,7 @@ class HeldoutPrompts:
 def choose_prompts(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> HeldoutPrompts:
-    """Choose `number` held-out prompts whose completions fit, evenly spread, from a named file or that of the run.
+    """Choose `number` held-out prompts whose completions fit, evenly spaced, from a named file or the run's own.
 
     `RefusedError` if there are none.
     """
@@ -258,11 +258,11 @@ class MergedInto(Document):
 
     weights: Literal["restored", "own"] = Field(
         default="restored",
-        description="The base's own, or its four-bit weights restored, as in training and evaluation.",
+        description="`own` weights of the base, or `restored` from four bits, as in training and evaluation.",
     )
-    quantization: str = Field(description="`nf4`, or `none` for its own weights.")
+    quantization: str = Field(description="`nf4`, or `none` for the base's own weights.")
     double_quant: bool
-    rounded_to: str = Field(description="The type of the base before four bits.")
+    rounded_to: str = Field(description="Dtype of the base before quantisation.")
     why: str = Field(
         default="The adapter was evaluated on these weights. On those that the base came with, the merged model "
         "would differ from the evaluated one by the error of quantisation.",
@@ -279,35 +279,35 @@ class MergeManifest(Document, Versioned):
     name: str = Field(pattern=NAME)
     base_model: str
     base_revision: str | None
-    base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")
+    base_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the folder of the base.")
     base_licence: str | None
-    adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
+    adapter_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the adapter's weights.")
     merged_into: MergedInto
-    dtype: Dtype = Field(description="Of the stored weights.")
-    num_parameters: int = Field(ge=1, description="Of all weights.")
-    contract_digest: str = Field(pattern=_SHA256, description="Of the training run.")
+    dtype: Dtype = Field(description="Dtype of the stored weights.")
+    num_parameters: int = Field(ge=1, description="Number of parameters of the merged model.")
+    contract_digest: str = Field(pattern=_SHA256, description="Hash of everything that determines the training run.")
     system_prompt: str
-    libraries: dict[str, str] = Field(description="Versions that made it.")
+    libraries: dict[str, str] = Field(description="Versions of the libraries that made it.")
 
 
 class MergeReport(Document, Versioned):
-    """Whether a merged folder writes what the evaluated model writes."""
+    """Comparison of a merged model with the evaluated model."""
 
     schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")
     reference: str = Field(description="The evaluated model.")
     candidate: str = Field(description="The merged model.")
     adapter_sha256: str = Field(pattern=_SHA256)
-    heldout_sha256: str = Field(pattern=_SHA256, description="Of the held-out pairs.")
-    computed_on: tuple[str, str] = Field(description="Device, and type that the reference computed in.")
+    heldout_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the held-out pairs.")
+    computed_on: tuple[str, str] = Field(description="Device, and compute dtype of the reference.")
     max_new_tokens: int = Field(ge=1)
     demand: Demand
     agreement: Agreement
     passed: bool
-    reasons: tuple[str, ...] = Field(description="Why it does not pass, a sentence each.")
+    reasons: tuple[str, ...] = Field(description="Reasons why it does not pass, a sentence each.")
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """The agreement on one line, for people."""
         found = self.agreement
         tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
         completions = f"{found.num_same_completions}/{found.num_prompts} completions"
@@ -322,7 +322,7 @@ _OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained
 
 @dataclass(frozen=True, slots=True)
 class PreparedMerge:
-    """A merge that may begin; `inputs` holds everything that decides the result, in JSON types."""
+    """A merge that is ready to run; `inputs` holds everything that determines the result, in JSON types."""
 
     job: MergeJob
     source: MergeSource
@@ -333,16 +333,16 @@ class PreparedMerge:
 def prepare_merge(
     source: MergeSource, prompts: HeldoutPrompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
 ) -> PreparedMerge:
-    """Prepare a merge in an emptied folder; the default dtype is that of the evaluation."""
+    """Prepare a merge in `run_dir`, which is emptied; `dtype` defaults to the compute dtype of the evaluation."""
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
     reference = prepare_generation("adapter", source.adapter, requests, conditions)
-    # The merged weights have more digits than the eight bits of an evaluation: compare them with all.
+    # An evaluation in eight bits rounds what it multiplies; compare the merged weights without that.
     reference = reference.model_copy(update={"in_eight_bits": False})
     inputs: dict[str, Any] = {"reference": list_inputs(reference)}
     if reference.held != "dense":
-        # A GPU without room holds four bits, and rounds differently: compare dense models on the CPU.
+        # A GPU with too little memory holds four-bit weights and rounds differently: compare dense models on the CPU.
         reference = reference.model_copy(update={"held": "dense", "device": "cpu"})
     template = format_of(template_in(reference.base_path)).template(source.adapter.manifest.system_prompt)
     chosen = dtype if dtype is not None else reference.compute_dtype
@@ -364,7 +364,7 @@ def prepare_merge(
 
 
 class MergeParams(Params):
-    """A prepared merge, and the process for it."""
+    """A prepared merge, and the launcher of its process."""
 
     prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
     launch: Helper[Callable[[Path], int]]
@@ -374,7 +374,7 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     """Merge an adapter, and compare the merged model with the evaluated one.
 
     The folder gets the files that `AutoModelForCausalLM.from_pretrained` reads, `merge_manifest.json` and
-    `merge_report.json` (also if they differ), and the bill of materials of a promoted adapter.
+    `merge_report.json` (also if the models differ), and the bill of materials of a promoted adapter.
     """
     prepared, run_dir = params.prepared, params.prepared.job.run_dir
     refuse_failure(run_dir, params.launch(prepared.job.path), "merging")
@@ -396,7 +396,7 @@ STAGE: Final = Stage(Kind.MERGED_MODEL, _ENTRIES, write_merged_model)
 def build_merged_model(
     prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
 ) -> tuple[Artifact, bool]:
-    """Build a merged model with its report, and return it with whether the store had it."""
+    """Return the merged model with its report, and whether it was reused."""
     # The run is an origin, not part of the key: it also holds times, and the same adapter must not be merged twice.
     origins = store.holding(prepared.source.adapter.path)
     merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))

@@ -1,8 +1,8 @@
 """Merge an adapter, and complete prompts with both models. Only the process of a merge imports this.
 
-An adapter that was trained on four-bit weights is merged into these weights restored, not into those of the base: the
-difference between the two is larger than many adapters. The evaluated model is loaded in the precision of its
-evaluation, with the adapter merged; the folder is loaded as any program would.
+An adapter trained on four-bit weights is merged into the dequantised weights, not into the base's own: the difference
+between the two is larger than many adapters. The evaluated model is loaded in the precision of its evaluation, with the
+adapter merged; the folder is loaded as by any other program.
 """
 
 import gc
@@ -62,7 +62,7 @@ def merge(job: MergeJob) -> None:
 def _save(job: MergeJob) -> None:
     from transformers import AutoTokenizer
 
-    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch
 
     reference, folder = job.reference, job.run_dir / MODEL
     model = load_evaluated(reference.model_copy(update={"compute_dtype": job.dtype}))
@@ -98,7 +98,7 @@ class GreedyCompletions:
     likely: Mapping[str, tuple[int, ...]]
 
 
-def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
+def complete(  # noqa: PLR0913, PLR0917 - the inputs of a completion
     name: str,
     model: Any,
     tokenizer: Any,
@@ -108,14 +108,14 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     *,
     along: GreedyCompletions | None = None,
 ) -> GreedyCompletions:
-    """Complete prompts, then score the completions `along` those of a reference (by default its own), teacher-forced.
+    """Complete prompts greedily, then predict tokens teacher-forced `along` a reference, by default the model itself.
 
     Teacher-forcing distinguishes a single flipped close call from another model; free completions do not. The reference
-    is scored along its own completions too: in 16 bits, one pass over all tokens rounds differently from one by one.
+    is also scored along its own completions: in 16 bits, one pass over all tokens rounds differently from one by one.
     """
     import torch
 
-    from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch
         CompletionCounter,
         complete_slots,
         new_slot,
@@ -138,7 +138,7 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
 
 
 def read_slots(slots: Sequence["Slot"], tokenizer: Any) -> dict[str, Written]:
-    """Decode ended slots, by the names of their tasks."""
+    """Decode finished slots, and return their completions by task."""
     return {
         slot.name: Written(
             tokens=tuple(slot.tokens),
@@ -150,7 +150,7 @@ def read_slots(slots: Sequence["Slot"], tokenizer: Any) -> dict[str, Written]:
 
 
 def write_comparison(run_dir: Path, reference: GreedyCompletions, candidate: GreedyCompletions, **figures: int) -> None:
-    """Write the completions of both models, and the figures with the largest difference of a logit."""
+    """Write the completions of both models, and `figures` with the largest difference of logits."""
     comparisons = [
         PromptComparison(
             task=task,

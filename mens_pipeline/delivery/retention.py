@@ -24,36 +24,36 @@ _DAY: Final = 86_400
 _KEEPS_PARENTS: Final = frozenset(
     (Kind.PROMOTED_ADAPTER, Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS, Kind.SERVING_HANDOFF, Kind.QLORA_ADAPTER)
 )
-"""Kinds whose artifacts keep their parents: a train set or completions of a base serve for many nights."""
+"""Kinds whose artifacts keep their parents: many nightly runs reuse a train set, or completions of a base."""
 
 
 class Days(Strict):
-    """Days that artifacts of a kind are kept."""
+    """Days to keep artifacts, by kind."""
 
     qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
     eval_results: int = Field(ge=1, description="eval-gate-<commit>: the figures.")
     benchmark_gate: int = Field(ge=1, description="eval-gate-<commit>: the verdict.")
     generations: int = Field(ge=1, description="Completions of models.")
     merged_model: int = Field(ge=1, description="As large as its base, and can be merged again.")
-    gguf_model: int = Field(ge=1, description="Likewise.")
+    gguf_model: int = Field(ge=1, description="As large as its base, and can be written again.")
     serving_handoff: int = Field(ge=1, description="Useless without the model that it names.")
 
 
 class RetentionPolicy(Strict):
-    """Retention of artifacts, and of the runs of Dagster."""
+    """Retention of artifacts and Dagster runs."""
 
     days: Days
-    runs: int = Field(ge=1, description="Days that the Dagster instance keeps finished runs.")
-    newest: int = Field(ge=1, description="Artifacts of each other kind that are kept.")
-    abandoned_days: int = Field(ge=1, description="Age at which a work folder counts as abandoned.")
+    runs: int = Field(ge=1, description="Days to keep finished Dagster runs.")
+    newest: int = Field(ge=1, description="Artifacts of every other kind to keep, newest first.")
+    abandoned_days: int = Field(ge=1, description="Days without a write after which a folder counts as abandoned.")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A folder of the store; `key` is its name if it is not an artifact.
+    """A folder of the store: an artifact, or an unfinished folder, whose `key` is its name.
 
-    An incomplete one is a work folder, a draft, or the rest of an artifact. `made` is when it was completed, or last
-    written to, in seconds since 1970. `is_held` tells whether a process is at work in it. `parents` are kind and key;
+    An unfinished folder is a work folder, a draft, or the rest of an artifact. `made` is the time of its completion or
+    last write, in seconds since 1970. `is_held` tells whether a process is at work in it. `parents` are kind and key;
     `is_shared` tells whether the object storage has it.
     """
 
@@ -80,7 +80,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """Whether a folder stays, and why."""
+    """Decision to keep or remove a folder, with the reason."""
 
     item: Item
     action: Literal["keep", "remove"]
@@ -110,12 +110,12 @@ class RetentionPlan:
 
 
 def load_retention(path: Path) -> RetentionPolicy:
-    """Read `config/retention.yaml`, or raise ConfigurationError that names all errors in it."""
+    """Read `config/retention.yaml`, or raise a ConfigurationError that lists all errors in it."""
     return load_model(path, RetentionPolicy)
 
 
 def plan_retention(stored: Stored, policy: RetentionPolicy, now: float) -> RetentionPlan:
-    """Decide about every folder, at the time `now` in seconds since 1970."""
+    """Decide on every folder at the time `now`, in seconds since 1970."""
     items = sorted(stored.items, key=lambda item: (item.kind, -item.made, item.key))
     kept = {item.path: reason for item, reason in _find_kept(items, stored, policy, now)}
     _keep_parents(items, kept)
@@ -182,7 +182,7 @@ def prune(
     Raises:
         SourceNotFoundError: There is no store.
         RefusedError: The history of champions is damaged, or the clock is ahead of everything in the store.
-        ConfigurationError: A folder cannot be removed, or the object storage does not respond; earlier ones are gone.
+        ConfigurationError: A folder cannot be removed, after earlier ones were, or the object storage does not respond.
     """
     if store.remote is None:
         require_folder(store.root, "Set MENS_STORE_ROOT to the store.")
@@ -198,7 +198,7 @@ def prune(
 
 
 def _refuse_clock_ahead(stored: Stored, tag: Path, policy: RetentionPolicy, now: float) -> None:
-    """Refuse to go by a clock that makes everything too old, as after a jump."""
+    """Refuse a clock by which everything is too old, as after a jump."""
     written = [item.made for item in stored.items] + ([tag.stat().st_mtime] if tag.exists() else [])
     days, longest = (now - max(written, default=now)) / _DAY, max(policy.days.model_dump().values())
     if days > max(longest, policy.abandoned_days):
@@ -292,14 +292,14 @@ def _remove_all(plan: RetentionPlan, store: ArtifactStore) -> None:
 
 
 def _remove_abandoned(item: Item) -> None:
-    """Remove an unfinished folder, unless a run has begun or ended in it since the plan."""
+    """Remove an unfinished folder, unless a run holds it or has written to it since the plan."""
     with suppress(BlockingIOError), lock_abandoned(item.path):
         if _measure(item.kind, item.path).made == item.made:
             _remove(item.path)
 
 
 def _remove(path: Path) -> None:
-    """Rename a folder to a draft, then delete it: after an interruption it is not an artifact."""
+    """Rename a folder to a draft before deleting it, so that an interruption leaves no damaged artifact."""
     gone = path if path.name.startswith(".") else path.with_name(f".draft-{path.name}-removed")
     if gone != path:
         shutil.rmtree(gone, ignore_errors=True)

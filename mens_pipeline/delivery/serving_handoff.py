@@ -1,4 +1,4 @@
-"""The hand-off of a model to a server, as an artifact, or as a folder with the model in it."""
+"""Hand-offs of a model to a server: an artifact, or a folder that contains the model."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ HANDOFF: Final = HandoffFile.HANDOFF
 """Upstream's document, with exactly the fields of its schema."""
 
 DETAILS: Final = HandoffFile.DETAILS
-"""Our document with the details, next to it."""
+"""Our document with more details, next to upstream's."""
 
 _SHA256: Final = "^[0-9a-f]{64}$"
 
@@ -52,7 +52,7 @@ class GgufPart(Document):
 
     path: str = Field(description="Relative to this document, with `/`.")
     file_type: GgufType
-    led_agreement: float = Field(ge=0, le=1, description="With the merged model, token by token.")
+    led_agreement: float = Field(ge=0, le=1, description="Teacher-forced agreement with the merged model.")
 
 
 class HandedModel(Document):
@@ -60,30 +60,30 @@ class HandedModel(Document):
 
     schema_: Literal["mens_handoff_v1"] = Field(default="mens_handoff_v1", alias="schema")
     name: str
-    adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
+    adapter_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the adapter's weights.")
     base_revision: str | None
-    base_sha256: str = Field(pattern=_SHA256, description="Of the folder of the base.")
-    licence: str | None = Field(description="Of the base; null if it states none.")
-    data_licence: str | None = Field(description="Of the training data; null if nobody stated one.")
+    base_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the folder of the base.")
+    licence: str | None = Field(description="Licence of the base; null if it is not stated.")
+    data_licence: str | None = Field(description="Licence of the training data; null if it is not stated.")
     merged_into: MergedInto
     dtype: Dtype
     is_promoted: bool = Field(description="Whether this adapter was promoted, and not rolled back since.")
-    verdict_sha256: str | None = Field(pattern=_SHA256, description="Of the verdict of the gate, if there is one.")
-    verdict_passed: bool | None = Field(description="Whether it passed, if there is one.")
-    merge_report_sha256: str = Field(pattern=_SHA256, description="Of the proof that it is the evaluated model.")
-    token_agreement: float = Field(ge=0, le=1, description="Of that proof.")
+    verdict_sha256: str | None = Field(pattern=_SHA256, description="SHA-256 of the gate's verdict, if there is one.")
+    verdict_passed: bool | None = Field(description="Whether the verdict passed, if there is one.")
+    merge_report_sha256: str = Field(pattern=_SHA256, description="SHA-256 of the comparison with the evaluated model.")
+    token_agreement: float = Field(ge=0, le=1, description="Share of equal tokens in that comparison.")
     system_prompt: str = Field(description="The template adds it to every request.")
-    chat_template: str = Field(description="Jinja, as in the folder.")
+    chat_template: str = Field(description="Jinja template, as in the folder.")
     stop_tokens: tuple[str, ...] = Field(min_length=1)
     stop_token_ids: tuple[int, ...] = Field(min_length=1)
     context_length: int = Field(ge=1, description="Tokens of prompt and completion together.")
     trained_length: int = Field(ge=1, description="Tokens of the longest row in training.")
     files: tuple[HandedFile, ...] = Field(min_length=1, description="All files of the model.")
-    gguf: GgufPart | None = Field(description="Null if none was written.")
+    gguf: GgufPart | None = Field(description="Null without a GGUF file.")
 
 
 class ServingHandoff(Document):
-    """A model that is handed to a server."""
+    """Upstream's document on a model that is handed to a server."""
 
     schema_: Literal["vox_external_serving_handoff_v1"] = Field(
         default="vox_external_serving_handoff_v1", alias="schema"
@@ -91,7 +91,7 @@ class ServingHandoff(Document):
     schema_version: Literal[1] = 1
     backend_family: Literal["vllm", "ollama", "hf-transformers", "openai-compatible", "other"]
     base_model: str = Field(min_length=1)
-    tokenizer_source: str = Field(min_length=1, description="Where the tokenizer is, relative to this document.")
+    tokenizer_source: str = Field(min_length=1, description="Location of the tokenizer, relative to this document.")
     artifact_dir: str = Field(min_length=1, description="The folder of the model, relative to this document.")
     prompt_format: FormatName = "qwen_chatml_im_start"
     adapter_path: str | None = Field(default=None, description="Null: the adapter is merged.")
@@ -106,7 +106,7 @@ def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[Hande
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
-    """Return the files of a hand-off that are gone or changed."""
+    """Return the files of a hand-off that are missing or changed."""
     paths = ((file, document.parent / file.path) for file in read_details(document).files)
     return tuple(file.path for file, path in paths if not path.is_file() or digest_of(path) != file.sha256)
 
@@ -128,7 +128,7 @@ _NOTES: Final = (
 
 
 def _decide(source: MergeSource) -> tuple[str | None, ...]:
-    notice = (source.notice,) if source.notice else ()  # so that others keep their keys
+    notice = (source.notice,) if source.notice else ()  # hand-offs without a notice keep their keys
     return (source.verdict_sha256, source.promoted and source.promoted.key, *notice)
 
 
@@ -153,7 +153,7 @@ STAGE: Final = Stage(Kind.SERVING_HANDOFF, (__name__,), write_serving_handoff)
 
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Build the hand-off of a merged model, and return it with whether the store had it.
+    """Return the hand-off of a merged model, and whether it was reused.
 
     `RefusedError` if the model differs from the evaluated one.
     """
@@ -163,7 +163,7 @@ def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Art
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
-    """Write a folder with document, model and card, which can be copied anywhere, and return the document.
+    """Write a self-contained folder with document, model and card, and return the path of the document.
 
     An older hand-off in the folder is replaced. `RefusedError` if the merged model differs from the evaluated one, or
     the folder holds something else or cannot be written.
