@@ -122,7 +122,7 @@ def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str,
 
 def _find_place(made: dg.AssetsDefinition) -> dg.LocalFileCodeReference:
     decorated: Any = made.op.compute_fn
-    assert isinstance(decorated, DecoratedOpFunction), "all are decorated functions"  # noqa: S101 - our own impossibility
+    assert isinstance(decorated, DecoratedOpFunction), "all are decorated functions"  # noqa: S101 - an internal invariant
     function: Any = inspect.unwrap(decorated.decorated_fn)
     _, line = inspect.getsourcelines(function)
     return dg.LocalFileCodeReference(

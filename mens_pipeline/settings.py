@@ -220,7 +220,7 @@ def find_device(choice: DeviceChoice, settings: Settings, *, trains: bool = Fals
             raise RefusedError(f"device {wanted}: MENS_WORKER_DEVICE says {named.kind}. Correct or unset one of them.")
         return replace(named, number=UNCOUNTED)
     if launcher == "ray" and settings.ray_address:
-        from mens_pipeline.jobs.cluster import ask_cluster  # noqa: PLC0415 - of an extra
+        from mens_pipeline.jobs.cluster import ask_cluster  # noqa: PLC0415 - optional dependency
 
         return ask_cluster(settings.ray_address, choice, force_cpu=force_cpu)
     example = """'{"kind": "cuda", "name": "H100", "memory_gb": 80, "has_bfloat16": true}'"""
@@ -242,7 +242,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     if settings.store_url is None:
         return ArtifactStore(folder, signing=signing)
     try:
-        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
+        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - optional dependency
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"MENS_STORE_URL: {error.name}: not installed. {how_to_install('cluster')}") from error
     return ArtifactStore(folder, Remote(settings.store_url), signing)
@@ -250,7 +250,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
 
 def read_thresholds(settings: Settings) -> "Thresholds":
     """Return the thresholds of the policy, with the overrides of the environment applied."""
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - few commands need it
 
     policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
     coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
@@ -262,7 +262,7 @@ def policy_label(settings: Settings) -> str:
 
     A policy other than the default lists all thresholds that differ from it.
     """
-    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - few commands need it
 
     policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
     policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
@@ -286,21 +286,21 @@ def policy_label(settings: Settings) -> str:
 
 def artifact_commit(settings: Settings) -> str | None:
     """Return the commit for the names of adapters: VCS_SHA, else the commit of the workspace, else None."""
-    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - few commands need it
 
     return settings.vcs_sha or head_commit(settings.source_root)
 
 
 def pipeline_commit() -> str | None:
     """Return the commit of this package, 40 hexadecimal digits; None without a checkout and without `MENS_COMMIT`."""
-    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.git import head_commit  # noqa: PLC0415 - few commands need it
 
     return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else load_settings().commit or None
 
 
 def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
     """Return the conditions that an adapter must meet now: policy, benchmark, decoding, figures, held-out pairs."""
-    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - few commands need it
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
     from mens_pipeline.promotion.verdict_basis import Terms  # noqa: PLC0415 - likewise

@@ -98,7 +98,7 @@ def merge(
     print_line(f"hand-off {handoff}")
 
 
-def _prepare(  # noqa: PLR0917 - what the command was given
+def _prepare(  # noqa: PLR0917 - options of the command
     source: "MergeSource",
     store: ArtifactStore,
     settings: Settings,

@@ -303,7 +303,7 @@ Matrix = np.ndarray[Any, Any]
 
 def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licence: str | None) -> None:
     """Write a merged model that `refuse_unsupported` accepts as GGUF, with norms in float32."""
-    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType  # noqa: PLC0415 - of an extra
+    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType  # noqa: PLC0415 - optional dependency
     from gguf.quants import quantize  # noqa: PLC0415 - likewise
 
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
@@ -359,7 +359,7 @@ def _add_linear_attention(writer: "GGUFWriter", config: dict[str, Any]) -> None:
 
 
 def _add_tokenizer(writer: "GGUFWriter", merged: Path, config: dict[str, Any]) -> None:
-    from gguf import SpecialVocab  # noqa: PLC0415 - of an extra
+    from gguf import SpecialVocab  # noqa: PLC0415 - optional dependency
 
     tokenizer = json.loads((merged / "tokenizer.json").read_text(encoding="utf-8"))
     tokens, types = _list_tokens(tokenizer, config["vocab_size"])
@@ -389,7 +389,7 @@ def _find_cursor_tokens(merged: Path) -> dict[str, int]:
 
 
 def _list_tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list["TokenType"]]:
-    from gguf import TokenType  # noqa: PLC0415 - of an extra
+    from gguf import TokenType  # noqa: PLC0415 - optional dependency
 
     tokens = {number: token for token, number in tokenizer["model"]["vocab"].items()}
     kinds = dict.fromkeys(tokens, TokenType.NORMAL)
@@ -404,7 +404,7 @@ def _list_tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[
 
 
 def _list_tensors(merged: Path, architecture: str, config: dict[str, Any]) -> Iterator[tuple[str, Matrix]]:
-    from gguf import MODEL_ARCH, get_tensor_name_map  # noqa: PLC0415 - of an extra
+    from gguf import MODEL_ARCH, get_tensor_name_map  # noqa: PLC0415 - optional dependency
     from safetensors import safe_open  # noqa: PLC0415 - likewise
 
     names = get_tensor_name_map(MODEL_ARCH[architecture.upper()], config["num_hidden_layers"])
@@ -461,7 +461,7 @@ def _convert_hybrid(name: str, values: Matrix, config: dict[str, Any]) -> Matrix
 def export(job: GgufJob) -> None:
     """Write the file, read it back with another program, and complete prompts with both models; see `write_gguf`."""
     import torch
-    from gguf import GGUFReader  # noqa: PLC0415 - of an extra
+    from gguf import GGUFReader  # noqa: PLC0415 - optional dependency
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from mens_pipeline.delivery.merged_model import complete, write_comparison  # noqa: PLC0415 - loads torch
@@ -503,7 +503,7 @@ class LlamaCpp:
 
     def __init__(self, file: Path, vocabulary: int, end: int, context: int) -> None:
         import torch
-        import xllamacpp  # noqa: PLC0415 - of an extra
+        import xllamacpp  # noqa: PLC0415 - optional dependency
 
         params = xllamacpp.CommonParams()
         params.model.path = str(file)

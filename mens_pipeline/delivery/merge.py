@@ -124,7 +124,7 @@ def merge_source(run: Path | None, store: ArtifactStore, policy: SourcePolicy | 
             f"{store.root / Kind.PROMOTED_ADAPTER}: no champion. Promote an adapter, or name one with --run-dir DIR."
         )
     folder = champion.path if champion is not None else run
-    assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
+    assert folder is not None, "one of the two is there"  # noqa: S101 - an internal invariant
     if read_lane(folder) == SCRATCH:
         mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
         advice = f"It is whole as it is, in {folder / 'model'}. {mean}"

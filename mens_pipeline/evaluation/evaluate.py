@@ -288,7 +288,7 @@ def pass_at_k_report(results: EvalResults) -> PassAtK | None:
 
 
 def _share(value: float | None) -> float:
-    assert value is not None, "an evaluation has tasks of every suite it reports"  # noqa: S101 - our own impossibility
+    assert value is not None, "an evaluation has tasks of every suite it reports"  # noqa: S101 - an internal invariant
     return value
 
 

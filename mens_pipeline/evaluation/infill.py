@@ -100,7 +100,7 @@ def infill_tasks(
     tasks: list[InfillTask] = []
     for (path, source), mode in sorted(programs.items()):
         module = analyze(source, mode).module
-        assert module is not None, "accepted above"  # noqa: S101 - our own impossibility
+        assert module is not None, "accepted above"  # noqa: S101 - an internal invariant
         dice = Random(f"{_SEED}:{hashlib.sha256(source.encode()).hexdigest()}")  # noqa: S311 - a reproducible draw
         for hole in draw_holes(source, module, per_file, dice):
             middle = source[hole.start : hole.end]

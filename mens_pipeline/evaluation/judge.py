@@ -81,7 +81,7 @@ def prepend_given(program: str, given: str, mode: Mode) -> str:
 
 def _spans(text: str, mode: Mode) -> tuple[DeclarationSpan, ...]:
     module = analyze(text, mode).module
-    assert module is not None, "only accepted programs are run"  # noqa: S101 - our own impossibility
+    assert module is not None, "only accepted programs are run"  # noqa: S101 - an internal invariant
     return declaration_spans(text, module)
 
 

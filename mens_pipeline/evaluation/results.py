@@ -354,7 +354,7 @@ def read_results(path: Path) -> EvalResults | None:
 def results_in(folder: Path) -> EvalResults:
     """Read the figures of an unchanged evaluation."""
     results = read_results(folder / RESULTS)
-    assert results is not None, "a complete evaluation can be read"  # noqa: S101 - our own impossibility
+    assert results is not None, "a complete evaluation can be read"  # noqa: S101 - an internal invariant
     return results
 
 

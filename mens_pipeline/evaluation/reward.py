@@ -89,14 +89,14 @@ def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
 
 def is_telling(task: Task) -> bool:
     """Return whether hidden tests distinguish a solution of a task from a fake one."""
-    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
+    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - an internal invariant
     num_tests = sum(isinstance(declaration, Test) for declaration in hidden_module(task.tests).declarations)
     return num_tests - num_given_away(task) >= LEAST_TELLING
 
 
 def num_given_away(task: Task) -> int:
     """Count the hidden tests that the best constant passes, and those that the prompt gives away as examples."""
-    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
+    assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - an internal invariant
     return _num_given_away(task.prompt, task.tests)
 
 
@@ -119,7 +119,7 @@ def _num_given_away(prompt: str, tests: str) -> int:
 def does_nothing(task: Task, program: str) -> bool:
     """Return whether an accepted completion is only tests, or its requested function has no body."""
     module = analyze(program, task.mode).module
-    assert module is not None, "only accepted completions are looked at"  # noqa: S101 - our own impossibility
+    assert module is not None, "only accepted completions are looked at"  # noqa: S101 - an internal invariant
     own = without_tests(module).declarations
     functions = [node for declaration in own for node in walk(declaration) if isinstance(node, Function)]
     asked = [function for function in functions if task.name is None or function.name == task.name]

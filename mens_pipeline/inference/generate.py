@@ -105,7 +105,7 @@ class _Writer:
         prefix, suffix = request.view or (request.prompt, request.suffix or "")
         if request.suffix is None:
             return encode_prefix(self.tokenizer, prefix, request.window)
-        assert self.generation.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
+        assert self.generation.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - an internal invariant
         order = self.generation.infill_order
         return encode_infill_prompt(self.tokenizer, prefix, suffix, request.window, order)
 

@@ -169,7 +169,7 @@ class Generation(EvaluatedModel):
     @property
     def adapter_digest(self) -> str:
         """SHA-256 of the adapter that completes the requests."""
-        assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
+        assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - an internal invariant
         return self.adapter_sha256
 
     @property

@@ -94,7 +94,7 @@ class Choices:
     decoding: Decoding
 
 
-def resolve_choices(  # noqa: PLR0913 - what a run can be told
+def resolve_choices(  # noqa: PLR0913 - options of a run
     settings: Settings,
     device: Device,
     *,

@@ -301,7 +301,7 @@ class RunPlan(Strict):
 
     def configs(self, training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return the run configuration of each asset; `training` holds the settings of the command line."""
-        assert self.dial is not None, "of a run with minutes"  # noqa: S101 - our own impossibility
+        assert self.dial is not None, "of a run with minutes"  # noqa: S101 - an internal invariant
         preset = {} if self.preset is None else {"preset": self.preset}
         adapter = {**training, "overrides": {**training["overrides"], **self.dial.fields()}, **preset}
         return {"qlora_adapter": adapter, "eval_results": {"suite": self.dial.suite.model_dump()}}
@@ -403,7 +403,7 @@ class Planner:
         return resolve_choices(self.settings, self.device, **choice, overrides=overrides).resolved
 
     def _turn(self, rates: Rates, counts: Counts, resolved: ResolvedRecipe) -> Dial:
-        assert self.minutes is not None, "without minutes there is no dial"  # noqa: S101 - our own impossibility
+        assert self.minutes is not None, "without minutes there is no dial"  # noqa: S101 - an internal invariant
         spent = perf_counter() - self.began
         return turn_dial(self.minutes, spent, rates, counts.rows, resolved.recipe, counts.suite)
 

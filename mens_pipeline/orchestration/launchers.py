@@ -181,7 +181,7 @@ def run_on_ray(
             # Dagster 1.13.27 warns about one of its own parameters in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             if ray_job is None:
-                from dagster_ray.core.pipes import PipesRayJobClient as Client  # noqa: PLC0415 - of an extra
+                from dagster_ray.core.pipes import PipesRayJobClient as Client  # noqa: PLC0415 - optional dependency
             else:
                 from dagster_ray.kuberay import PipesKubeRayJobClient as Client  # type: ignore[assignment]  # noqa: PLC0415
             manifest = {} if ray_job is None else {"ray_job": dict(ray_job)}

@@ -171,7 +171,7 @@ def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> M
     required, surely = thresholds.on_heldout(name)
     what = f"{name.replace('_', ' ')} on held-out prompts"
     found = _compare_rate(what, rate, surely, inputs, thresholds)
-    assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - our own impossibility
+    assert rate.value is not None, "measured, or the line above would have raised"  # noqa: S101 - an internal invariant
 
     def may_pass(reserve: Reserve) -> bool:
         return rate.high >= required and found.may_pass(reserve)

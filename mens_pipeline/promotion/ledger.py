@@ -123,7 +123,7 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, add_try)
     entry = _find_same(_lines(store.documents.read(FOLDER, LEDGER), store)[1], tried)
-    assert entry is not None, "it was just counted"  # noqa: S101 - our own impossibility
+    assert entry is not None, "it was just counted"  # noqa: S101 - an internal invariant
     return entry
 
 

@@ -108,7 +108,7 @@ class PreparedScratch(Prepared[ScratchJob]):
     backend: str | None
 
 
-def prepare_scratch(  # noqa: PLR0913 - everything that decides a run
+def prepare_scratch(  # noqa: PLR0913 - all inputs of a run
     recipe: ScratchRecipe,
     train_path: Path,
     folder: Path | Callable[[str], Path],

@@ -284,11 +284,11 @@ def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResul
 
 
 async def _respond_refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestRefusedError), "registered for nothing else"  # noqa: S101 - our own impossibility
+    assert isinstance(error, RequestRefusedError), "registered for nothing else"  # noqa: S101 - an internal invariant
     return error.response(request.url.path)
 
 
 async def _respond_not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException), "registered for nothing else"  # noqa: S101 - our own impossibility
+    assert isinstance(error, HTTPException), "registered for nothing else"  # noqa: S101 - an internal invariant
     message = f"{request.method} {request.url.path[:100]}: {error.detail}. See `mens serve --help` for what there is."
     return RequestRefusedError(error.status_code, message, headers=error.headers).response(request.url.path)

@@ -90,7 +90,7 @@ class Signing:
 
     def _fits(self, signature: str, message: bytes) -> bool:
         verifier = _load_ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - of an extra
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - optional dependency
 
         try:
             verifier.verify(bytes.fromhex(signature), message)

@@ -50,7 +50,7 @@ _OF_THE_BEGINNING: Final = ("adapter_sha256", "num_batches")
 """Fields of an earlier run that decide the result of the next run."""
 
 
-def build_contract(  # noqa: PLR0913, PLR0917 - everything that decides a run
+def build_contract(  # noqa: PLR0913, PLR0917 - all inputs of a run
     recipe: Recipe,
     train_sha256: str,
     base: Base,
@@ -97,7 +97,7 @@ class PreparedRun(Prepared[TrainingJob]):
     base: Base
 
 
-def prepare_run(  # noqa: PLR0913 - everything that decides a run
+def prepare_run(  # noqa: PLR0913 - all inputs of a run
     resolved: ResolvedRecipe,
     train_path: Path,
     folder: Path | Callable[[str], Path],

@@ -80,7 +80,7 @@ def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its r
     return build_trained_model(STAGE, run, store, launch, finish, model=ADAPTER, rests_on=rests_on, again=again)
 
 
-def build_trained_model(  # noqa: PLR0913 - what a model is made of
+def build_trained_model(  # noqa: PLR0913 - parts of a model
     stage: Stage[TrainingParams],
     run: SomeRun,
     store: ArtifactStore,

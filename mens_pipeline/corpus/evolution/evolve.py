@@ -185,13 +185,13 @@ def check_tests(program: str, mode: Mode, run: Callable[[str, Mode], ProgramRepo
 def read_code(pair: TrainingPair) -> tuple[str, Mode]:
     """Return the code of a seed or an evolved row, and the grammar mode to parse it in."""
     code = parsed_code(pair)
-    assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
+    assert code is not None, "seeds and rows are code"  # noqa: S101 - an internal invariant
     return code
 
 
 def _parse(pair: TrainingPair) -> Node:
     module = analyze(*read_code(pair)).module
-    assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
+    assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - an internal invariant
     return module
 
 
@@ -443,7 +443,7 @@ class _Work:
         if (form := check_form(attempt, reading, stopped=stopped)) is not None:
             return form
         module = analyze(attempt.program, attempt.mode).module
-        assert module is not None, "its form was checked"  # noqa: S101 - our own impossibility
+        assert module is not None, "its form was checked"  # noqa: S101 - an internal invariant
         if (content := check_content(attempt, module)) is not None:
             return content
         tested = check_tests(attempt.program, attempt.mode, self._session.run_tests)

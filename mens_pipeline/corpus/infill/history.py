@@ -183,7 +183,7 @@ def _run(
 
 @contextmanager
 def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
-    assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
+    assert process.stdout is not None, "asked for"  # noqa: S101 - an internal invariant
     timer = Timer(_MOST_SECONDS, process.kill)
     timer.start()
     try:

@@ -102,7 +102,7 @@ def cut_rows(
 
 def _accepted_rows(accepted: Iterable[TrainingPair]) -> Iterator[tuple[TrainingPair, str, Hole]]:
     for row in accepted:
-        assert row.infill is not None, "an infill row"  # noqa: S101 - our own impossibility
+        assert row.infill is not None, "an infill row"  # noqa: S101 - an internal invariant
         program = row.prompt + row.response + row.infill.suffix
         yield row, program, Hole(len(row.prompt), len(row.prompt + row.response), row.infill.kind)
 

@@ -30,7 +30,7 @@ class Account(Generic[Reason]):
     def check(self) -> None:
         """Assert that the counts add up."""
         lost = self.num_lost
-        assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
+        assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - an internal invariant
 
 
 def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, advice: str) -> Iterator[Row]:

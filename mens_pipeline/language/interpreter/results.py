@@ -205,7 +205,7 @@ class Limits:
 class Features:
     """Features that a task can enable.
 
-    `check_contracts` checks `@require`, `@ensure` and `@invariant` (T7); never for scores. `database` simulates `db`
+    `check_contracts` checks `@require`, `@ensure` and `@invariant` (T7). `database` simulates `db`
     with lists of records (U5). `views` let tests inspect components and change their state (U6).
     """
 

@@ -63,7 +63,7 @@ class EvalConfig(dg.Config):
     gpus="devices",
     deps=[heldout_split],
 )
-def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
+def eval_results(  # noqa: PLR0913, PLR0917 - injected by Dagster
     context: dg.AssetExecutionContext,
     config: EvalConfig,
     qlora_adapter: ArtifactRef,

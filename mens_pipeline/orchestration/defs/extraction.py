@@ -133,7 +133,7 @@ class ExtractionConfig(dg.Config):
 
 
 @declare_asset("corpus", "json", version=version_with_config(STAGE, *_CONFIGURATION), rows=ExtractedRecord)
-def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
+def extracted_corpus(  # noqa: PLR0913, PLR0917 - injected by Dagster
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,
     workspace_snapshot: ArtifactRef,

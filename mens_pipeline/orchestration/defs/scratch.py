@@ -46,7 +46,7 @@ class ScratchTrainConfig(dg.Config):
 
 
 @declare_asset("scratch", "pytorch", "huggingface", version=STAGE.code_version, gpus="one")
-def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
+def scratch_model(  # noqa: PLR0913, PLR0917 - injected by Dagster
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,
     mixed_train_set: ArtifactRef,

@@ -76,7 +76,7 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     gpus="workers",
     deps=[base_model],
 )
-def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
+def qlora_adapter(  # noqa: PLR0913, PLR0917 - injected by Dagster
     context: dg.AssetExecutionContext,
     config: TrainConfig,
     mixed_train_set: ArtifactRef,

@@ -116,7 +116,7 @@ def draw_function(random: Random) -> ObservedFunction:
     while True:
         draft = draft_task(random.choice(plain), banks, random, str(random.random()))
         module = analyze(draft.program).module
-        assert module is not None, draft.program  # noqa: S101 - our own impossibility
+        assert module is not None, draft.program  # noqa: S101 - an internal invariant
         if _side(structure_of(module).digest, module) is Side.TRAIN:
             behaviour = _observe(draft, module)
             if behaviour is not None and len(behaviour.examples[0].call) <= LINE:
@@ -162,7 +162,7 @@ class _Drawing:
             if key in self.seen:
                 continue
             module = analyze(draft.program).module
-            assert module is not None, f"{draft.template}: rejected: {draft.program!r}"  # noqa: S101 - our own impossibility
+            assert module is not None, f"{draft.template}: rejected: {draft.program!r}"  # noqa: S101 - an internal invariant
             skeleton = structure_of(module).digest
             place = (draft.template, skeleton)
             # A family whose skeletons are used up may repeat them when nothing else is left.
