@@ -75,7 +75,7 @@ def test_the_card_that_is_sent_has_the_figures(sent: _Sent, promoted: _Promoted)
     hub, run = sent[0], promoted[0]
     card = hub.files[_REPO, "main"]["README.md"].decode()
 
-    assert "It is not evaluated yet." in (run / "adapter" / "README.md").read_text()
+    assert "This model has not been evaluated." in (run / "adapter" / "README.md").read_text()
     assert "parse rate | 0/40 (0.0 %, 95 % interval 0.0 to 6.0) | 40/40 (100.0 %" in card
     head = ModelCard(card).data
     assert head.license == "other"

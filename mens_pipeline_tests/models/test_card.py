@@ -97,8 +97,8 @@ def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
     card = model_card(_of_hub(run), standing=_STANDING, sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
 
     assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
-    assert "No accepted completion showed: routes, form." in card
-    assert "(policy `ci`) is **passed**" in card
+    assert "No completion that parses contains: routes, form." in card
+    assert "(policy `ci`) **passed**" in card
     assert "e" * 64 in card
     assert "| pairs.jsonl | 1953 | 71.4 % |" in card
 
@@ -106,11 +106,11 @@ def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
 def test_what_is_not_known_is_said(run: PreparedRun) -> None:
     card = model_card(_manifest(run))
 
-    assert "It is not evaluated yet." in card
-    assert "There is no record of the sources of the train set" in card
-    assert "no verdict" not in card
+    assert "This model has not been evaluated." in card
+    assert "The sources of the train set are not recorded." in card
+    assert "No gate" not in card
     unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)
-    assert "There is no verdict of the gate on it." in model_card(_manifest(run), standing=unjudged)
+    assert "No gate has judged this model." in model_card(_manifest(run), standing=unjudged)
 
 
 def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
@@ -123,8 +123,8 @@ def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
     assert str(run.job.run_dir.parent) not in card
     assert ModelCard(card).data.base_model is None
     card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
-    assert "The base came from the package index (a-package==1.0), which holds it in about four bits" in card
-    assert "four bits: not" not in model_card(_of_hub(run))
+    assert "The base came from the package index (a-package==1.0), in about four bits" in card
+    assert "package index" not in model_card(_of_hub(run))
 
 
 _HOSTILE = "x](http://evil.example) ![i](http://evil.example/i.png) <img src=x>\n\n# New | a |\n```\n<b>"
@@ -153,11 +153,11 @@ def test_it_says_how_to_ask_at_a_cursor(run: PreparedRun) -> None:
     """Of a model that was taught to complete there, with the marks of its tokenizer."""
     taught = _manifest(run, kinds={"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}})
 
-    assert "<suffix>WHAT STANDS BEHIND<prefix>WHAT STANDS BEFORE<middle>" in model_card(
+    assert "<suffix>TEXT AFTER THE CURSOR<prefix>TEXT BEFORE THE CURSOR<middle>" in model_card(
         taught, tokenizer_in=run.job.base_path
     )
     assert "llama-server --spm-infill" in model_card(taught, tokenizer_in=run.job.base_path)
     turned = model_card(taught.model_copy(update={"infill_order": "prefix_first"}), tokenizer_in=run.job.base_path)
-    assert "<prefix>WHAT STANDS BEFORE<suffix>WHAT STANDS BEHIND<middle>\n```" in turned
+    assert "<prefix>TEXT BEFORE THE CURSOR<suffix>TEXT AFTER THE CURSOR<middle>\n```" in turned
     assert "--spm-infill" not in turned
     assert "At a cursor" not in model_card(_manifest(run), tokenizer_in=run.job.base_path)
