@@ -201,7 +201,7 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
     assert done.stdout.startswith("1000\n")
     assert "(commit 0123456789ab)" in done.stdout
     assert "accepted 309/309" in done.stderr
-    assert "different pairs" in done.stdout
+    assert "distinct pairs" in done.stdout
 
 
 def test_no_output_of_runs_goes_into_the_image() -> None:

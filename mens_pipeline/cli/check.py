@@ -161,7 +161,7 @@ def check(
         raise typer.BadParameter("nothing to check. Name files or folders, `-` for standard input, or use --jsonl.")
     paths = [path for root in files for path in ([root] if root == _STDIN else vox_files(root))]
     if not paths:
-        raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
+        raise typer.BadParameter(f"no .vox files in {', '.join(map(str, files))}. Name other files or folders.")
     checked = (_check_file(path, mode, with_semantics=not syntax_only) for path in paths)
     all_right = _print_json(checked) if as_json else _print_text(checked)
     raise typer.Exit(0 if all_right else REFUSED)
@@ -319,11 +319,11 @@ def run_files(
     """
     paths = [path for root in files for path in vox_files(root)]
     if not paths:
-        raise typer.BadParameter(f"no .vox files below {', '.join(map(str, files))}.")
+        raise typer.BadParameter(f"no .vox files in {', '.join(map(str, files))}. Name other files or folders.")
     features = Features(check_contracts=contracts, database=database)
     with Sandbox(1, features=features, seed=seed) as sandbox:
         if open_ways := [f"{what} ({why})" for what, why in sandbox.kept_out().items() if why]:
-            log_line(f"warning: the system does not keep these programs from: {', '.join(open_ways)}")
+            log_line(f"warning: this system does not protect against: {', '.join(open_ways)}")
         tested = list(_test_files(paths, mode, sandbox))
     (_print_tests_json if as_json else _print_tests)(tested)
     raise typer.Exit(_exit_code([file.report for file in tested]))

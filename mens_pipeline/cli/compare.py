@@ -50,7 +50,7 @@ def compare(
     try:
         output.write_text(comparison_page(comparison), encoding="utf-8")
     except OSError as error:
-        raise typer.BadParameter(f"{output}: {error.strerror}. Name a file that you may write with -o.") from error
+        raise typer.BadParameter(f"{output}: {error.strerror}. Name a writable file with -o.") from error
     if as_json:
         table = TypeAdapter(FigureTable).dump_python(comparison.table, mode="json")
         print_json({"num_tasks": comparison.num_tasks, "notes": comparison.notes, **table})

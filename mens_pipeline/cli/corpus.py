@@ -90,9 +90,9 @@ def extract(
 
     written = write_lines(output, lines()) - len(carried.lines)
     if carried.lines:
-        log_line(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}")
+        log_line(f"kept {len(carried.lines)} records from other folders of {workspace} in {output}")
     for reason, count in carried.dropped.most_common():
-        log_line(f"{count} records of other folders of {workspace} leave {output}: {reason}")
+        log_line(f"removed {count} records from other folders of {workspace} from {output}: {reason}")
     checkouts = sources.origins()
     for problem in find_problems(checkouts):
         log_line(problem)
@@ -118,7 +118,7 @@ def _extraction_lines(
             yield f"{'':<10} {count:>6}  {reason}"
     yield summary
     if redacted:
-        yield "found in files, and masked or dropped as config/pipeline.yaml says (redaction):"
+        yield "sensitive data found and masked or dropped (redaction in config/pipeline.yaml):"
         yield from (f"{'':<10} {count:>6}  {kind}" for kind, count in most_frequent(redacted).items())
 
 
@@ -156,7 +156,7 @@ def validate(
 
     def refuse(row: Quarantined) -> None:
         if is_strict:
-            advice = "Correct it, or unset VOX_MENS_TRAIN_JSONL_STRICT to quarantine such rows."
+            advice = "Correct the row, or unset VOX_MENS_TRAIN_JSONL_STRICT to quarantine such rows."
             raise RefusedError(f"{rows}:{row.line}: {row.reason}: {row.detail}. {advice}")
         refused.append(row)
 
@@ -167,7 +167,7 @@ def validate(
         write_jsonl(beside, refused)
 
     with open_rows(rows) as raw:
-        advice = f"{output} is unchanged; the rows with their reasons are in {beside}."
+        advice = f"{output} is unchanged; {beside} lists the dropped rows with their reasons."
         write_jsonl(output, at_least_one(keep_rows(raw), counts, rows, advice))
     counts.check()
     document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
@@ -175,7 +175,7 @@ def validate(
     lines = [f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}"]
     lines += [f"{count:>6}  {reason}" for reason, count in counts.dropped.items()]
     lines += [f"{count:>6}  kept, but {warning}" for warning, count in counts.warned.items() if count]
-    lines += [f"{len(refused)} rows with their reasons in {beside}"] if refused else []
+    lines += [f"{len(refused)} dropped rows and their reasons in {beside}"] if refused else []
     show(document, lines, as_json=as_json)
 
 
@@ -204,13 +204,13 @@ def pairs(
     policy, kept_out = load_pipeline_config(PIPELINE_CONFIG), load_source_policy(PIPELINE_CONFIG)
     extracted += page_records(docs or [], known, policy.redaction, kept_out, policy.include)
     if not extracted:
-        raise RefusedError(f"{records}: there is no record. Extract some first; {output} is unchanged.")
+        raise RefusedError(f"{records}: no records. Run `mens corpus extract` first; {output} is unchanged.")
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))
     print_line(f"{written} pairs in {output}, from {len(extracted)} records")
     behaviour = behaviour_report(account)
-    print_line(f"behaviour observed of {share_text(behaviour['observed'], behaviour['functions'])} functions")
+    print_line(f"behaviour observed for {share_text(behaviour['observed'], behaviour['functions'])} functions")
     for reason, count in behaviour["without"].items():
         print_line(f"{count:>6}  {reason}")
 
@@ -417,7 +417,7 @@ def _build_query(url: str | None, **parts: Any) -> "TelemetryQuery":
 
     source = url or load_settings().telemetry_url
     if not source:
-        raise ConfigurationError("telemetry: no database is named. Give --url, or set MENS_TELEMETRY_URL.")
+        raise ConfigurationError("telemetry: no database URL. Pass --url, or set MENS_TELEMETRY_URL.")
     try:
         return TelemetryQuery.model_validate({"url": source, **parts})
     except ValidationError as error:

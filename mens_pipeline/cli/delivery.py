@@ -160,7 +160,7 @@ def push(
 
     settings = load_settings()
     if into is not None and into.exists():
-        raise ConfigurationError(f"--into {into}: exists already. Name a new folder.")
+        raise ConfigurationError(f"--into {into}: already exists. Name a new folder.")
     target = hub.Target(repo, revision, "model" if what == "adapter" else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
@@ -169,7 +169,7 @@ def push(
         head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"
         print_line("\n".join([head, *files, f"{total:>12,}  bytes in {len(files)} files"]))
         if not yes:
-            print_line("dry run: nothing was sent. Send it with --yes.", err=True)
+            print_line("dry run: nothing was sent. Add --yes to send the files.", err=True)
             return
         pushed = hub.push(plan, settings.hub_token)
     print_line(f"commit {pushed.commit}\n{pushed.url}")

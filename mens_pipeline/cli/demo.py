@@ -65,8 +65,8 @@ def refuse_stale(folder: Path, contract: DemoContract) -> None:
     now = contract.model_dump()
     differing = [name.removesuffix("_sha256") for name in now if now[name] != made_for[name]]
     if differing:
-        advice = f"Make it again from a run of `mens train`: {REMAKE}."
-        raise RefusedError(f"{folder}: made for another {' and '.join(differing)} than this code has. {advice}")
+        advice = f"Build it again from a run of `mens train`: {REMAKE}."
+        raise RefusedError(f"{folder}: made for a different {' and '.join(differing)} than this code uses. {advice}")
 
 
 class _DemoOptions(Options):
@@ -98,14 +98,14 @@ def demo(options: _DemoOptions) -> None:
     written = _complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
-    print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not evaluated on this machine\n")
+    print_line(f"\n{wanted.name} with an adapter trained for {result.num_steps} steps, not evaluated on this machine\n")
     for number, (lines, _) in enumerate(scored, start=1):
         print_line(f"{number}. " + "\n".join(lines) + "\n")
     good = sum(is_good for _, is_good in scored)
     folder = DEMO.relative_to(Path.cwd()) if DEMO.is_relative_to(Path.cwd()) else DEMO
-    print_line(f"{good} of {len(scored)} are right, after {time.monotonic() - begin:.0f} s. Next:")
-    print_line(f"  mens serve --run-dir {folder}   ask it at http://localhost:8080, or from your editor")
-    print_line("  mens run                         train one on this machine, and evaluate it")
+    print_line(f"{good} of {len(scored)} are correct, in {time.monotonic() - begin:.0f} s. Next:")
+    print_line(f"  mens serve --run-dir {folder}   try it at http://localhost:8080, or in your editor")
+    print_line("  mens run                         train and evaluate an adapter on this machine")
 
 
 def _complete_here(
@@ -174,9 +174,9 @@ def _score_lines(pairs: Sequence[TrainingPair], written: "Sequence[Completion]")
         task = tasks[score.task]
         before, after = task.prefix.rstrip("\n").splitlines()[-3:], task.suffix.splitlines()[:2]
         shown = "\n".join(before) + f"[{score.piece}]" + "\n".join(after)
-        parts = ["accepted there" if score.parses else "not accepted there, so no editor shows it"]
-        parts.append("exactly what a person wrote" if score.exact else f"a person wrote `{score.reference}`")
-        yield [f"{task.file}, the piece in brackets:", *_indent(shown), "   -> " + ", ".join(parts)], score.exact
+        parts = ["parses at the cursor" if score.parses else "does not parse at the cursor, so no editor shows it"]
+        parts.append("matches the original exactly" if score.exact else f"the original is `{score.reference}`")
+        yield [f"{task.file}, piece in brackets:", *_indent(shown), "   -> " + ", ".join(parts)], score.exact
 
 
 def _indent(program: str) -> list[str]:

@@ -71,7 +71,7 @@ def format_trial(trial: "Trial", completions: Path) -> str:
     if trial.scores.overall.test_rate.denominator:
         errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
         lines.append(("", "run-time errors", *map(str, errors)))
-    return "\n".join([*align_columns(lines), f"completions {completions}", "a trial; no verdict uses it"])
+    return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict uses these figures"])
 
 
 _KEPT: Final = "run the same command again; finished completions are kept"
@@ -158,7 +158,7 @@ def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
 def _asked_alone(options: EvalOptions) -> "Benchmark":
     benchmark = _benchmark(options)
     if benchmark is None:
-        raise ConfigurationError("A trial uses only the benchmark, and --no-bench leaves it out. Give one of the two.")
+        raise ConfigurationError("--no-bench: a trial evaluates only on the benchmark. Leave --no-bench out.")
     return benchmark
 
 
@@ -189,11 +189,11 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
         few_shot=FEW_SHOT,
     )
     first, *later = suite.rounds
-    more = f", {sum(map(len, later))} more if that is undecided" if later else ""
-    log_line(f"{len(first)} prompts to base and adapter{more}")
+    more = f", {sum(map(len, later))} more if the gate is undecided" if later else ""
+    log_line(f"{len(first)} prompts for base and adapter{more}")
     _report_too_long(suite.num_too_long, conditions)
     if suite.num_tests_dropped:
-        log_line(f"{suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
+        log_line(f"hidden tests of {suite.num_tests_dropped} prompts dropped: the reference completion fails them")
     with interruptible(_KEPT):
         evaluation, reused = evaluate_in_rounds(
             adapter,
@@ -257,7 +257,7 @@ def _print(document: str | None, summary: str) -> None:
 def _report_too_long(number: int, conditions: "Conditions") -> None:
     if number:
         most = conditions.decoding.max_new_tokens
-        log_line(f"{number} left out: their reference does not fit into {most} tokens (--max-tokens)")
+        log_line(f"{number} prompts left out: the reference completion does not fit into {most} tokens (--max-tokens)")
 
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:

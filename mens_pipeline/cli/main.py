@@ -43,8 +43,8 @@ _EXTRAS: Final = {
 }
 """Extra of the package -> modules that it installs for some commands."""
 
-_MAKE_ROOM: Final = "Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
-_LET_WRITE: Final = "Make it writable, or set DAGSTER_HOME to a folder that you may write, and run again."
+_MAKE_ROOM: Final = "Make room there, or set DAGSTER_HOME to a disk with free space, and run again."
+_LET_WRITE: Final = "Make it writable, or set DAGSTER_HOME to a writable folder, and run again."
 _SQLITE_DISK: Final = {
     "database or disk is full": _MAKE_ROOM,
     "disk I/O error": _MAKE_ROOM,
@@ -146,7 +146,7 @@ def main() -> None:
         sys.exit(MISUSE)
     except PermissionError as error:  # a store of another user, or a stricter umask
         place = error.filename or "a file"
-        log_line(f"mens: {place}: {error.strerror}. Let this user read and write it, or name another one.")
+        log_line(f"mens: {place}: {error.strerror}. Give this user read and write access, or name another one.")
         sys.exit(MISUSE)
     except Exception as error:
         problem = _machine_problem(error)

@@ -132,7 +132,7 @@ def promote(
     if history or sign:
         events = sign_history(store) if sign else read_history(store)
         if not events and not champion_key(store):
-            log_line("no adapter was promoted yet")
+            log_line("no adapter has been promoted yet")
         for event in events:
             print_line(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         for tried in sign_ledger(store) if sign else ():
@@ -149,11 +149,11 @@ def promote(
         terms = _read_terms(adapter, store, settings)
         done = promotion.promote(verdict, adapter, store, terms, now=int(time.time()), override=record)
     before = f", previously {done.previous[:12]}" if done.previous and done.changed else ""
-    note = "" if done.changed else " already"
+    note = "" if done.changed else " unchanged"
     print_line(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
-        advice = "The champion is in use anyway; docs/operations.md shows how to repair the home."
-        log_line(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
+        advice = "The champion is still in use; docs/operations.md describes how to repair the Dagster home."
+        log_line(f"warning: {settings.dagster_home} does not record the change ({problem[:300]}). {advice}")
 
 
 def _when(timestamp_unix: int) -> str:
@@ -217,5 +217,5 @@ def _read_terms(adapter: Adapter, store: ArtifactStore, settings: Settings) -> "
 
 def _key(settings: Settings) -> str:
     if settings.override_key is None:
-        raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set it to the secret of the maintainers.")
+        raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set it to the maintainers' secret.")
     return settings.override_key.get_secret_value()

@@ -80,7 +80,7 @@ def _data_lines(figures: Figures) -> Iterator[str]:
     if "report" in read:
         yield f"reasons     {read['report']}"
     if train_set := figures.get("mixed_train_set"):
-        rows = f"{train_set['num_distinct']} different pairs, {train_set['num_infill']} infill rows cut from them"
+        rows = f"{train_set['num_distinct']} distinct pairs, {train_set['num_infill']} infill rows cut from them"
         yield f"train set   {rows}{_note_reuse(train_set)}"
     if "benchmark_gate" not in figures and (size := figures.get("heldout_split", {}).get("suite_size")):
         yield f"eval suite  {size}"
@@ -95,13 +95,13 @@ def find_command() -> str:
 
 
 def _note_reuse(figures: Mapping[str, Any]) -> str:
-    return ", nothing had changed" if figures.get("reused") else ""
+    return ", reused" if figures.get("reused") else ""
 
 
 def _champion_lines(champion: Mapping[str, Any]) -> Iterator[str]:
     if "best_recipe" in champion:
         yield f"best        {champion['best_recipe']}"
-    yield f"champion    {champion['champion']}{'' if champion['changed'] else ', as before'}"
+    yield f"champion    {champion['champion']}{'' if champion['changed'] else ', unchanged'}"
 
 
 def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
@@ -111,8 +111,8 @@ def _training_lines(adapter: Mapping[str, Any]) -> Iterator[str]:
     minutes = adapter["train/seconds"] / 60
     steps = f"{done} of {planned} steps" if done < planned else f"{done} steps"
     after = f" after {before} earlier ones" if before else ""
-    limit = ", as many as fit into the budget" if done < planned else ""
-    losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
+    limit = ", limited by the time budget" if done < planned else ""
+    losses = f"loss {adapter['first_loss']:.3f} at the start, {adapter['last_loss']:.3f} at the end"
     yield f"training    {steps} in {minutes:.1f} min{after}{limit}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
     if adapter.get("never_shown"):
@@ -124,13 +124,13 @@ def _advise(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, o
 
     if gate["remedy"] == Remedy.MORE:
         minutes = max(_LEAST_MORE, round(adapter.get("train/seconds", 0.0) / 60))
-        return f"the same run goes on for {minutes} min with: {command} run{options} --more {minutes}m"
+        return f"continue the same run for {minutes} min: {command} run{options} --more {minutes}m"
     if gate["remedy"] == Remedy.PRESET:
-        return f"a recipe that takes longer rows: {command} run{_OF_PRESET.sub('', options)} --preset auto"
+        return f"use a recipe that accepts longer rows: {command} run{_OF_PRESET.sub('', options)} --preset auto"
     if gate["remedy"] == Remedy.DATA:
-        larger = f"a larger workspace: {command} run --source-root DIR"
+        larger = f"use a larger workspace: {command} run --source-root DIR"
         return f"{larger}; for its first model: VOX_EVAL_POLICY=bootstrap {command} run{options}"
-    return f"change what the cause names, then: {command} run{options}"
+    return f"fix the cause named above, then: {command} run{options}"
 
 
 def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str:
@@ -138,18 +138,18 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
     if not is_good and gate.get("passed") is False:
         return _advise(gate, figures.get("qlora_adapter", {}), command, options)
     if not is_good and "benchmark_gate" in figures and "promoted_adapter" not in figures:
-        return "see above why an adapter that passed was not promoted"
+        return "the adapter passed but was not promoted; see the reason above"
     if not is_good:
-        return "correct what failed, and run the same command again: finished steps are reused"
+        return "fix the failure, and run the same command again: finished steps are reused"
     if gate.get("policy", "").split(" ")[0] == "trial":
-        return f"a trial is never promoted; {command} run trains an adapter that may be"
+        return f"a trial is never promoted; {command} run trains an adapter that can be promoted"
     if "benchmark_gate" in figures and "promoted_adapter" not in figures:
-        return f"{command} run{options} puts it in use; {command} compare A B shows two recipes side by side"
+        return f"{command} run{options} promotes it; {command} compare A B shows two recipes side by side"
     if "promoted_adapter" in figures:
         return f"make ui shows the graph; {command} promote --history shows every champion"
     if figures.get("heldout_split", {}).get("is_suite_enough") is False:
-        return f"enlarge the eval suite first: the gate would refuse the adapter of {command} run{options}"
-    return f"{command} run{options} goes on to the adapter"
+        return f"enlarge the eval suite first: the gate would refuse an adapter from {command} run{options}"
+    return f"{command} run{options} trains the adapter"
 
 
 @declare_options
@@ -283,7 +283,7 @@ def _follow(
 
 
 def _make_train_set(launch: Launch) -> None:
-    log_line("the train set first: the plan depends on it")
+    log_line("building the train set first: the plan depends on it")
     outcome = launch("train_set")
     if not outcome.success:
         _show(outcome, "", is_good=False)
@@ -337,7 +337,7 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
 def _minutes(text: str) -> float:
     number, factor = text[:-1], _MINUTES.get(text[-1:])
     if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
-        raise typer.BadParameter(f"--more {text}: not a duration. Write one such as 90s, 10m or 1h.")
+        raise typer.BadParameter(f"--more {text}: not a duration. Use one such as 90s, 10m or 1h.")
     return float(number) * factor
 
 
@@ -375,15 +375,15 @@ def _settings_with(source_root: Path | None) -> Settings:
 
 def _plan_lines(plan: "RunPlan") -> Iterator[str]:
     rows = [(stage.name, stage.does, stage.seconds) for stage in plan.stages]
-    rows.append(("all", "", sum(stage.seconds for stage in plan.stages)))
-    head = ("stage", "what", "minutes")
+    rows.append(("total", "", sum(stage.seconds for stage in plan.stages)))
+    head = ("stage", "work", "minutes")
     yield from align_columns([head, *((name, does, f"{seconds / 60:.1f}") for name, does, seconds in rows)])
     if plan.note:
         yield f"note: {plan.note}"
 
 
 def _preset_lines(estimates: "list[PresetEstimate]") -> Iterator[str]:
-    head = ["preset", "GPU", "steps", "tokens a step", "learning rate", "training", "evaluation", "memory"]
+    head = ["preset", "GPU", "steps", "tokens per step", "learning rate", "training", "evaluation", "memory"]
     rows = [[*head, "base", "layers recomputed"]]
     for one in estimates:
         row = [f"{one.rows.num_steps:,}", f"{one.rows.step:,.0f}", f"{one.recipe.learning_rate:g}"]
@@ -450,7 +450,7 @@ def plan(
         if not estimates:
             return
         yield ""
-        how = f"estimated from data sheets, {'with' if is_fast else 'without'} kernels of linear attention"
+        how = f"estimated from data sheets, {'with' if is_fast else 'without'} linear-attention kernels"
         yield f"presets with {_BASE_OF_GPUS}, each on the GPU that `auto` picks it for: {how}"
         yield from _preset_lines(estimates)
 

@@ -138,7 +138,7 @@ def _prepare(options: _ScratchOptions) -> "PreparedScratch":
     data = run.preflight["data"]
     skipped = ", ".join(f"{count} {reason}" for reason, count in data["skipped"].items() if count)
     log_line(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    log_line(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from {base or 'random weights'}")
+    log_line(f"{recipe.config}: {run.preflight['num_parameters']:,} weights, 133 ids, from {base or 'random weights'}")
     log_line(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
     log_line(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     return run
@@ -149,9 +149,9 @@ def _train(run: "PreparedScratch") -> "ScratchManifest":
 
     vcs_sha = artifact_commit(load_settings())
     if run.is_done:
-        log_line("this run is complete; nothing is trained again")
+        log_line("this run is already complete; nothing to train")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
-    with interruptible("run the same command to go on from the newest checkpoint"):
+    with interruptible("run the same command to resume from the newest checkpoint"):
         code = run_and_show(run.job.path, show_steps(), grace_seconds=_GRACE_SECONDS)
     return finish_scratch(run, vcs_sha, code)
 
@@ -159,7 +159,7 @@ def _train(run: "PreparedScratch") -> "ScratchManifest":
 def _summary(result: "ScratchResult", run_dir: Path) -> str:
     tokens = f"{result.trained_tokens} tokens in {result.seconds / 60:.1f} min"
     rate, validation = result.trained_tokens / result.seconds, result.validation_loss
-    other = f", {validation:.3f} on other files" if validation is not None else ""
+    other = f", validation loss {validation:.3f}" if validation is not None else ""
     return (
         f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}{other}\n"
         f"model in {run_dir / 'model'}"

@@ -98,7 +98,7 @@ def serve(options: ServeOptions) -> None:
         raise ConfigurationError(f"{given}: only one model is served. Name one of them.")
 
     if options.best_of > options.max_concurrent:
-        message = f"--best-of {options.best_of}: more than the {options.max_concurrent} completions at once."
+        message = f"--best-of {options.best_of}: the server runs at most {options.max_concurrent} completions at once."
         raise ConfigurationError(f"{message} Raise --max-concurrent, or lower it.")
 
     from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces

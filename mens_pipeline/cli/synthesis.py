@@ -66,10 +66,10 @@ def generate_data(
     print_line("construct         before  made")
     for name, share in account["constructs"].items():
         print_line(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
-    drops = {"failing_tests": "one of their tests fails", "semantic_errors": "they have an error in names or types"}
+    drops = {"failing_tests": "a test fails", "semantic_errors": "an error in names or types"}
     for reason, details in drops.items():
         if account[reason]:
-            log_line(f"{sum(account[reason].values())} more were dropped: {details}")
+            log_line(f"dropped {sum(account[reason].values())} more: {details}")
     print_line(f"{account['num_pairs']} pairs in {output}")
 
 
@@ -94,10 +94,10 @@ def show_pairs(limit: int, clock: Callable[[], float]) -> Callable[[int], None]:
 
 
 _CLOSED: Final = (
-    "EVOL_GATE: not set, so no model writes training data: front end and tests would check it, but no person. "
+    "EVOL_GATE: not set, so no model writes training data. Parser and tests would check it, but no person would. "
     "Set EVOL_GATE=1 to allow it."
 )
-_WHO: Final = "Name the model that writes: --endpoint URL --name MODEL, or MENS_EVOL_URL and MENS_EVOL_MODEL."
+_WHO: Final = "No model is set. Pass --endpoint URL and --name MODEL, or set MENS_EVOL_URL and MENS_EVOL_MODEL."
 
 
 class _EvolOptions(Options):
@@ -137,7 +137,7 @@ def evol(options: _EvolOptions) -> None:
         raise RefusedError(_CLOSED)
     if options.output.resolve() == options.pairs.resolve():
         raise ConfigurationError(f"{options.output}: holds the seeds. Name another file for the new pairs.")
-    with interruptible("run the same command to go on; the ledger holds all replies so far"):
+    with interruptible("run the same command to resume; the ledger holds all replies so far"):
         seeds, account, num_new = _evolve(options, settings)
     account.check()
     write_jsonl(options.output, account.rows)
@@ -197,5 +197,5 @@ def _summary(account: dict[str, Any], output: Path) -> str:
     lines += [f"{operator:<18} {count:>6}" for operator, count in account["operators"].items()]
     new, tokens = account["num_new_requests"], account["num_tokens"]
     lines.append(f"{account['num_requests']} requests, {new} of them new, up to {tokens} tokens")
-    lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
+    lines.append("all seeds were tried" if account["ended_by"] is None else f"stopped by {account['ended_by']}")
     return "\n".join([*lines, f"{account['kept']} pairs in {output}"])

@@ -102,7 +102,7 @@ class _TrainOptions(Options):
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
         settings = self.settings or []
         if any("=" not in setting for setting in settings):
-            raise ConfigurationError(f"--set {' '.join(settings)}: write FIELD=VALUE.")
+            raise ConfigurationError(f"--set {' '.join(settings)}: expected FIELD=VALUE.")
         parts = (setting.partition("=") for setting in settings)
         return {**read_values(self), **{f"--set {field}": (field, value) for field, _, value in parts}}
 
@@ -125,8 +125,8 @@ def train(options: _TrainOptions) -> None:
     _refuse_old_spellings(options)
     settings = load_settings()
     if settings.launcher == "kuberay":
-        message = "MENS_LAUNCHER kuberay: KubeRay starts clusters only for runs of Dagster."
-        raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
+        message = "MENS_LAUNCHER=kuberay: KubeRay starts clusters only for Dagster runs."
+        raise ConfigurationError(f"{message} Set it to ray and set RAY_ADDRESS, or set it to local.")
     run = _prepare(options)
     is_evaluated = settings.asks_to_evaluate
     if is_evaluated:
@@ -150,7 +150,7 @@ def _refuse_old_spellings(options: _TrainOptions) -> None:
         raise RefusedError(f"--native trains a model from scratch. Run: mens training native {folders}")
     if provider == "local":
         canonical = f"Run: mens train --backend qlora {folders} --preset auto"
-        raise RefusedError(f"--provider local is gone: training is local. {canonical}")
+        raise RefusedError(f"--provider local was removed: training is always local. {canonical}")
     if provider is not None:
         advice = f"Train here: mens train {folders} --preset auto"
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
@@ -202,7 +202,7 @@ def _prepare(options: _TrainOptions) -> "PreparedRun":
     shown = format_kinds({name: ShownKind.model_validate(kind) for name, kind in kinds.items()})
     log_line(f"all {run.preflight['num_steps']} steps show: {shown}")
     if too_long := format_too_long(kinds):
-        log_line(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
+        log_line(f"rows longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
     for note in run.preflight["notes"]:
         log_line(f"warning: {note}")
     return run
@@ -221,7 +221,7 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     heldout = run.job.train_path.with_name(HELDOUT)
     if not heldout.is_file():
         advice = "Leave --fast-corpus out, or unset VOX_EVAL_STRICT and VOX_BENCHMARK."
-        raise RefusedError(f"{heldout}: missing, so the adapter could not be evaluated afterwards. {advice}")
+        raise RefusedError(f"{heldout}: missing, so the adapter could not be evaluated after training. {advice}")
     refuse_trained_heldout(heldout, run.job.train_path)
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
@@ -239,7 +239,7 @@ def _evaluate(options: _TrainOptions, run_dir: Path, settings: Settings) -> None
     write(format_summary(results, run_dir / PAGE))
     write(verdict_of(receipt))
     if not receipt.overall_passed:
-        log_line(f"{'' if settings.eval_strict else 'warning: '}the gate did not pass: {run_dir / FAILED}")
+        log_line(f"{'' if settings.eval_strict else 'warning: '}the gate did not pass; see {run_dir / FAILED}")
         raise typer.Exit(REFUSED if settings.eval_strict else 0)
 
 
@@ -247,10 +247,10 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
     data, memory, device = (preflight[name] for name in ("data", "memory_mb", "device"))
     yield f"{'device':<28} {device['kind']}, {device['name']}"
     yield f"{'base model':<28} {preflight['base_model']['name']}"
-    yield f"{'rows that train':<28} {data['num_train']} of {data['num_rows']}"
-    others = {**data["not_shown"], "measure the loss": data["num_validation"]}
+    yield f"{'training rows':<28} {data['num_train']} of {data['num_rows']}"
+    others = {**data["not_shown"], "validation": data["num_validation"]}
     yield from (f"{'  ' + reason:<28} {count}" for reason, count in others.items() if count)
-    yield f"{'tokens':<28} {data['num_tokens']}, {data['num_supervised_tokens']} of them carry the loss"
+    yield f"{'tokens':<28} {data['num_tokens']}, {data['num_supervised_tokens']} of them in the loss"
     yield f"{'steps':<28} {preflight['num_steps']} of {preflight['num_micro_batches']} micro-batches"
     yield f"{'memory':<28} about {memory['total']:.0f} MB"
     for field, value in preflight["recipe"].items():
@@ -263,7 +263,7 @@ def _train(run: "PreparedRun") -> TrainingManifest:
     settings = load_settings()
     commit = artifact_commit(settings)
     if run.is_done:
-        log_line("this run is complete; nothing is trained again")
+        log_line("this run is already complete; nothing to train")
         return finish_run(run, commit, ExitCode.DONE, settings.backend)
     try:
         code = run_and_show(
@@ -274,7 +274,7 @@ def _train(run: "PreparedRun") -> TrainingManifest:
             on_ray=settings.launcher == "ray",
         )
     except KeyboardInterrupt:
-        log_line("interrupted; run the same command to go on from the newest checkpoint")
+        log_line("interrupted; run the same command to resume from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
     return finish_run(run, commit, code, settings.backend)
 
@@ -289,7 +289,7 @@ def _summary(manifest: TrainingManifest, run_dir: Path) -> str:
     lines = (
         f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}",
         f"shown: {format_kinds(result.kinds)}",
-        *((f"warning: no row was shown of {left}",) if left else ()),
+        *((f"warning: no rows were shown of {left}",) if left else ()),
         f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged",
         f"adapter in {run_dir / 'adapter'} ({manifest.recipe.method})",
     )

@@ -47,7 +47,7 @@ def find_train_set(data_dir: Path, settings: Settings) -> Path:
         "sources": load_source_policy(PIPELINE_CONFIG).model_dump(mode="json"),
     }
     if not (is_split and mixed.is_file() and key_of(decides) == made_from):
-        log_line(f"{pairs}: source files are held out first; --fast-corpus trains on all of it")
+        log_line(f"{pairs}: holding out source files first; --fast-corpus trains on all rows")
         _, lines, shortfall = write_train_set(wanted, data_dir, {_MADE_FROM: key_of(decides)})
         for line in filter(None, (*lines, shortfall)):
             log_line(line)

@@ -80,4 +80,4 @@ def _refuse_theirs(parameters: Sequence[Any], words: Sequence[str], place: str) 
         is_wrong = value not in known[name] != () if name in known else name not in _HELP
         if name.startswith("-") and is_wrong and name in advice_on(place):
             asked = f"{name} {value}" if name in known else name
-            raise RefusedError(f"{asked} is not offered. {advice_on(place)[name]}")
+            raise RefusedError(f"{asked} is not supported. {advice_on(place)[name]}")

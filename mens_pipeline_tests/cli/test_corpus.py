@@ -96,7 +96,7 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
     text = invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", *outputs)
     document = json.loads(invoke("corpus", "validate", rows, "-o", tmp_path / "o.jsonl", "--json").stdout)
 
-    details = f"1 rows with their reasons in {tmp_path / 'q.jsonl'}"
+    details = f"1 dropped rows and their reasons in {tmp_path / 'q.jsonl'}"
     assert text.stdout == f"kept 1/2 (50.0 %), recheck on\n     1  compiler_rejected\n{details}\n"
     written = json.loads((tmp_path / "r.json").read_text())
     assert written == {**document, "quarantine": str(tmp_path / "q.jsonl")}

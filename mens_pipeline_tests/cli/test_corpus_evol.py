@@ -152,7 +152,7 @@ def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
 def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None:
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *options)
 
-    assert "Name the model that writes: --endpoint URL --name MODEL" in refusal(result, ConfigurationError)
+    assert "No model is set. Pass --endpoint URL and --name MODEL" in refusal(result, ConfigurationError)
 
 
 def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
         signal.signal(signal.SIGINT, before)
 
     assert result.exit_code == 130
-    assert "run the same command to go on" in result.stderr
+    assert "run the same command to resume" in result.stderr
     assert not out.exists()
     # What was on its way when the interrupt came is in the ledger as well.
     assert len((folder / "out.ledger.jsonl").read_text().splitlines()) == len(server.requests)

@@ -63,7 +63,7 @@ def test_the_adapter_was_made_for_this_language() -> None:
     ("field", "name"), [("base_sha256", "base"), ("prompt_sha256", "prompt"), ("language_sha256", "language")]
 )
 def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
-    with pytest.raises(RefusedError, match=f"made for another {name} than this code has") as refused:
+    with pytest.raises(RefusedError, match=f"made for a different {name} than this code uses") as refused:
         refuse_stale(DEMO, _contract().model_copy(update={field: "0" * 64}))
 
     assert REMAKE in str(refused.value)
@@ -97,7 +97,7 @@ def test_each_prompt_and_each_line_is_completed(trained: Path, tmp_path: Path, m
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("   -> ") == 2
-    assert "0 of 2 are right" in done.stdout
+    assert "0 of 2 are correct" in done.stdout
     assert "mens serve --run-dir tiny " in done.stdout
 
 

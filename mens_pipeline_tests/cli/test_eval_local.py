@@ -154,12 +154,12 @@ def test_a_trial_leaves_no_evaluation(run: Path, store: ArtifactStore) -> None:
     assert tried.exit_code == 0, tried.stderr
     assert "adapter: " in tried.stderr
     assert "base" not in tried.stderr
-    assert f"left out: their reference does not fit into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
-    assert "a trial; no verdict uses it" in tried.stdout
+    assert f"left out: the reference completion does not fit into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
+    assert "a trial: no verdict uses these figures" in tried.stdout
     assert (run / "trial_completions.jsonl").is_file()
     assert not (run / "eval_results.json").exists()
     assert not (store.root / "eval_results").exists()
-    assert "--no-bench leaves it out" in refusal(without)
+    assert "--no-bench: a trial evaluates only" in refusal(without)
 
 
 def test_a_run_without_an_evaluation_gets_no_verdict(tmp_path: Path, store: ArtifactStore) -> None:

@@ -119,7 +119,7 @@ def test_a_trial_says_that_it_is_one() -> None:
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert ["", "run-time errors", "0"] in map(_cells, lines)
-    assert lines[-2:] == ["completions trial.jsonl", "a trial; no verdict uses it"]
+    assert lines[-2:] == ["completions trial.jsonl", "a trial: no verdict uses these figures"]
 
 
 @pytest.mark.seed_row(67)

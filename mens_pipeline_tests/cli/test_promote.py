@@ -162,7 +162,7 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
 
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("champion: ")
-    assert re.search("warning: .* does not show the change .*The champion is in use anyway", result.stderr)
+    assert re.search("warning: .* does not record the change .*The champion is still in use", result.stderr)
     assert champion_key(run.store) is not None
 
 
@@ -215,7 +215,7 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
 
 
 def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
-    assert "no adapter was promoted yet" in _invoke("promote", run, "--history").stderr
+    assert "no adapter has been promoted yet" in _invoke("promote", run, "--history").stderr
     assert _invoke("promote", run).exit_code == 0
     (run.store.root / "promoted_adapter" / "history.jsonl").unlink()
 

@@ -45,10 +45,10 @@ def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
 
     assert (seed_run / "exit_code").read_text() == "0", stderr
     assert "passed   workspace_snapshot/source_parse_rate" in stdout
-    assert "different pairs" in stdout
+    assert "distinct pairs" in stdout
     assert "start: workspace_snapshot" in stderr
     assert "done: extracted_corpus" in stderr
-    assert stdout.count(f"{sys.executable} -m mens_pipeline.cli run goes on to the adapter") == 1
+    assert stdout.count(f"{sys.executable} -m mens_pipeline.cli run trains the adapter") == 1
     assert (seed_run / "home" / "dagster.yaml").is_symlink()
 
 
@@ -125,7 +125,7 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "golden_accepted: 0/0" in result.stdout
     assert "Does MENS_SOURCE_ROOT, or --source-root, name the workspace?" in result.stdout
-    assert "next        correct what failed" in result.stdout
+    assert "next        fix the failure" in result.stdout
     (line,) = [line for line in result.stderr.splitlines() if " of train_set failed)" in line]
     assert "golden_accepted 0/0" in line
 

@@ -52,8 +52,8 @@ def _lines(*, is_good: bool = True, **figures: Any) -> str:
 
 def test_a_train_set_alone_leads_to_the_adapter() -> None:
     assert _lines(mixed_train_set=_TRAIN_SET).splitlines() == [
-        "train set   2704 different pairs, 487 infill rows cut from them",
-        "next        .venv/bin/mens run --preset tiny goes on to the adapter",
+        "train set   2704 distinct pairs, 487 infill rows cut from them",
+        "next        .venv/bin/mens run --preset tiny trains the adapter",
     ]
 
 
@@ -63,10 +63,10 @@ def test_a_suite_that_the_gate_refuses_is_said_before_training() -> None:
 
     assert lines[1] == f"eval suite  {split['suite_size']}"
     assert lines[2].startswith(
-        "next        enlarge the eval suite first: the gate would refuse the adapter of .venv/bin"
+        "next        enlarge the eval suite first: the gate would refuse an adapter from .venv/bin"
     )
     assert "eval suite  " not in _lines(heldout_split=split, benchmark_gate=_GATE), "the gate says it"
-    assert _lines(heldout_split={**split, "is_suite_enough": True}).endswith("goes on to the adapter")
+    assert _lines(heldout_split={**split, "is_suite_enough": True}).endswith("trains the adapter")
 
 
 def test_the_own_files_come_first() -> None:
@@ -100,7 +100,7 @@ def test_a_refusal_shows_reasons_and_report() -> None:
         is_good=False, mixed_train_set=_TRAIN_SET, qlora_adapter=_ADAPTER, eval_results=_RESULTS, benchmark_gate=_GATE
     )
 
-    assert "150 steps in 7.5 min, loss 1.400 at first, 0.600 at last, nothing had changed" in text
+    assert "150 steps in 7.5 min, loss 1.400 at the start, 0.600 at the end, reused" in text
     assert (
         "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\n"
         "heldout     resolve rate 46/112 (41.1 %), base 0/112 (0.0 %)\n"
@@ -114,13 +114,13 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     )
     assert text.endswith(
         "report      r.html\nreused      1/3 stages\n"
-        "next        the same run goes on for 10 min with: .venv/bin/mens run --preset tiny --more 10m"
+        "next        continue the same run for 10 min: .venv/bin/mens run --preset tiny --more 10m"
     )
 
 
 _TRIAL = {**_PASSED, "policy": "trial (unlike ci: min_parse_rate 0.25)"}
 _UNDECIDED = f"undecided, not promoted, policy ci, {_GATE['attempt']}\n            - parse_rate: 0.1 < 0.6\n"
-_AGAIN = "next        correct what failed, and run the same command again: finished steps are reused"
+_AGAIN = "next        fix the failure, and run the same command again: finished steps are reused"
 
 
 def _trained(**changes: Any) -> dict[str, Any]:
@@ -138,27 +138,27 @@ def _used(**changes: Any) -> dict[str, Any]:
 @every(
     "case",
     [
-        (_refused(remedy="preset"), "next        a recipe that takes longer rows: .venv/bin/mens run --preset auto"),
+        (_refused(remedy="preset"), "next        use a recipe that accepts longer rows: .venv/bin/mens run --preset"),
         (
             _refused(remedy="data"),
-            "next        a larger workspace: .venv/bin/mens run --source-root DIR; for its first",
+            "next        use a larger workspace: .venv/bin/mens run --source-root DIR; for its first",
         ),
-        (_refused(remedy="setting"), "next        change what the cause names, then: .venv/bin/mens run --preset tiny"),
+        (_refused(remedy="setting"), "next        fix the cause named above, then: .venv/bin/mens run --preset tiny"),
         (_refused(status="undecided"), f"verdict     {_UNDECIDED}"),
         (_trained(num_updates_before=300), "150 steps in 7.5 min after 300 earlier ones, loss"),
         (
             _trained(num_updates=142),
-            "training    142 of 150 steps in 7.5 min, as many as fit into the budget, loss 1.4",
+            "training    142 of 150 steps in 7.5 min, limited by the time budget, loss 1.4",
         ),
         (_used() | {"benchmark_gate": _PASSED}, "champion    folder\n"),
-        (_used(changed=False), "champion    folder, as before\n"),
+        (_used(changed=False), "champion    folder, unchanged\n"),
         (_used(changed=False), "make ui shows the graph; .venv/bin/mens promote --history shows every champion"),
         (_used(best_recipe="wide, pass@1 40/40"), "best        wide, pass@1 40/40\nchampion    folder\n"),
         ({"is_good": False}, _AGAIN),
         ({"is_good": False, "mixed_train_set": _TRAIN_SET}, _AGAIN),
-        (_refused(**_PASSED), "next        see above why an adapter that passed was not promoted"),
+        (_refused(**_PASSED), "next        the adapter passed but was not promoted; see the"),
         (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "recipe      wide, adapter 0123456789ab"),
-        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "tiny puts it in use; .venv/bin/mens compare A B"),
+        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "tiny promotes it; .venv/bin/mens compare A B"),
         (_trained() | {"benchmark_gate": _TRIAL}, "next        a trial is never promoted; .venv/bin/mens run trains"),
     ],
     ids=itemgetter(1),
@@ -172,7 +172,7 @@ def test_the_end_of_a_run_says_what_came_of_it_and_what_is_next(case: tuple[dict
 def test_a_time_is_read_and_anything_else_is_misuse() -> None:
     assert [_minutes(text) for text in ("90s", "10m", "1h", "1.5h")] == [1.5, 10.0, 60.0, 90.0]
     for text in ("", "10", "m", "0m", "-1m", "1e3m", "ten minutes"):
-        with pytest.raises(typer.BadParameter, match=r"not a duration\. Write one such as 90s, 10m or 1h"):
+        with pytest.raises(typer.BadParameter, match=r"not a duration\. Use one such as 90s, 10m or 1h"):
             _minutes(text)
 
 

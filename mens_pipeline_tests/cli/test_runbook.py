@@ -50,7 +50,7 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens train --device cuda --data-dir target/dogfood --output-dir target/dogfood/run", 1, "--device cpu"),
     ("vox mens train --device cuda --data-dir target/dogfood --output-dir mens/runs/latest", 1, "--device cpu"),
     ("vox mens train --preset qwen_4080_16g --device cuda", 1, "--device cpu"),
-    ("vox mens train --backend lora", 1, "Write --backend qlora"),
+    ("vox mens train --backend lora", 1, "Use --backend qlora"),
     ("vox mens train --qlora-allow-partial-proxy-stack", 1, "All targeted layers are always trained"),
     ("vox train --provider local", 1, "Run: mens train --backend qlora"),
     ("vox train --provider together", 1, "no remote service trains"),
@@ -63,10 +63,10 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens merge-weights mens/runs/v1 --output-dir mens/runs/mean", 2, "Name a run of `mens scratch train`"),
     ("vox mens serve --model target/dogfood/run --port 11434", 1, "needs config.json, tokenizer.json and weights"),
     ("vox mens serve --run-dir target/dogfood/run", 1, "Name the folder of a complete run"),
-    ("vox mens corpus merge", 2, "write `mens corpus mix`"),
-    ("vox mens corpus extract-docs docs/src", 2, "Write `mens corpus extract DIR -o FILE`"),
+    ("vox mens corpus merge", 2, "use `mens corpus mix`"),
+    ("vox mens corpus extract-docs docs/src", 2, "Use `mens corpus extract DIR -o FILE`"),
     ("vox mens corpus evol mens/data/train.jsonl -o target/dogfood/evolved.jsonl", 1, "Set EVOL_GATE=1"),
-    ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Write `mens gate"),
+    ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Use `mens gate"),
 )
 """A line, its exit code, and what it says one should do; on a machine without a GPU."""
 

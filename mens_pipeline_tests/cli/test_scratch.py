@@ -39,11 +39,11 @@ def test_a_train_set_becomes_a_model(
 
     assert (first.exit_code, again.exit_code, merged.exit_code) == (0, 0, 0), first.stderr
     assert first.stderr.startswith("device cpu: ")
-    assert "small: 892,928 values, 133 ids, from random weights\n60/60 rows are shown\n" in first.stderr
+    assert "small: 892,928 weights, 133 ids, from random weights\n60/60 rows are shown\n" in first.stderr
     assert "step 3/3  loss " in first.stderr
     assert first.stdout.startswith("3 steps, ")
     assert first.stdout.endswith(f"model in {tmp_path / 'run' / 'model'}\n")
-    assert "this run is complete; nothing is trained again" in again.stderr
+    assert "this run is already complete; nothing to train" in again.stderr
     assert json.loads(again.stdout) == manifest
     assert (manifest["lane"], manifest["vox_backend"], manifest["result"]["device"]) == ("scratch", "cpu", "cpu")
     assert merged.stdout.startswith(f"mean of 2 models in {tmp_path / 'mean'}, SHA-256 ")

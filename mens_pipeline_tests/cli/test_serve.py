@@ -71,7 +71,7 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
         (("--token-env", "MY"), {"MY": "short"}, "MY: has 5 characters, a token needs 16. Set it to a secret"),
         (("--run-dir", "a", "--model", "b"), {}, "--run-dir and --model: only one model is served"),
         (("--model", "a", "--candidate"), {}, "--model and --candidate: only one model is served"),
-        (("--best-of", "5"), {}, "--best-of 5: more than the 4 "),
+        (("--best-of", "5"), {}, "--best-of 5: the server runs at most 4 "),
         (("--best-of", "5"), {}, "Raise --max-concurrent"),
         ((), {}, "no adapter is promoted. Promote one with `mens promote`, serve the one"),
         (("--host", "no such host"), {}, "Name an address of this machine"),

@@ -80,7 +80,7 @@ def test_a_database_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("MENS_TELEMETRY_URL", variable)
     result = _invoke("-o", tmp_path / "pairs.jsonl")
 
-    assert "Give --url, or set MENS_TELEMETRY_URL" in refusal(result, ConfigurationError)
+    assert "Pass --url, or set MENS_TELEMETRY_URL" in refusal(result, ConfigurationError)
 
 
 def test_options_are_checked(url: str, tmp_path: Path) -> None:

@@ -86,10 +86,8 @@ def test_a_dry_run_says_where_every_row_is(folder: Path) -> None:
     options = ("--fast-corpus", "--seq-len", "200", "--validation-split-ratio", "0.3", "--preset", "tiny")
     done = run_main("train", "--data-dir", "build", "--device", "cpu", "--dry-run", *options, folder=folder)
     lines = done.stdout.splitlines()
-    counts = {
-        name: int(line.split()[-1]) for line in lines for name in ("  measure the loss", "  too_long") if name in line
-    }
-    (trained,) = (int(line.split()[3]) for line in lines if line.startswith("rows that train"))
+    counts = {name: int(line.split()[-1]) for line in lines for name in ("  validation", "  too_long") if name in line}
+    (trained,) = (int(line.split()[2]) for line in lines if line.startswith("training rows"))
 
     assert trained + sum(counts.values()) == 93
     assert counts["  measure the loss"] > 5

@@ -169,5 +169,5 @@ def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pyte
     path.write_text("@test fn t() { assert(true) }")
     result = _test(path)
 
-    details = "warning: the system does not keep these programs from: system calls (Invalid argument)\n"
+    details = "warning: this system does not protect against: system calls (Invalid argument)\n"
     assert result.stderr == f"{details}1/1 tests passed (100.0 %)\n"

@@ -35,7 +35,7 @@ def test_a_dry_run_is_a_table_or_a_document(tiny_base: Path, tmp_path: Path) -> 
     table, document = _dry_run(tiny_base, tmp_path), _dry_run(tiny_base, tmp_path, "--json")
     preflight = json.loads(document.stdout)
 
-    assert "rows that train              57 of 60\n" in table.stdout
+    assert "training rows                57 of 60\n" in table.stdout
     assert "max_length                   200  (--seq-len)\n" in table.stdout
     assert "lora_r                       4  (preset tiny)\n" in table.stdout
     assert preflight["recipe_origins"]["model_name_or_path"] == "--model"
@@ -65,7 +65,7 @@ def test_the_summary_warns_of_a_kind_that_was_never_shown(shown: int, *, is_warn
     lines = _summary(TrainingManifest.model_validate(document), Path("run")).splitlines()
 
     assert lines[1].startswith("shown: telemetry ")
-    assert ("warning: no row was shown of telemetry (4 rows)" in lines) is is_warned
+    assert ("warning: no rows were shown of telemetry (4 rows)" in lines) is is_warned
 
 
 @pytest.mark.slow

@@ -82,9 +82,9 @@ def test_the_variables_of_the_pages_have_the_adapter_evaluated_and_gated(base: P
         "next: mens eval-local --run-dir target/dogfood/run, then mens gate --run-dir target/dogfood/run"
         in alone.stderr
     )
-    assert "nothing is trained again" in warned.stderr
+    assert "nothing to train" in warned.stderr
     assert "FAILED     parse_rate: parse rate on held-out prompts 0/4 (0.0 %" in warned.stdout
-    assert "warning: the gate did not pass: " in warned.stderr
+    assert "warning: the gate did not pass; see " in warned.stderr
     assert failed["gate_passed"] is False
     assert figures["adapter"]["suites"]["benchmark"]["num_tasks"] == len(_BENCH_TASKS)
     assert strict.returncode == demanding.returncode == 1
@@ -109,7 +109,7 @@ def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, worksp
     assert (trained.returncode, missing.returncode) == (1, 1)
     assert "4 prompts and 4 answers of 4 held-out pairs are in 4 rows of " in trained.stderr
     assert (
-        "heldout.jsonl: missing, so the adapter could not be evaluated afterwards. Leave --fast-corpus out"
+        "heldout.jsonl: missing, so the adapter could not be evaluated after training. Leave --fast-corpus out"
         in missing.stderr
     )
     assert not (dogfood / "run" / "adapter").exists()

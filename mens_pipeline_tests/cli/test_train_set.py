@@ -24,7 +24,7 @@ def _write(folder: Path, number: int) -> None:
 
 def _chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
     path = find_train_set(folder, load_settings())
-    return path.name, "source files are held out first; --fast-corpus trains on all of it" in capsys.readouterr().err
+    return path.name, "holding out source files first; --fast-corpus trains on all rows" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
 def test_merge_is_not_offered_and_mix_is_named() -> None:
     result = invoke("corpus", "merge", "a.jsonl", "b.jsonl")
 
-    assert "write `mens corpus mix`" in str(result.exception)
+    assert "use `mens corpus mix`" in str(result.exception)
     assert re.search(r"^ +merge\b", invoke("corpus", "--help").stdout, re.MULTILINE) is None
 
 
@@ -58,7 +58,7 @@ def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], 
     value = _OFFERED.get(option, "1")
     name = f"{option} {value}" if option in _OFFERED else option
     for words in ((option, value), (f"{option}={value}",), ("--whatever", "x", option, value)):
-        assert _refusal(*place, *words) == f"{name} is not offered. {text}"
+        assert _refusal(*place, *words) == f"{name} is not supported. {text}"
 
 
 @pytest.mark.parametrize(("option", "value"), [("--resume", "never"), ("--device", "cpu"), ("--backend", "qlora")])
@@ -89,9 +89,9 @@ def test_fields_that_are_written_instead_are_fields() -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (("--backend", "lora"), "--backend lora is not offered. Write --backend qlora"),
-        (("--tokenizer", "vox"), "Write --tokenizer hf"),
-        (("--provider", "local"), "--provider local is gone: training is local. Run: mens train --backend qlora"),
+        (("--backend", "lora"), "--backend lora is not supported. Use --backend qlora"),
+        (("--tokenizer", "vox"), "Use --tokenizer hf"),
+        (("--provider", "local"), "--provider local was removed: training is always local. Run: mens train --backend"),
         (("--provider", "together"), "no remote service trains. Train here: mens train"),
         (("--qlora-allow-partial-proxy-stack",), "All targeted layers are always trained"),
         (("--qlora-lm-head-only",), "All targeted layers are always trained"),

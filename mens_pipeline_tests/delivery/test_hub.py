@@ -41,7 +41,7 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: _Promoted) -> None:
         f"{_REPO} at main: lora-adapter-0123abcd: adapter {adapter_digest(run)[:12]}, verdict "
     )
     assert f"{weights.stat().st_size:>12,}  {digest_of(weights)[:12]}  adapter_model.safetensors" in done.stdout
-    assert "nothing was sent. Send it with --yes." in done.stderr
+    assert "nothing was sent. Add --yes to send the files." in done.stderr
     assert hub.requests == []
 
 

@@ -72,7 +72,7 @@ def test_a_given_workspace_becomes_a_train_set(installed: Path, workspace: Path,
     done = _run(*command, cwd=tmp_path, XDG_DATA_HOME=str(tmp_path / "share"))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "different pairs" in done.stdout
+    assert "distinct pairs" in done.stdout
     assert "FAILED" not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["share"]
     assert list((tmp_path / "share" / "mens-pipeline" / "store" / "mixed_train_set").glob("*/train.jsonl"))

@@ -312,7 +312,7 @@ def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, 
     for _ in range(2):
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 1
-        (advice,) = re.findall("\nnext .* goes on for 10 min with: .* (run .*)\n", result.stdout)
+        (advice,) = re.findall("\nnext .* the same run for 10 min: .* (run .*)\n", result.stdout)
         command = shlex.split(advice)
         with open_instance(home) as instance:
             labels.append(instance.get_runs(limit=1)[0].tags[RECIPE_TAG])

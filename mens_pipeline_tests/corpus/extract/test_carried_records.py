@@ -46,8 +46,8 @@ def test_records_of_other_folders_stay() -> None:
     assert first.exit_code == second.exit_code == third.exit_code == 0
     assert _paths() == ["docs/src/p.md", "examples/golden/a.vox", "examples/golden/b.vox"]
     assert first.stderr == ""
-    assert "2 records of other folders" in second.stderr
-    assert "1 records of other folders" in third.stderr
+    assert "kept 2 records from other folders" in second.stderr
+    assert "1 records from other folders" in third.stderr
     assert len(Path("out.jsonl").read_text().splitlines()) == 3
 
 

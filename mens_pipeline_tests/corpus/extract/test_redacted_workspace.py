@@ -108,7 +108,7 @@ def test_the_command_says_what_it_found(workspace: Path, tmp_path: Path) -> None
     document = json.loads(report.read_text())
 
     assert "1  sensitive" in printed
-    assert "masked or dropped as config/pipeline.yaml says" in printed
+    assert "masked or dropped (redaction in config/pipeline.yaml)" in printed
     assert "access_token" in printed
     assert [drop["detail"] for drop in document["drops"] if drop["reason"] == "sensitive"] == ["1 card_number"]
     assert _KEY not in output.read_text() + report.read_text() + printed
