@@ -42,7 +42,7 @@ def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
     is_canceled = bool(instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_CANCELING))
     if run is None or run.status in _OVER or is_canceled:
         found = "gone" if run is None else "canceled" if is_canceled else run.status.value
-        raise dg.DagsterExecutionInterruptedError(f"run {run_id} is {found}; nothing more is done for it")
+        raise dg.DagsterExecutionInterruptedError(f"run {run_id} is {found}; its steps stop here")
 
 
 def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
@@ -97,7 +97,7 @@ NEXT: Final = "next"
 """Name of the metadata entry of a failed check with the next step in the UI."""
 
 _AGAIN: Final = (
-    'After a correction choose "From asset failure", or launch a new run. "From failure" judges the old result again.'
+    'After a fix, choose "From asset failure" or launch a new run. "From failure" checks the old result again.'
 )
 
 
@@ -183,7 +183,7 @@ def load_nightly() -> NightlyPolicy:
     nightly = load_pipeline_config(PIPELINE_CONFIG).nightly
     for name in ("schedule", "alert"):
         if not is_valid_cron_string(cron := getattr(nightly, name)):
-            advice = 'Write five fields, such as "0 4 * * *" for 04:00 every day.'
+            advice = 'Use five fields, such as "0 4 * * *" for 04:00 every day.'
             raise ConfigurationError(f"{PIPELINE_CONFIG}: nightly.{name}: {cron!r} is not a cron expression. {advice}")
     return nightly
 

@@ -119,10 +119,8 @@ def resolve_choices(  # noqa: PLR0913 - options of a run
     for field in _OF_BASE:
         origin = resolved.origins[field]
         if origin not in {"environment", "default", f"preset {resolved.preset}", f"recipe {recipe}"}:
-            advice = (
-                f"Set MENS_TRAIN_{field.upper()}, which base_model reads as well, or name it in config/recipes.yaml."
-            )
-            raise ConfigurationError(f"{field} ({origin}): in the graph the base is an asset of its own. {advice}")
+            advice = f"Set MENS_TRAIN_{field.upper()}, which base_model also reads, or set it in config/recipes.yaml."
+            raise ConfigurationError(f"{field} ({origin}): in the graph, the base is a separate asset. {advice}")
     return Choices(
         resolved,
         required_thresholds(settings, benchmark_min_pass_rate),
@@ -140,7 +138,7 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
     """Return the thresholds for an adapter in a run; `ConfigurationError` if policy or pass rate are invalid."""
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
-        raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
+        raise ConfigurationError(f"VOX_BENCHMARK=0: the gate ignores the benchmark. {advice}")
     return read_thresholds(settings).raise_benchmark(benchmark_min_pass_rate)
 
 
@@ -225,13 +223,13 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
     config = TrainConfig(**config_of(context.run, TRAINING))
     if config.native_train is False:
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
-        message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
+        message = f"native_train is false, but this project has only a QLoRA trainer. {advice}"
         raise dg.Failure(message, allow_retries=False)
     if not all(0 < minutes < math.inf for minutes in config.more_minutes or ()):
-        raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
+        raise dg.Failure(f"more_minutes is {config.more_minutes}. Use minutes above 0.", allow_retries=False)
     partition = context.partition_key if context.has_partition_key else None
     if partition is not None and config.recipe not in {DEFAULT, partition}:
-        message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
+        message = f"the run has the partition {partition}, but its configuration names the recipe {config.recipe}."
         raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)
     return config if partition is None else config.model_copy(update={"recipe": partition})
 

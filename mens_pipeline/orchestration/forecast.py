@@ -186,7 +186,7 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - everything a run can be cut by
     left, needed = 60 * minutes - fixed, costs[0] + _LEAST_STEPS * step
     if needed > left:
         least = ceil((fixed + needed) / 60)
-        raise RefusedError(f"--minutes {minutes:g}: a few steps and prompts take {least} min here. Ask for {least}.")
+        raise RefusedError(f"--minutes {minutes:g}: a few steps and prompts need {least} min. Use --minutes {least}.")
     budget = max(costs[0], _MOST_EVALUATION * left)
     size, cost = [one for one in zip(sizes, costs, strict=True) if one[1] <= budget][-1]
     steps = max(_LEAST_STEPS, ceil(_ROOM * (left - cost) / step))
@@ -342,7 +342,7 @@ class Planner:
         default = DEFAULT_CUDA_MODEL if self.device.kind == "cuda" else DEFAULT_CPU_MODEL
         name, cache = resolved.recipe.model_name_or_path or default, self.settings.cache_root / "base_models"
         if not is_kept and not is_base_here(name, cache):
-            advice = "`mens run` fetches it; nothing is downloaded for a plan."
+            advice = "Download it with `mens run`; a plan downloads nothing."
             raise RefusedError(f"{name}: this base is not on this machine, so nothing can be measured. {advice}")
         run, counts = self._prepare(resolved)
         inputs = self._inputs(resolved, run.base)
@@ -365,7 +365,7 @@ class Planner:
     def _train_set(self) -> Artifact:
         found = self._store.latest(Kind.MIXED_TRAIN_SET)
         if found is None:
-            message = "no train set, and nothing can be planned without one"
+            message = "no train set to plan with"
             raise RefusedError(f"{self._store.root}: {message}. {_MAKE_IT}")
         return found
 
@@ -454,7 +454,7 @@ def _note_size(suite: SuiteCounts, dial: Dial | None, settings: Settings) -> str
     is_enough, size = check_size(suite.tasks)
     if is_enough and dial is not None and dial.suite.heldout_tasks < len(suite.tasks):
         is_enough, size = check_size(divide_into_rounds(suite.tasks, dial.suite.heldout_tasks, 2)[0])
-        size = f"{size.partition(';')[0]}; take more minutes"
+        size = f"{size.partition(';')[0]}; use more minutes"
     return "" if is_enough else f"the gate will refuse (policy {settings.eval_policy}): {size}"
 
 
@@ -462,7 +462,7 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     split = next((ref for ref in mixed.parents if ref.kind == Kind.HELDOUT_SPLIT), None)
     found = store.get(split.kind, split.key) if split is not None else None
     if found is None:
-        raise RefusedError(f"{mixed.path}: the held-out split that it was made with is gone. {_MAKE_IT}")
+        raise RefusedError(f"{mixed.path}: its held-out split is gone. {_MAKE_IT}")
     config = load_model(EVALUATION, EvaluationConfig)
     fits = completion_fits(base, config.decoding)
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()

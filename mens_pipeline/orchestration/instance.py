@@ -59,7 +59,7 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
             instance.all_instigator_state()
             return instance
     except OSError as error:
-        raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
+        raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a writable folder.") from error
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error
 
@@ -152,7 +152,7 @@ def _fail_abandoned(home: Path, instance: dg.DagsterInstance) -> None:
         if not run.is_finished:
             instance.report_run_failed(run, "its process is gone: it was killed, or the machine went down")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            logging.getLogger(PROGRESS_LOGGER).info("run %s was killed; it is reported as failed", run.run_id)
+            logging.getLogger(PROGRESS_LOGGER).info("run %s was killed; reporting it as failed", run.run_id)
         path.unlink(missing_ok=True)
 
 
@@ -232,7 +232,7 @@ def run_graph(
         if is_interrupted:
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is not dg.DagsterRunStatus.CANCELED:
-                instance.report_run_canceled(run, "It was interrupted where it was started.")
+                instance.report_run_canceled(run, "Interrupted in the terminal that started it.")
         elif not success:  # without a daemon, no sensor reports it
             reasons = "; ".join(read_reasons(result.get_step_failure_events(), read_refusals(instance, run_id)))
             logging.getLogger(PROGRESS_LOGGER).error("%s (run %s of %s failed)", reasons, run_id, job_name)

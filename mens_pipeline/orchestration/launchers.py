@@ -214,9 +214,9 @@ def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bo
         wanted = "a RayJob with metadata.namespace, a head and one group of workers"
         raise ConfigurationError(f"{path}: expected {wanted} ({error!r}). Correct the file.") from error
     if namespace.isupper():
-        raise ConfigurationError(f"{path}: metadata.namespace is {namespace}. Name the namespace of the runs.")
+        raise ConfigurationError(f"{path}: metadata.namespace is the placeholder {namespace}. Set the runs' namespace.")
     if image is None and not (head.get("image") and worker.get("image")):
-        raise ConfigurationError(f"{path}: a container has no image, nor has the run the tag {_IMAGE_TAG}. Name one.")
+        raise ConfigurationError(f"{path}: a container has no image, and the run has no tag {_IMAGE_TAG}. Set one.")
     for container in (head, worker):
         container["image"] = container.get("image") or image
     workers.update(dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), num_workers))

@@ -58,11 +58,11 @@ def _artifacts_of_runs(
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
     begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
     known = [recipe for recipe in sorted(begun) if any(_artifacts_of_runs(recipe, "eval_results", instance))]
-    tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
+    tried = f"Evaluated so far: {'; '.join(known)}" if known else "Nothing has been evaluated yet"
     recipes = load_recipes(RECIPES)
     advice = f"Train it: mens run --recipe {name} --no-promote" if name in recipes else f"Recipes: {', '.join(recipes)}"
     advice = f"{tried}. {advice}"
-    return RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")
+    return RefusedError(f"{name}: no recipe or run with this name has evaluated an adapter. {advice}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def best_evaluated(
             passed_over[label] = str(refusal)
     if not able:
         details = " ".join(f"{name}: {why}" for name, why in passed_over.items())
-        raise RefusedError(f"no recipe of {len(names)} may be promoted. {details}")
+        raise RefusedError(f"none of {len(names)} recipes may be promoted. {details}")
     champion = find_champion(store)
     in_use = adapter_sha256_of(champion) if champion is not None else None
     return Choice(rank([*able.values()], in_use), passed_over)

@@ -101,10 +101,10 @@ def find_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        advice = "Install what provides it, or unset the variable."
+        advice = "Install the package that provides it, or unset the variable."
         raise ConfigurationError(f"MENS_EXECUTOR={name}: {error}. {advice}") from error
     if not isinstance(found, dg.ExecutorDefinition):
-        advice = "Name one, such as dagster:multiprocess_executor."
+        advice = "Use one such as dagster:multiprocess_executor."
         raise ConfigurationError(f"MENS_EXECUTOR={name}: a {type(found).__name__}, expected an executor. {advice}")
     return found
 
@@ -126,7 +126,7 @@ def log_end(executor: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
                 ended[event.event_type] += 1
                 yield event
             done, failed = (ended[of] for of in (dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE))
-            plan_context.log.info("run %s ends: %d steps succeeded, %d failed", plan_context.run_id, done, failed)
+            plan_context.log.info("run %s ended: %d steps succeeded, %d failed", plan_context.run_id, done, failed)
 
         made.execute = execute_and_log
         return made
@@ -195,7 +195,7 @@ def _figures(results: EvalResults | None) -> dict[str, str]:
         "parse rate": str(scores.parse_rate),
         "resolve rate": str(scores.resolve_rate),
         "hidden tests": str(scores.test_rate),
-        "exact lines": figures_of_infill(infill).get("exact lines", "none asked") if infill else "none asked",
+        "exact lines": figures_of_infill(infill).get("exact lines", "not evaluated") if infill else "not evaluated",
     }
 
 
@@ -277,7 +277,7 @@ class ArtifactHandover(dg.IOManager):
             made = [latest.asset_materialization] if latest and latest.asset_materialization else []
         if not made or ARTIFACT not in made[0].metadata:
             name = context.asset_key.to_user_string()
-            raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
+            raise dg.Failure(f"{name}: not materialised yet. Materialise it first.", allow_retries=False)
         return read_artifact(made[0])
 
 

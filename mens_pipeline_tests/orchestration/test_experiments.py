@@ -201,7 +201,7 @@ def test_the_best_that_passes_is_promoted(
     assert details["small"][0].startswith("34/40 ")
     assert details["small"][1] == "-15.0 points (p = 0.031)"
     assert details["default"][1].startswith("The gate failed: parse_rate: ")
-    assert details["long"][1].startswith("long: no run of this recipe")
+    assert details["long"][1].startswith("long: no recipe or run with this name")
     assert again.success
     assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
 
@@ -212,7 +212,7 @@ def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance:
     assert _promote_best(instance, best_of=[runs["small"]]).success
     result = _promote_best(instance, best_of=["wide"])
 
-    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in read_failure(result)
+    assert "none of 1 recipes may be promoted. wide: Another champion is in use" in read_failure(result)
     _run(home, instance, qlora_adapter={"recipe": "wide"})
     assert _promote_best(instance, best_of=["wide"]).success
     champion = champion_in(ArtifactStore(home.parent / "store"))
@@ -346,7 +346,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "long"})
 
-    assert "of the partition wide, and its configuration names the recipe long" in read_failure(result)
+    assert "has the partition wide, but its configuration names the recipe long" in read_failure(result)
 
 
 @pytest.mark.nightly
@@ -377,8 +377,8 @@ def test_a_recipe_that_was_never_run_is_named(home: Path, kept: dg.DagsterInstan
     result = invoke("compare", run.run_id, "long")
 
     assert result.exit_code == 1
-    assert "long: no run of this recipe" in str(result.exception)
-    assert "there are: wide, preset tiny. Train it: mens run --recipe long --no-promote" in str(result.exception)
+    assert "long: no recipe or run with this name" in str(result.exception)
+    assert "Evaluated so far: wide, preset tiny. Train it: mens run --recipe long --no-promote" in str(result.exception)
     assert "Recipes: default, tiny, " in str(invoke("compare", run.run_id, "a").exception)
 
 

@@ -98,7 +98,7 @@ def test_a_plan_says_that_the_gate_will_refuse_its_size(case: tuple[int, int, in
 
 
 def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
-    with pytest.raises(RefusedError, match=r"--minutes 1: .* take (\d+) min here\. Ask for \1\.") as refused:
+    with pytest.raises(RefusedError, match=r"--minutes 1: .* need (\d+) min\. Use --minutes \1\.") as refused:
         _turn(1)
     least = int(str(refused.value).rsplit(" ", 1)[1].rstrip("."))
 

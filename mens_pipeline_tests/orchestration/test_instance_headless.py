@@ -50,7 +50,7 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
     outcome, said = _run_to_end(tmp_path)
 
     assert outcome["success"]
-    assert f"run {lost} was killed; it is reported as failed" in said
+    assert f"run {lost} was killed; reporting it as failed" in said
     assert _statuses(tmp_path) == {lost: dg.DagsterRunStatus.FAILURE, outcome["run_id"]: dg.DagsterRunStatus.SUCCESS}
     assert list((tmp_path / "headless").iterdir()) == []
     assert _on_the_first_page(tmp_path) == {lost: "headless", outcome["run_id"]: "headless"}

@@ -114,10 +114,10 @@ def test_all_nodes_see_the_folders_of_a_run(template: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("namespace: mens", "namespace: NAMESPACE", "metadata.namespace is NAMESPACE. Name the namespace of the runs"),
+        ("namespace: mens", "namespace: NAMESPACE", "metadata.namespace is the placeholder NAMESPACE. Set the runs'"),
         ("headGroupSpec:", "head:", r"one group of workers \(KeyError\('headGroupSpec'\)\). Correct the file"),
         ("workerGroupSpecs:", "workers:", "expected a RayJob with metadata.namespace, a head and one group"),
-        ("kind: RayJob", "kind: RayJob", "no image, nor has the run the tag dagster/image"),
+        ("kind: RayJob", "kind: RayJob", "no image, and the run has no tag dagster/image"),
     ],
 )
 def test_what_is_no_ray_job_is_refused_before_anything_starts(template: Path, old: str, new: str, message: str) -> None:

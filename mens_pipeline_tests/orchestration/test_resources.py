@@ -54,7 +54,7 @@ def test_a_run_ends_with_a_line(
     with open_instance(tmp_path) as instance, dg.execute_job(dg.reconstructable(ending_job), instance) as result:
         said = capfd.readouterr().err
 
-    assert said.count(f" - run {result.run_id} ends: 1 steps succeeded, 1 failed\n") == 1, said
+    assert said.count(f" - run {result.run_id} ended: 1 steps succeeded, 1 failed\n") == 1, said
 
 
 def test_resources_have_names_and_descriptions() -> None:

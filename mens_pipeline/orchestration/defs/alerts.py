@@ -39,7 +39,7 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         run = context.dagster_run
         refusals = read_refusals(context.instance, run.run_id)
         reasons = list(read_reasons(context.get_step_failure_events(), refusals)) or [
-            context.failure_event.message or "no reason was given"
+            context.failure_event.message or "no reason given"
         ]
         line = f"{'; '.join(reasons)} (run {run.run_id} of {run.job_name} failed)"
         _report(context.log, logging.ERROR, "run_failed", line, {"run": run.run_id, "job": run.job_name})
@@ -58,9 +58,9 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
     def alert_refusal(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         if not _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
-            return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
+            return dg.SkipReason(f"run {run.run_id} does not include promoted_adapter")
         if trial_of(run) or not PromotionConfig(**config_of(run, promoted_adapter.op.name)).promote:
-            return dg.SkipReason(f"run {run.run_id} was to evaluate and not to promote")
+            return dg.SkipReason(f"run {run.run_id} only evaluates and promotes nothing")
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
         refusals = read_refusals(context.instance, run.run_id).get(promoted_adapter.op.name, ["nothing was promoted"])
@@ -80,7 +80,7 @@ def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         name="adapter_stale",
         minimum_interval_seconds=600,
         default_status=status,
-        description=f"Reports at {when} that no run since the nightly start promoted or confirmed an adapter.",
+        description=f"Reports at {when} if no run since the nightly start has promoted or confirmed an adapter.",
     )
     def stale(context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.SensorResult:
         last = find_deadline(nightly, _now())
@@ -88,7 +88,7 @@ def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             return dg.SkipReason(f"reported at {last.end:%H:%M}; next at {when}")
         latest = context.instance.get_latest_materialization_event(promoted_adapter.key)
         if latest is None:
-            return dg.SkipReason("no adapter was promoted yet")
+            return dg.SkipReason("no adapter has been promoted yet")
         since = datetime.fromtimestamp(latest.timestamp, last.end.tzinfo)
         if since >= last.begin:
             return dg.SkipReason(f"promoted or confirmed on {since:%Y-%m-%d at %H:%M}; next at {when}")
@@ -106,7 +106,7 @@ def _now() -> datetime:
 def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[str, str]) -> None:
     log.log(level, "%s", line)
     if problem := post_to_webhook(load_settings().alert_url, event, line, facts):
-        log.warning("nobody was told: %s", problem)
+        log.warning("alert not delivered: %s", problem)
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:
@@ -129,7 +129,7 @@ def post_to_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):  # noqa: S310 - likewise
             return None
     except urllib.error.HTTPError as error:
-        return f"MENS_ALERT_URL answered {error.code}"
+        return f"MENS_ALERT_URL returned HTTP {error.code}"
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         return f"MENS_ALERT_URL cannot be reached ({type(reason).__name__})"

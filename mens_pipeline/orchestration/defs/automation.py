@@ -65,7 +65,7 @@ promote_best = dg.define_asset_job(
     selection=dg.AssetSelection.assets("promoted_adapter"),
     executor_def=_ONE_PROCESS,
     config={"ops": {"promoted_adapter": {"config": {"best_of": _COMPARED}}}},
-    description="Promotes the best recipe that was evaluated and passed, as after `experiments`; trains nothing.",
+    description="Promotes the best evaluated recipe that passed its gate, such as after `experiments`. Trains nothing.",
 )
 
 _EVERY_SECONDS: Final = 60
@@ -144,30 +144,28 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         try:
             seen = sight(workspace.folder(), READ, source_watch.most_files, policy.watch.counts, policy.include)
         except RefusedError as error:
-            advice = "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes."
+            advice = "Set MENS_SOURCE_ROOT to a smaller folder; until then, only the nightly run sees changes."
             return dg.SkipReason(f"not watched: {error} {advice}")
         now = time.time()  # after the scan, so that no scanned file was modified later
         before = read_cursor(context.cursor)
         if before is not None and before.fingerprint == seen.fingerprint:
-            return dg.SkipReason(f"no change: {seen.num_files} watched files are as they were")
+            return dg.SkipReason(f"no change in {seen.num_files} watched files")
         if not seen.is_settled(now, source_watch.settle_seconds):
             seconds = f"{source_watch.settle_seconds:g} s"
-            return dg.SkipReason(
-                f"sources are being written: one was touched in the last {seconds}, waiting for the rest"
-            )
+            return dg.SkipReason(f"sources are still changing: a file was modified in the last {seconds}")
         if before is None:
             # A sensor that is switched on watches from now on. It must not occupy the device at once, because the
             # nightly run needs it.
             return _skip_run(
                 SensorCursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
-                f"first look: {seen.num_files} watched files recorded. The next change starts a run; for one now, "
-                "launch it",
+                f"first check: {seen.num_files} watched files recorded. The next change starts a run; to run now, "
+                "launch one by hand",
             )
         is_fewer = seen.num_files < before.num_files and source_watch.settle_seconds > 0
         if is_fewer and before.gone != seen.fingerprint:
             # The remaining files do not show when others vanished, so a checkout may be in progress.
             waiting = before.model_copy(update={"gone": seen.fingerprint})
-            return _skip_run(waiting, "files are gone; if the next look finds the same, it is a change")
+            return _skip_run(waiting, "files are missing; if the next check finds the same, a run starts")
         return _request_run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))
 
     return watch_sources
@@ -190,7 +188,7 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             # The latest corpus records its grammar, so a change made while the sensor was off is not missed.
             corpus = store.open().latest(Kind.EXTRACTED_CORPUS)
             if corpus is None:
-                return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
+                return dg.SkipReason("no corpus yet; the first run uses the current grammar")
             before = SensorCursor(n=int(now), fingerprint=CorpusDetails.of(corpus).grammar)
         if before.fingerprint == fingerprint:
             return _skip_run(before, f"no change: the grammar is still {fingerprint[:12]}")
@@ -205,7 +203,7 @@ def _champion_sensor() -> dg.SensorDefinition:
         job=deliver,
         minimum_interval_seconds=_EVERY_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,  # a merged model is as large as its base
-        description="Merges and delivers a new champion. Off until a person switches it on.",
+        description="Merges and delivers a new champion. Off by default; turn it on in the UI.",
     )
     def watch_champion(
         context: dg.SensorEvaluationContext, store: ArtifactStoreResource
@@ -213,7 +211,7 @@ def _champion_sensor() -> dg.SensorDefinition:
         # Read the pointer, not the newest event: a night that confirms a champion may hide its promotion.
         champion = champion_key(store.open())
         if champion is None:
-            return dg.SkipReason("nothing was promoted yet")
+            return dg.SkipReason("no adapter has been promoted yet")
         if champion == context.cursor:
             return dg.SkipReason(f"the champion is still {champion[:12]}")
         return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=champion)

@@ -134,7 +134,7 @@ def serving_handoff(
     gguf = store.artifact(merged_model) if merged_model.kind == Kind.GGUF_MODEL else None
     source = merge_source(None, opened, load_source_policy(PIPELINE_CONFIG))
     if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
-        raise dg.Failure("Another adapter is in use now. Materialise merged_model first.", allow_retries=False)
+        raise dg.Failure("The champion changed after the merge. Materialise merged_model first.", allow_retries=False)
     delivery = Delivery(source=source, merged=merged, gguf=gguf, data_licence=settings.data_licence)
     handoff, reused = build_serving_handoff(delivery, opened)
     with TemporaryDirectory(prefix="mens-push-") as staging:
@@ -164,7 +164,7 @@ def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Set
     with TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(config, settings, source, Path(staging))
     if plan is not None and (settings.hub_token is None or not settings.hub_token.get_secret_value().strip()):
-        raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
+        raise ConfigurationError("HF_TOKEN: not set. Set it to a token with write access to the repository.")
 
 
 def _plan_push(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
@@ -179,12 +179,12 @@ def _plan_push(config: HandoffConfig, settings: Settings, source: MergeSource, s
 def _rows(report: MergeReport) -> list[dict[str, Any]]:
     found = report.agreement
     cells = (
-        ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
-        ("tokens the same, teacher-forced", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
-        ("completions the same", f"{found.num_same_completions}/{found.num_prompts}"),
-        ("prompts the same", f"{found.num_same_prompts}/{found.num_prompts}"),
-        ("parse rate before", str(found.reference_parse_rate)),
-        ("parse rate merged", str(found.candidate_parse_rate)),
-        ("largest difference of a score", f"{found.largest_logit_difference:.1e}"),
+        ("identical tokens", f"{found.num_same_tokens}/{found.num_tokens}"),
+        ("identical tokens, teacher-forced", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
+        ("identical completions", f"{found.num_same_completions}/{found.num_prompts}"),
+        ("identical prompts", f"{found.num_same_prompts}/{found.num_prompts}"),
+        ("parse rate, evaluated model", str(found.reference_parse_rate)),
+        ("parse rate, merged model", str(found.candidate_parse_rate)),
+        ("largest logit difference", f"{found.largest_logit_difference:.1e}"),
     )
-    return [{"what": what, "figure": figure} for what, figure in cells]
+    return [{"metric": metric, "figure": figure} for metric, figure in cells]

@@ -119,7 +119,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - injected by Dagster
 
 @dg.asset_check(asset=eval_results)
 def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the parse rate of the adapter is above that of the base, beyond chance."""
+    """Warn unless the adapter has a significantly higher parse rate than its base."""
     results = results_in(store.artifact(eval_results).path)
     difference = results.parse_difference
     return dg.AssetCheckResult(
@@ -136,7 +136,7 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
 
 @dg.asset_check(asset=eval_results)
 def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Warn unless the adapter completes more lines exactly than its base and an n-gram, beyond chance.
+    """Warn unless the adapter completes significantly more lines exactly than its base and an n-gram baseline.
 
     An adapter that was not trained on holes passes; the gate `infill_gain` measures the same.
     """
@@ -150,7 +150,7 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
         passed=bool(gains) and all(gain.p_better < 0.05 for gain in gains.values()),  # noqa: PLR2004 - the usual level
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
-            "required": "more than each, p < 0.05",
+            "required": "more than each baseline, p < 0.05",
             "exact_lines": str(infill.models["adapter"]["line"].exact)
             if "line" in infill.models["adapter"]
             else "none",
@@ -189,7 +189,7 @@ def list_figures(results: EvalResults) -> dict[str, Any]:
     if results.fallback is not None:
         again, passes = results.fallback, results.fallback.pass_difference
         found = f"pass@1 {points(passes.difference)} ({p_text(passes.p_value)})"
-        written = f"{again.num_constrained} completions once more, constrained; {found}"
+        written = f"{again.num_constrained} completions repeated with the constraint; {found}"
         figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
         figures["fallback: resolve rate"] = str(again.scores.overall.resolve_rate)
     if results.infill is not None:
@@ -208,7 +208,7 @@ def list_rows(results: EvalResults) -> list[dict[str, str]]:
     adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
     cells = ((r.label, r.cells[adapter], r.cells[base]) for r in figures.rows if r.suite == figures.rows[0].suite)
     return [
-        {"what": label, "adapter": ours.text, "interval": ours.interval, "base": theirs.text}
+        {"metric": label, "adapter": ours.text, "interval": ours.interval, "base": theirs.text}
         for label, ours, theirs in cells
     ]
 
@@ -254,6 +254,6 @@ def _latest(context: dg.AssetExecutionContext, recipe: str) -> dict[str, Any]:
 
 
 def _row(recipe: str, figures: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: str(figures.get(name, "not asked")) for name in _SHOWN}
+    shown = {name: str(figures.get(name, "not evaluated")) for name in _SHOWN}
     facts = {name: str(figures[name]) for name in ("verdict", "base_model", "adapter_sha256")}
     return {"recipe": recipe, **shown, **facts}

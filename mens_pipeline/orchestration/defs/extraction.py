@@ -162,9 +162,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - injected by Dagster
         pinned=snapshot.inputs,
     )
     if reused.differs:
-        context.log.warning(
-            "a full extraction of the same inputs gave other bytes than before; they replace the old ones"
-        )
+        context.log.warning("a full extraction of the same inputs gave different bytes, which replace the old ones")
     details = CorpusDetails.of(corpus)
     units = details.units
     metadata: dict[str, Any] = {

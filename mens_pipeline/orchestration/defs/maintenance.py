@@ -166,8 +166,8 @@ def upkeep() -> dg.Definitions:
         ),
         tags={"mens/job": "maintenance"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Prunes the store and old runs by config/retention.yaml. Runs in production; elsewhere a person "
-        "reads a dry run and switches it on.",
+        description="Prunes the store and old runs by config/retention.yaml. On by default in production; elsewhere, "
+        "read a dry run before you turn it on.",
     )
     return dg.Definitions(jobs=[maintenance], schedules=[weekly])
 
@@ -179,7 +179,7 @@ def _row(run: OldRun) -> dict[str, Any]:
         "job": run.job_name,
         "status": run.status,
         "created": run.created.strftime("%Y-%m-%d %H:%M UTC"),
-        "reason": f"the last of {', '.join(run.keeps)}" if run.keeps else "past its days",
+        "reason": f"the last of {', '.join(run.keeps)}" if run.keeps else "past its retention period",
     }
 
 

@@ -186,8 +186,8 @@ def gate_checks(
         dg.AssetCheckSpec(
             NOT_REFUSED,
             asset="promoted_adapter",
-            description="The adapter of the run may be in use: its gate passed, and no rollback withdrew it. Otherwise "
-            "the adapter that was in use stays.",
+            description="The run may promote its adapter: the gate passed, and no rollback withdrew it. Otherwise "
+            "the champion stays in use.",
         )
     ],
 )
@@ -227,8 +227,8 @@ def _promote(
         return [_refuse(context, "withdrawn by a rollback", opened, (advice,))]
     is_trial = trial_of(context.run) is not None
     if is_trial or not config.promote:
-        why = "its recipe is a trial" if is_trial else "the run was told promote: false"
-        line = f"evaluated, and not promoted: {why}; {describe_champion(opened)}"
+        why = "its recipe is a trial" if is_trial else "the run sets promote: false"
+        line = f"evaluated but not promoted: {why}; {describe_champion(opened)}"
         context.log.info(line)
         return [dg.AssetCheckResult(passed=True, description=line)]
     if config.best_of:
@@ -255,7 +255,7 @@ def _promote(
 def _choose(context: dg.AssetExecutionContext, names: list[str], store: ArtifactStore, settings: Settings) -> Choice:
     choice = best_evaluated(names, context.instance, store, settings)
     for name, why in choice.passed_over.items():
-        context.log.warning("passed over: %s: %s", name, why)
+        context.log.warning("skipped %s: %s", name, why)
     best = choice.best
     context.log.info("best of %d: %s", len(names), best.name)
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: best.name})

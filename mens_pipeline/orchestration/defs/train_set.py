@@ -185,7 +185,7 @@ def heldout_split(
         "heldout_files": share_text(counts.num_heldout_groups, counts.num_groups),
         "num_heldout": counts.heldout,
         "evaluating_files": counts.num_evaluating_groups,
-        "eval_suite": counts.shortfall or "as large as asked for",
+        "eval_suite": counts.shortfall or "as large as requested",
         "suite_size": size,
         "is_suite_enough": is_enough,
         **{f"train/{name}": count for name, count in counts.train.items()},
@@ -286,7 +286,7 @@ def mixed_train_set(
 
 def _account_for_source(source: SourceReport) -> str:
     dropped = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items() if count)
-    return f"{source.distinct_lines:,} {Path(source.path).stem}" + (f" (not {dropped})" if dropped else "")
+    return f"{source.distinct_lines:,} {Path(source.path).stem}" + (f" (dropped {dropped})" if dropped else "")
 
 
 def _infill_metadata(report: MixReport) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
         metadata={
             "measured": round(max(errors.values(), default=0.0), 4),
             **required_by("max_share_error"),
-            "required": f"{allowed:g} at most",
+            "required": f"at most {allowed:g}",
             "too_small_for_their_share": ", ".join(small) or "none",
             **({} if passed else {"advice": "Change weights in config/mix.yaml, or raise max_share_error."}),
             **{f"error/{path}": round(error, 4) for path, error in errors.items()},

@@ -145,7 +145,7 @@ def _ended_well(
     [
         (True, None, "promoted its adapter, or confirmed the one in use"),
         (False, None, "nothing was promoted (run "),
-        (False, ["benchmark_gate"], "was not asked for a promotion"),
+        (False, ["benchmark_gate"], "does not include promoted_adapter"),
     ],
     ids=["promoted", "refused", "not asked"],
 )
@@ -159,7 +159,7 @@ def test_a_green_run_without_a_promotion_is_reported(
 
 
 def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "was to evaluate and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
+    assert "only evaluates and promotes nothing" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
 
 
 _REFUSAL = "parse rate 10.0 % measured, 70.0 % required: not promoted; no adapter is in use"
@@ -183,7 +183,7 @@ def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd
 
 
 @pytest.mark.parametrize(
-    ("status", "problem"), [(500, "answered 500"), (0, "cannot be reached (ConnectionRefusedError)")]
+    ("status", "problem"), [(500, "returned HTTP 500"), (0, "cannot be reached (ConnectionRefusedError)")]
 )
 def test_an_alert_that_fails_names_no_address(
     chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
@@ -208,7 +208,7 @@ def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> 
         ("2026-01-02T07:59", "2026-01-01T05:00", "promoted or confirmed on 2026-01-01 at 05:00; next at", False),
         ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed on 2026-01-02 at 04:30; next at", False),
         ("2026-01-02T08:00", "2026-01-01T05:00", "last promoted or confirmed on 2026-01-01 at 05:00 UTC", True),
-        ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
+        ("2026-01-02T08:00", None, "no adapter has been promoted yet", False),
     ],
 )
 def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns

@@ -121,7 +121,7 @@ def test_publishing_needs_a_place_and_a_token(
 
 
 def test_what_is_missing_is_named(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    missing = {"merged_model": "no champion. Promote an adapter", "serving_handoff": "there is no merged_model. Mat"}
+    missing = {"merged_model": "no champion. Promote an adapter", "serving_handoff": "merged_model: not materialised"}
     for asset, said in missing.items():
         assert said in read_failure(_run(tmp_path / "store", instance, asset), asset)
 
@@ -137,4 +137,4 @@ def test_a_new_champion_starts_the_delivery(tmp_path: Path, champion: ArtifactSt
 
     key = champion_key(champion) or ""
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-    assert started == ["nothing was promoted yet", 1, f"the champion is still {key[:12]}"]
+    assert started == ["no adapter has been promoted yet", 1, f"the champion is still {key[:12]}"]

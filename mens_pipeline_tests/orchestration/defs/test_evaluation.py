@@ -98,10 +98,10 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     completions = {"base": answers_to(tasks, [BROKEN] * 2), "adapter": answers_to(tasks, [GOOD] * 2)}
     results = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results
-    rows = {row["what"]: row for row in list_rows(results)}
+    rows = {row["metric"]: row for row in list_rows(results)}
     figures = list_figures(results)
 
-    assert [*rows["hidden tests"]] == ["what", "adapter", "interval", "base"], "the adapter is to be in view"
+    assert [*rows["hidden tests"]] == ["metric", "adapter", "interval", "base"], "the adapter is to be in view"
     assert str(rows["hidden tests"]["base"]).startswith("0/1 (0.0 %")
     assert rows["hidden tests"]["adapter"] == "1/1 (100.0 %)"
     assert rows["hidden tests"]["interval"] == results.adapter.overall.test_rate.interval == "14.7 to 100.0"

@@ -148,7 +148,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
 @pytest.mark.parametrize(
     ("config", "environment", "message"),
     [
-        ({"benchmark_min_pass_rate": 0.2}, {"VOX_BENCHMARK": "0"}, "VOX_BENCHMARK=0: the benchmark has no say"),
+        ({"benchmark_min_pass_rate": 0.2}, {"VOX_BENCHMARK": "0"}, "VOX_BENCHMARK=0: the gate ignores the benchmark"),
         (
             {"benchmark_min_pass_rate": 0.2},
             {"VOX_BENCHMARK": "1", "VOX_BENCHMARK_MIN_PASS_RATE": "0.3"},

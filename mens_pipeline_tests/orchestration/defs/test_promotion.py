@@ -137,7 +137,7 @@ def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: 
     store = _build_store(tmp_path / "store", 40)
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "there is no benchmark_gate. Materialise it first" in read_failure(result, "promoted_adapter")
+    assert "benchmark_gate: not materialised yet. Materialise it first" in read_failure(result, "promoted_adapter")
     _run(store.root, instance, benchmark_gate)
     assert _has_promoted(_run(store.root, instance, promoted_adapter))
 

@@ -72,8 +72,8 @@ def _run(outcome: dg.RunRequest | str) -> dg.RunRequest:
 def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
     found = "2 watched files"
 
-    assert str(ticks.tick()).startswith(f"first look: {found} ")
-    assert str(ticks.tick()).startswith(f"no change: {found} ")
+    assert str(ticks.tick()).startswith(f"first check: {found} ")
+    assert str(ticks.tick()) == f"no change in {found}"
 
 
 @pytest.mark.seed_row(71)
@@ -124,7 +124,7 @@ def test_half_a_checkout_starts_nothing(root: Path, ticks: Ticks, *, is_first: b
     _edit(root)
     waiting = ticks.tick(source_watch=SourceWatch(settle_seconds=3600.0))
 
-    assert "are being written: one was touched in the last 3600 s" in str(waiting)
+    assert "are still changing: a file was modified in the last 3600 s" in str(waiting)
     assert isinstance(ticks.tick(), str) is is_first
 
 
@@ -195,7 +195,7 @@ def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> No
     second = ticks.tick()
 
     assert first == second
-    assert str(first).startswith("files are gone; ")
+    assert str(first).startswith("files are missing; ")
     _run(ticks.tick())
     assert str(ticks.tick()).startswith("no change")
 
@@ -232,7 +232,7 @@ def test_too_many_files_are_not_watched(root: Path, ticks: Ticks) -> None:
 
     assert "not watched: " in str(reason)
     assert "more than 1 files" in str(reason)
-    assert "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes." in str(reason)
+    assert "Set MENS_SOURCE_ROOT to a smaller folder; until then, only the nightly run sees changes." in str(reason)
     assert ticks.cursor == before
     _run(ticks.tick())
 
@@ -299,7 +299,7 @@ def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, sto
 
 
 def test_without_a_corpus_nothing_is_made_again(grammar: Ticks, store: ArtifactStore) -> None:
-    assert "there is no corpus yet" in str(grammar.tick())
+    assert "no corpus yet" in str(grammar.tick())
     assert grammar.cursor is None
     _corpus(store, "another")
 

@@ -149,8 +149,8 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
     ("environment", "config", "message"),
     [
         ({}, {"overrides": {"lora_r": 0}}, "lora_r: Input should be greater than or equal to 1 (flag)"),
-        ({}, {"more_minutes": [-1.0]}, "Write minutes above 0"),
-        ({}, {"more_minutes": [math.nan]}, "Write minutes above 0"),
+        ({}, {"more_minutes": [-1.0]}, "Use minutes above 0"),
+        ({}, {"more_minutes": [math.nan]}, "Use minutes above 0"),
         ({}, {"native_train": False}, "Leave native_train out"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean `learning_rate`?"),
     ],

@@ -134,7 +134,7 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
         result = _materialise(tmp_path / "store", instance)
 
     assert not result.success
-    assert "49 rows train, 50 are needed" in read_failure(result)
+    assert "49 training rows, 50 needed" in read_failure(result)
 
 
 @pytest.mark.usefixtures("_tiny_base")
