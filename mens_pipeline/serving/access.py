@@ -81,13 +81,13 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
     host, port = _parse_host(f"//{called}")
     if access.host_names is not None and host not in access.host_names:
         # DNS rebinding: a page lets its own name resolve to this machine, and its requests carry that name.
-        message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost, or name it in {HOSTS}."
+        message = f"The host `{called[:100]}` is not allowed. Use http://localhost, or add the host to {HOSTS}."
         raise RequestRefusedError(403, message, code="host_not_allowed")
     origin = headers.get("origin")
     # Browsers send no origin with images and frames, but send their site. Links from other sites may be followed.
     is_foreign = headers.get("sec-fetch-site", "none") not in _OWN_SITES and headers.get("sec-fetch-dest") != "document"
     if is_foreign or (origin is not None and (host is None or _parse_host(origin) != (host, port))):
-        message = f"Pages of `{(origin or 'another site')[:100]}` may not ask. Ask from a program."
+        message = f"Pages of `{(origin or 'another site')[:100]}` may not send requests. Use a program instead."
         raise RequestRefusedError(403, message, code="origin_not_allowed")
     if access.token is not None and path not in OPEN_PATHS and not _has_token(headers, access.token):
         message = "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`."

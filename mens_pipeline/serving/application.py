@@ -105,7 +105,7 @@ def application(  # noqa: PLR0913, PLR0917 - all parts of a server
         body = await read_body(request, _BODIES[request.url.path], limits.max_request_bytes)
         asked = body.generation
         if asked.ignored and request.headers.get(_STRICT) == "1":
-            message = f"{', '.join(asked.ignored)}: no effect here, and {_STRICT} asks to refuse that. Leave it out."
+            message = f"{', '.join(asked.ignored)}: no effect here, which {_STRICT} does not allow. Leave it out."
             raise RequestRefusedError(400, message, param=asked.ignored[0], code="unsupported_parameter")
         prepared = await preparer.prepare(asked)
         response = body.to_response(served, prepared)
@@ -186,7 +186,7 @@ class CheckQueue:
         `RequestRefusedError` if too many wait, its turn did not come in time, or the client disconnected before it.
         """
         if self._num_open > self._limits.max_waiting:
-            message = "Too many programs wait for a check. Ask again in 2 seconds."
+            message = "Too many programs are waiting for a check. Retry in 2 seconds."
             raise RequestRefusedError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "2"})
         self._num_open += 1
         try:
@@ -196,7 +196,7 @@ class CheckQueue:
                     raise client_went_away()
                 return await run_in_threadpool(_check, source)
         except TimeoutError as error:
-            message = f"No check within {self._limits.timeout:g} seconds, because others took long. Ask again."
+            message = f"The check did not start within {self._limits.timeout:g} seconds. Retry later."
             raise RequestRefusedError(504, message, code="timeout") from error
         finally:
             self._num_open -= 1
@@ -273,7 +273,7 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
     @app.post("/api/embeddings")
     @app.post("/api/embed")
     async def embeddings() -> None:
-        raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
+        raise RequestRefusedError(501, "This server does not support embeddings. Use another server for them.")
 
 
 def _format_warnings(request: PreparedRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
@@ -290,5 +290,5 @@ async def _respond_refusal(request: Request, error: Exception) -> Response:
 
 async def _respond_not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for nothing else"  # noqa: S101 - an internal invariant
-    message = f"{request.method} {request.url.path[:100]}: {error.detail}. See `mens serve --help` for what there is."
+    message = f"{request.method} {request.url.path[:100]}: {error.detail}. See `mens serve --help` for all paths."
     return RequestRefusedError(error.status_code, message, headers=error.headers).response(request.url.path)

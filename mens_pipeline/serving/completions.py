@@ -37,7 +37,7 @@ from mens_pipeline.serving.served_model import ServedModel
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8
 _CANDIDATE_TOP_P: Final = 0.95  # sampling of the candidates of best-of-n, unless a request sets it
-_NOT_TAUGHT: Final = "the model was not trained for a suffix: it goes on from the prompt, to the line end"
+_NOT_TAUGHT: Final = "the model was not trained for a suffix: it continues the prompt up to the end of the line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RequestPreparer:
         self._served = served
         self._tokenizer = tokenizer
         self._limits = limits
-        self._at_once = f"{limits.max_concurrent} written at once (--max-concurrent)"
+        self._at_once = f"is above the limit of {limits.max_concurrent} completions at once (--max-concurrent)"
 
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Tokenize a request, and decide its limits and sampling.
@@ -107,7 +107,7 @@ class RequestPreparer:
             config = configuration_of(self._served.evaluated.base_path)
             most = int(config.get("text_config", config)["vocab_size"])
             if max(asked.ids) >= most:
-                raise _invalid("prompt", f"the id {max(asked.ids)} is none of the {most} tokens of the model")
+                raise _invalid("prompt", f"the id {max(asked.ids)} is not in the model's vocabulary of {most} tokens")
             return asked.ids
         if asked.text is None:
             system = () if asked.turns[0].role == "system" else (Turn("system", self._served.system_prompt),)
@@ -120,7 +120,7 @@ class RequestPreparer:
     def check_name(self, name: str) -> None:
         """Check that a request names the model that is served; otherwise raise `RequestRefusedError`."""
         if name.removesuffix(":latest") not in self._served.names:
-            message = f"The model `{name[:100]}` is not served here. Ask for {' or '.join(self._served.names)}."
+            message = f"The model `{name[:100]}` is not served here. Use {' or '.join(self._served.names)}."
             raise RequestRefusedError(404, message, param="model", code="model_not_found")
 
     def _count_candidates(self, request: GenerationRequest) -> int:
@@ -129,13 +129,13 @@ class RequestPreparer:
             return self._defaults.best_of if is_single else 1
         error = None
         if request.best_of > self._limits.max_concurrent:
-            error = f"{request.best_of} completions are more than the {self._at_once}"
+            error = f"{request.best_of} {self._at_once}"
         elif request.best_of > 1 and request.num_completions > 1:
             error = f"cannot be combined with n = {request.num_completions}; leave one of them out"
         elif request.best_of > 1 and request.continues_text and request.suffix is None:
-            error = "completions that continue your text are not compared; leave it out"
+            error = "not supported for completions that continue your text; leave it out"
         elif request.best_of > 1 and request.temperature == 0:
-            error = "at a temperature of 0 all completions are the same; leave it out, or raise the temperature"
+            error = "at temperature 0 all completions are identical; leave it out, or raise the temperature"
         if error is not None:
             raise _invalid("best_of", error)
         return request.best_of
@@ -144,25 +144,25 @@ class RequestPreparer:
         if request.model:
             self.check_name(request.model)
         if request.num_completions > self._limits.max_concurrent:
-            raise _invalid("n", f"{request.num_completions} completions are more than the {self._at_once}")
+            raise _invalid("n", f"{request.num_completions} {self._at_once}")
         if request.continues_text and request.syntax not in {None, Syntax.FREE}:
-            raise _invalid("decoding", "the parser cannot steer an answer that continues your text. Leave it out")
+            raise _invalid("decoding", "the parser cannot constrain a continuation of your text. Leave it out")
         if request.suffix is None and len(request.stop) > MOST_STOPS:
-            raise _invalid("stop", f"{len(request.stop)} texts are more than the {MOST_STOPS} that are looked for")
+            raise _invalid("stop", f"{len(request.stop)} texts are above the limit of {MOST_STOPS}")
 
     def _limit_tokens(self, request: GenerationRequest, num_prompt: int) -> int:
         context, most = self._served.max_context, self._limits.max_new_tokens
         if num_prompt >= context:
-            message = f"The prompt has {num_prompt} tokens, the context of the model is {context}. Send a shorter one."
+            message = f"The prompt has {num_prompt} tokens, but the model's context is {context}. Send a shorter one."
             raise RequestRefusedError(400, message, param="messages", code="context_length_exceeded")
         return min(most if request.max_tokens is None else request.max_tokens, most, context - num_prompt)
 
     def _find_warnings(self, request: GenerationRequest, room: int) -> Iterator[str]:
         limit = " (--max-new-tokens)" if room == self._limits.max_new_tokens else ""
         if request.max_tokens is not None and request.max_tokens > room:
-            yield f"{request.limit_field} {request.max_tokens} is more than there is room for; it is {room}{limit}"
+            yield f"{request.limit_field} {request.max_tokens} was reduced to {room}{limit}"
         if request.continues_text and request.suffix is None and self._defaults.syntax is not Syntax.FREE:
-            yield "the parser does not steer an answer that continues your text"
+            yield "the parser does not constrain a continuation of your text"
         if request.ignored:
             yield f"ignored: {', '.join(request.ignored)}"
 

@@ -101,6 +101,6 @@ def limit_error_log(log_line: Callable[[str], None]) -> Callable[[asyncio.Abstra
             loop.default_exception_handler(context)
         elif time.monotonic() >= silent_until:
             silent_until = time.monotonic() + _SILENT_SECONDS
-            log_line(f"connections wait: {error.strerror}. Allow this process more open files (ulimit -n).")
+            log_line(f"new connections are waiting: {error.strerror}. Raise the limit of open files (ulimit -n).")
 
     return handle

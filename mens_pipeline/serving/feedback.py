@@ -21,10 +21,10 @@ from mens_pipeline.serving.http import RequestRefusedError
 FEEDBACK: Final = "/v1/feedback"
 
 WHY_WITHHELD: Final[Mapping[Withheld | None, str]] = {
-    Withheld.DOES_NOT_PARSE: "no piece was found that parses there",
+    Withheld.DOES_NOT_PARSE: "the model found no piece that parses at the cursor",
     Withheld.WRONG_NAME: "the piece has an error in names or types; mens serve --show-all sends it",
     Withheld.FINISHED: "the cursor is in a comment or a string, or after the last declaration",
-    Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
+    Withheld.UNSURE: "the model is too unsure of the piece; mens serve --show-all sends it",
 }
 _EMPTY: Final = "empty"  # the reason if the model wrote nothing
 _MOST_REMEMBERED: Final = 1_000  # requests whose pieces can still be reported
@@ -92,7 +92,7 @@ class CursorUse:
             raise RequestRefusedError(404, message, param="id", code="completion_not_found")
         kept = max((commonprefix([report.accepted, piece]) for piece in sent.pieces), key=len)  # noqa: RUF071 - of texts
         if not kept:
-            message = "accepted: not how the completion begins. Send the accepted part of it, unchanged."
+            message = "accepted: the completion does not begin with this text. Send the accepted part unchanged."
             raise RequestRefusedError(400, message, param="accepted", code="invalid_value")
         del self._sent[key]
         self._accepted.inc()
@@ -106,5 +106,5 @@ class CursorUse:
         try:
             return self._table.add(sent.before, piece, sent.after)
         except sqlite3.Error as error:
-            self._log_line(f"accepted pieces cannot be written: {error}. Start the server again with another file.")
+            self._log_line(f"accepted pieces cannot be written: {error}. Restart the server with another file.")
             return False

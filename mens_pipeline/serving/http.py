@@ -94,7 +94,7 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
                     raise _too_large(max_bytes)
                 if _Held.num_bytes > max(_MOST_HELD, max_bytes):
                     headers = {"Retry-After": "2", "Connection": "close"}
-                    raise RequestRefusedError(503, "Too many bodies arrive at once. Ask again.", headers=headers)
+                    raise RequestRefusedError(503, "Too many bodies at once. Retry in 2 seconds.", headers=headers)
     except TimeoutError as error:
         raise RequestRefusedError(408, f"The body took more than {_SECONDS:g} seconds.", code="timeout") from error
     except ClientDisconnect as error:
@@ -216,7 +216,7 @@ def find_turn_errors(turns: Sequence[Turn]) -> list[str]:
     """List the reasons why a conversation cannot be completed; a last turn of the assistant is continued."""
     errors: list[str] = []
     if turns[-1].role == "system":
-        errors.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
+        errors.append("messages: the last message has the role system; it must be user, or assistant to be continued")
     if any(turn.role == "system" for turn in turns[1:]):
-        errors.append("messages: a message of role system or developer may only come first")
+        errors.append("messages: only the first message may have the role system or developer")
     return errors

@@ -58,7 +58,7 @@ class _QueueCollector(Collector):
             ended.add_metric([decoding, reason], number)
         yield ended
         num_waiting, num_written = self._queue.count()
-        yield GaugeMetricFamily("mens_completions_waiting", "Completions that wait for a place.", num_waiting)
+        yield GaugeMetricFamily("mens_completions_waiting", "Completions that wait for a slot.", num_waiting)
         yield GaugeMetricFamily("mens_completions_written", "Completions that are being written.", num_written)
 
 
@@ -101,7 +101,7 @@ class AccessLog:
         finally:
             # The client chooses the path; escaped as ASCII it stays on one line.
             path = ascii(scope["path"])[1:-1][:_LONGEST]
-            end = "" if is_over else ", not to its end"
+            end = "" if is_over else ", incomplete"
             seconds = time.monotonic() - begun
             self._log_line(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
             self._metrics.note(scope["path"], status, seconds)

@@ -106,7 +106,7 @@ class GenerateRequest(_OllamaRequest):
     @model_validator(mode="after")
     def _check_template(self) -> "GenerateRequest":
         if self.template and not self._is_raw:
-            raise ValueError(f'template: the model has its own. Leave it out, or send "{_RAW}"')
+            raise ValueError(f'template: the model uses its own template. Leave it out, or send "{_RAW}"')
         return self
 
     @property

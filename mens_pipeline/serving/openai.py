@@ -88,7 +88,7 @@ OURS: Final = "vox"
 
 _GRAMMAR_FIELDS: Final = ("response_format", "structured_outputs", "guided_grammar", "grammar")
 _IDLE_FORMAT: Final = {"type": "text"}
-_ADVICE: Final = f'Send "{OURS}", or what `mens grammar` of this version prints.'
+_ADVICE: Final = f'Send "{OURS}", or the output of `mens grammar` of this version.'
 
 
 def read_grammar(values: Any) -> Any:
@@ -104,10 +104,10 @@ def read_grammar(values: Any) -> Any:
     kept = {name: value for name, value in values.items() if name not in _GRAMMAR_FIELDS}
     for name, grammar in asked.items():
         if grammar is not None and not (isinstance(grammar, str) and grammar.strip() in _own_grammars()):
-            raise ValueError(f"{name}: not the grammar of Vox, and this server knows no other. {_ADVICE}")
+            raise ValueError(f"{name}: not the Vox grammar, the only one that this server supports. {_ADVICE}")
     if any(grammar is not None for grammar in asked.values()):
         if kept.get("decoding") == Syntax.FREE:
-            raise ValueError("decoding: free, and a grammar is asked for; leave one of them out")
+            raise ValueError("decoding: free, but a grammar is requested; leave one of them out")
         return {**kept, "decoding": kept.get("decoding") or str(Syntax.CONSTRAINED)}
     return kept
 
@@ -118,9 +118,9 @@ def _find_grammar(name: str, value: Any) -> Any:
     if name == "response_format" and value == _IDLE_FORMAT:
         return None
     if name == "response_format" and (not isinstance(value, dict) or value.get("type") != "grammar"):
-        raise ValueError('response_format: completions are Vox programs; its type is "text" or "grammar"')
+        raise ValueError('response_format: completions are Vox programs; use the type "text" or "grammar"')
     if not isinstance(value, dict) or value.keys() - {"type"} != {"grammar"}:
-        raise ValueError(f'{name}: besides "grammar" there is nothing to choose here. {_ADVICE}')
+        raise ValueError(f'{name}: only "grammar" is supported. {_ADVICE}')
     return value["grammar"]
 
 
@@ -177,7 +177,7 @@ class TextRequest(Lenient):
         """List errors in combinations of fields, one phrase each."""
         errors: list[str] = []
         if self.stream_options is not None and not self.stream:
-            errors.append("stream_options: only with stream")
+            errors.append("stream_options: only allowed with stream")
         stops = list_stops(self.stop)
         is_at_cursor = self.is_at_cursor(self.model_dump(include={"prompt", "suffix"}))
         if not all(stops) or (len(stops) > MOST_STOPS and not is_at_cursor):
@@ -235,9 +235,9 @@ class ChatRequest(TextRequest):
         """List errors in combinations of fields, one phrase each."""
         errors = [*super().find_errors(), *find_turn_errors([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
-            errors.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
+            errors.append("max_tokens and max_completion_tokens set the same limit; leave one of them out")
         if self.top_logprobs is not None and not self.logprobs:
-            errors.append("top_logprobs: only with logprobs")
+            errors.append("top_logprobs: only allowed with logprobs")
         return errors
 
     @property
@@ -291,11 +291,11 @@ class CompletionRequest(TextRequest):
         """List errors in combinations of fields, one phrase each."""
         errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
-            errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
+            errors.append(f"prompt: {len(self.prompt)} texts; send one per request")
         if self.suffix and self.ids:
-            errors.append("suffix: only with a prompt that is a text")
+            errors.append("suffix: only allowed with a text prompt")
         if not (self.text or self.ids or self.suffix):
-            errors.append("prompt: empty; there is nothing to go on from")
+            errors.append("prompt: empty; send text to continue")
         return errors
 
     @property

@@ -35,7 +35,7 @@ def open_socket(port: int) -> socket.socket:
     try:
         return socket.create_server((ADDRESS, port))
     except OSError as error:
-        advice = "Name another with --port, or make ui PAGES=PORT."
+        advice = "Choose another one with --port, or with make ui PAGES=PORT."
         raise ConfigurationError(f"port {port}: {os.strerror(error.errno or 0)}. {advice}") from error
 
 
@@ -72,7 +72,7 @@ class _PageRequest(BaseHTTPRequestHandler):
         try:
             check_access({name.lower(): value for name, value in self.headers.items()}, self.path, _ACCESS)
         except RequestRefusedError:
-            self.send_error(HTTPStatus.FORBIDDEN, f"Ask for http://{ADDRESS}.")
+            self.send_error(HTTPStatus.FORBIDDEN, f"Use http://{ADDRESS}.")
             return
         found, wanted = _PLACE.fullmatch(self.path), _LIST.fullmatch(self.path)
         try:

@@ -120,7 +120,7 @@ class GenerationQueue:
             is_late = bool(self.totals.ended) and seconds > self._limits.timeout
             if is_late or num_open + len(completions) > self._num_slots + self._limits.max_waiting:
                 wait = max(1, round(seconds))
-                message = f"Too many requests are waiting. Ask again in {wait} seconds."
+                message = f"Too many requests are waiting. Retry in {wait} seconds."
                 headers = {"Retry-After": str(wait)}
                 raise RequestRefusedError(429, message, code="rate_limit_exceeded", headers=headers)
             self._waiting.extend(completions)
@@ -151,7 +151,7 @@ class GenerationQueue:
         finally:
             with self._wake:
                 if self.failure is None and self.state is not State.STOPPING:
-                    self.failure = "The thread that writes completions has died; its error is above."
+                    self.failure = "The completion thread died; its error is above. Restart the server."
                 self.state = State.ENDED
                 left = [*self._waiting, *(slot.completion for slot in self._running)]
                 self._waiting, self._running = deque(), []
@@ -222,21 +222,21 @@ class GenerationQueue:
         slot.completion.listen(result)
 
     def _fail(self, error: RuntimeError) -> None:
-        why = RequestRefusedError(500, f"The model could not go on: {str(error)[:300]}.", code="generation_failed")
+        why = RequestRefusedError(500, f"The completion failed: {str(error)[:300]}.", code="generation_failed")
         failed = [slot for slot in self._running if slot.end is None]
         self._running = [slot for slot in self._running if slot.end is not None]
         for slot in failed:
             slot.completion.listen(Failed(why))
 
     def _lateness(self) -> Failed:
-        advice = "Ask for fewer tokens, or serve with a longer --timeout."
-        message = f"No whole completion within {self._limits.timeout:g} seconds. {advice}"
+        advice = "Request fewer tokens, or raise --timeout of the server."
+        message = f"The completion did not finish within {self._limits.timeout:g} seconds. {advice}"
         # A client that retries automatically would wait as long again.
         return Failed(RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"}))
 
 
 def _not_ready(why: str) -> RequestRefusedError:
-    return RequestRefusedError(503, f"The server {why}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
+    return RequestRefusedError(503, f"The server {why}. Retry later.", code="unavailable", headers={"Retry-After": "2"})
 
 
 def _withhold(result: GenerationResult, slot: ServedSlot, loaded: Loaded) -> GenerationResult:

@@ -39,7 +39,7 @@ _SHOWN: Final = 12
 _SAID: Final = {
     GateStatus.PASSED: "passed its gate",
     GateStatus.FAILED: "refused by its gate",
-    GateStatus.UNDECIDED: "not promoted: its gate cannot tell yet",
+    GateStatus.UNDECIDED: "not promoted: its gate is undecided",
 }
 
 
@@ -88,7 +88,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     champion = find_champion(store)
     if champion is None:
         advice = (
-            "Promote one with `mens promote`, serve the one that was evaluated last with --candidate, or name a run "
+            "Promote one with `mens promote`, serve the last evaluated one with --candidate, or name a run "
             "with --run-dir or a merged model with --model."
         )
         raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
@@ -109,11 +109,11 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     refs = [parent for parent in gate.parents if parent.kind == Kind.QLORA_ADAPTER] if gate is not None else []
     trained = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or trained is None:
-        raise RefusedError(f"{store.root}: no adapter was evaluated. Run `mens run`, or name a run with --run-dir.")
+        raise RefusedError(f"{store.root}: no evaluated adapter. Run `mens run`, or name a run with --run-dir.")
     _refuse_unsigned(gate, store)
     receipt, adapter = receipt_in(gate.path), Adapter.open(trained.path)
     if receipt.subject is None or adapter.digest != receipt.subject.adapter_sha256:
-        raise RefusedError(f"{adapter.folder}: is not what was evaluated. Run `mens run` again.")
+        raise RefusedError(f"{adapter.folder}: differs from the evaluated adapter. Run `mens run` again.")
     verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
     return replace(adapter_model(adapter, device, gate.path), candidate=verdict)
 
@@ -172,8 +172,8 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     is_plain = template == format_of(template).template()
     system_prompt = SYSTEM_PROMPT if is_plain else find_system_prompt(template or "")
     if system_prompt is None:
-        advice = "Serve a model that `mens merge` wrote; this server builds prompts as in our training."
-        raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
+        advice = "Serve a model that `mens merge` wrote: this server builds prompts as in training."
+        raise RefusedError(f"{path}: its chat template differs from the one used in training. {advice}")
     return ServedModel(
         name=path.name,
         sha256=sha256,
@@ -214,5 +214,5 @@ def _max_context(path: Path) -> int:
     length = text.get("max_position_embeddings", text.get("n_positions"))  # of GPT-2
     if type(length) is not int or length < 1:
         advice = "Choose a model of another family."
-        raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")
+        raise RefusedError(f"{path}: config.json does not give a context length. {advice}")
     return int(length)

@@ -81,7 +81,7 @@ def resolve_address(host: str, port: int) -> Address:
     try:
         family, _, _, _, (found, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"--host {host}: no such name ({error}). Name an address of this machine.") from error
+        raise ConfigurationError(f"--host {host}: unknown host ({error}). Use an address of this machine.") from error
     return Address(str(found), port, ipaddress.ip_address(str(found).split("%")[0]).is_loopback, family)
 
 
@@ -95,13 +95,13 @@ def access_to(
     """
     if not _BASE_PATH.fullmatch(base_path):
         raise ConfigurationError(
-            f"--base-path {base_path}: not a path. Write it like /vox, without a slash at its end."
+            f"--base-path {base_path}: not a path. Use one such as /vox, without a trailing slash."
         )
     reach = "" if address.is_local else f"--host {address.host}"
     reach = reach or (f"{HOSTS} {','.join(sorted(hosts))}" if hosts else "")
     if reach and token is None:
-        advice = f"Set {variable} to a secret, such as `openssl rand -hex 32` prints, or listen on 127.0.0.1 alone."
-        raise ConfigurationError(f"{reach}: other machines can reach it, and there is no token. {advice}")
+        advice = f"Set {variable} to a secret, for example from `openssl rand -hex 32`, or listen on 127.0.0.1."
+        raise ConfigurationError(f"{reach}: other machines can reach this server, but no token is set. {advice}")
     names = LOCAL_NAMES | {address.host, *(host.lower() for host in hosts)}
     return Access(token, names if address.is_local else None, base_path)
 
@@ -169,7 +169,7 @@ class ModelServer:
     def _describe_threshold(self) -> str:
         threshold = self._served.infill_threshold
         if threshold is None:
-            return "no evaluation of this model says when it is unsure; every piece without an error is shown"
+            return "no evaluation gives a threshold for this model; every piece without an error is shown"
         if self._defaults.show_all:
             return "every piece that parses is shown (--show-all)"
         return f"pieces below a mean log-probability of {threshold:.2f} are withheld; --show-all shows them"
@@ -202,5 +202,5 @@ def _listen(address: Address) -> socket.socket:
     except OSError as error:
         advice = "Choose another --port or --host, or 0 for any free port."
         reason = os.strerror(error.errno) if error.errno else str(error)
-        message = f"{address.url(address.port)}: cannot be listened on ({reason}). {advice}"
+        message = f"{address.url(address.port)}: cannot listen on this address ({reason}). {advice}"
         raise ConfigurationError(message) from error

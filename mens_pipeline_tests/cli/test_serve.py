@@ -65,7 +65,7 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
 @every(
     "case",
     [
-        (("--host", "0.0.0.0"), {"MENS_SERVE_TOKEN": None}, "--host 0.0.0.0: other machines can reach it, and there"),  # noqa: S104 - it is refused
+        (("--host", "0.0.0.0"), {"MENS_SERVE_TOKEN": None}, "--host 0.0.0.0: other machines can reach this server"),  # noqa: S104 - it is refused
         (("--host", "0.0.0.0"), {"MENS_SERVE_TOKEN": None}, "openssl rand -hex 32"),  # noqa: S104 - likewise
         (("--token-env", "MY"), {"MY": None}, "MY: not set, a token needs 16. Set it to a secret"),
         (("--token-env", "MY"), {"MY": "short"}, "MY: has 5 characters, a token needs 16. Set it to a secret"),
@@ -73,8 +73,8 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
         (("--model", "a", "--candidate"), {}, "--model and --candidate: only one model is served"),
         (("--best-of", "5"), {}, "--best-of 5: the server runs at most 4 "),
         (("--best-of", "5"), {}, "Raise --max-concurrent"),
-        ((), {}, "no adapter is promoted. Promote one with `mens promote`, serve the one"),
-        (("--host", "no such host"), {}, "Name an address of this machine"),
+        ((), {}, "no adapter is promoted. Promote one with `mens promote`, serve the last"),
+        (("--host", "no such host"), {}, "Use an address of this machine"),
     ],
     ids=itemgetter(2),
 )
@@ -102,7 +102,7 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
         message = _message("--model", model, "--port", str(port))
 
     assert message.startswith(
-        f"http://127.0.0.1:{port}: cannot be listened on (Address already in use). Choose another"
+        f"http://127.0.0.1:{port}: cannot listen on this address (Address already in use). Choose another"
     )
 
 

@@ -71,7 +71,7 @@ def test_a_threshold_above_all_withholds_all(taught_run: Path, tmp_path: Path) -
 
     assert any(shown)
     assert len(said) == 1
-    assert said[0].startswith("at a cursor: no evaluation of this model ")
+    assert said[0].startswith("at a cursor: no evaluation gives a threshold ")
     assert "below a mean log-probability of 0.00 are withheld" in line
     for piece, reply, events in zip(shown, whole, streams, strict=True):
         assert "".join(event["content"] for event in events) == reply.json()["content"] == ""

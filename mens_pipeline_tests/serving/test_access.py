@@ -39,17 +39,17 @@ def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ({"host": "evil.example"}, r"`evil\.example` is not this machine\. Ask for http://localhost"),
-        ({"host": "localhost.evil.example:8080"}, "is not this machine"),
-        ({"host": "evil.example@localhost"}, "is not this machine"),
-        ({}, "is not this machine"),
-        ({"host": "[::1"}, "is not this machine"),
-        ({"host": "localhost", "origin": "http://evil.example"}, r"Pages of `http://evil\.example` may not ask"),
-        ({"host": "localhost", "origin": "null"}, "Pages of `null` may not ask"),
-        ({"host": "localhost", "origin": "http://127.0.0.1:8080"}, "may not ask"),
-        ({"host": "localhost:8080", "origin": "http://localhost:3000"}, "Pages of `http://localhost:3000` may not ask"),
-        ({"host": "localhost:8080", "origin": "http://localhost"}, "may not ask"),
-        ({"host": "localhost:8080", "origin": "http://localhost:99999"}, "may not ask"),
+        ({"host": "evil.example"}, r"`evil\.example` is not allowed\. Use http://localhost"),
+        ({"host": "localhost.evil.example:8080"}, "is not allowed"),
+        ({"host": "evil.example@localhost"}, "is not allowed"),
+        ({}, "is not allowed"),
+        ({"host": "[::1"}, "is not allowed"),
+        ({"host": "localhost", "origin": "http://evil.example"}, r"Pages of `http://evil\.example` may not send"),
+        ({"host": "localhost", "origin": "null"}, "Pages of `null` may not send requests"),
+        ({"host": "localhost", "origin": "http://127.0.0.1:8080"}, "may not send requests"),
+        ({"host": "localhost:8080", "origin": "http://localhost:3000"}, "`http://localhost:3000` may not send"),
+        ({"host": "localhost:8080", "origin": "http://localhost"}, "may not send requests"),
+        ({"host": "localhost:8080", "origin": "http://localhost:99999"}, "may not send requests"),
         ({"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}, "`another site` may not"),
         ({"host": "localhost", "sec-fetch-site": "same-site", "sec-fetch-dest": "iframe"}, "`another site` may not"),
     ],
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> 
 
     assert {reply.status_code for reply in replies.values()} == {404}
     assert replies["/docs"].json()["error"]["type"] == "not_found_error"
-    assert replies["/api/no"].json() == {"error": "GET /api/no: Not Found. See `mens serve --help` for what there is."}
+    assert replies["/api/no"].json() == {"error": "GET /api/no: Not Found. See `mens serve --help` for all paths."}
 
 
 @pytest.mark.threat("N6")
@@ -145,9 +145,9 @@ def test_a_proxy_passes_on_its_names_and_its_path(merged: Path) -> None:
         (
             ["code.example.org"],
             "",
-            r"MENS_SERVE_HOSTS code\.example\.org: other machines can reach it, and there is no",
+            r"MENS_SERVE_HOSTS code\.example\.org: other machines can reach this server, but no token",
         ),
-        ([], "vox", "--base-path vox: not a path. Write it like /vox"),
+        ([], "vox", "--base-path vox: not a path. Use one such as /vox"),
         ([], "/vox/", "--base-path /vox/: not a path"),
     ],
 )

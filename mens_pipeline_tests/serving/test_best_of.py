@@ -124,13 +124,13 @@ _CURSOR = {"prompt": _PREFIX, "suffix": _SUFFIX}
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        (_CHAT | {"best_of": 4}, "4 completions are more than the 3 written at once (--max-concurrent)."),
+        (_CHAT | {"best_of": 4}, "4 is above the limit of 3 completions at once (--max-concurrent)."),
         (_CHAT | {"best_of": 2, "n": 2}, "cannot be combined with n = 2; leave one of them out."),
-        (_CHAT | {"best_of": 2, "temperature": 0}, "at a temperature of 0 all completions are the same; leave it out"),
-        (_CURSOR | {"best_of": 9}, "9 completions are more than"),
+        (_CHAT | {"best_of": 2, "temperature": 0}, "at temperature 0 all completions are identical; leave it out"),
+        (_CURSOR | {"best_of": 9}, "9 is above the limit of"),
         (_CURSOR | {"best_of": 2, "n": 2}, "cannot be combined with n = 2"),
-        (_CURSOR | {"best_of": 2, "temperature": 0}, "at a temperature of 0 all completions are the same"),
-        ({"prompt": _PREFIX, "best_of": 2}, "completions that continue your text are not compared"),
+        (_CURSOR | {"best_of": 2, "temperature": 0}, "at temperature 0 all completions are identical"),
+        ({"prompt": _PREFIX, "best_of": 2}, "not supported for completions that continue your text"),
         (_CURSOR | {"best_of": 0}, "Input should be greater than or equal to 1"),
     ],
 )

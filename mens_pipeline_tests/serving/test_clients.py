@@ -41,7 +41,7 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     assert other.startswith("max_tokens 200 ")
     assert other.endswith(f"it is {512 - usage['prompt_tokens']}")
     ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
-    expected = "num_predict 401 is more than there is room for; it is 400 (--max-new-tokens)"
+    expected = "num_predict 401 was reduced to 400 (--max-new-tokens)"
     assert _post(server, "/api/generate", **ollama)[1] == expected
 
 
@@ -98,7 +98,7 @@ def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: 
 
 def test_an_answer_that_is_begun_is_not_steered(server: Running) -> None:
     messages = [*_ASK, {"role": "assistant", "content": "fn twice(n: int"}]
-    with pytest.raises(openai.BadRequestError, match="the parser cannot steer an answer that continues your text"):
+    with pytest.raises(openai.BadRequestError, match="the parser cannot constrain a continuation of your text"):
         server.openai().chat.completions.create(
             model="mens", messages=messages, extra_body={"decoding": Syntax.CONSTRAINED}
         )
@@ -139,11 +139,11 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt": ""}, "prompt: empty; there is nothing to go on from"),
-        ({"prompt": ["a", "b"]}, "prompt: 2 texts; send one a request"),
-        ({"prompt": [1, 10_000_000]}, "prompt: the id 10000000 is none of the [0-9]+ tokens of the model"),
+        ({"prompt": ""}, "prompt: empty; send text to continue"),
+        ({"prompt": ["a", "b"]}, "prompt: 2 texts; send one per request"),
+        ({"prompt": [1, 10_000_000]}, "prompt: the id 10000000 is not in the model's vocabulary of [0-9]+ tokens"),
         ({"prompt": [1, "a"]}, "prompt"),
-        ({"prompt": [1, 2], "suffix": "b"}, "suffix: only with a prompt that is a text"),
+        ({"prompt": [1, 2], "suffix": "b"}, "suffix: only allowed with a text prompt"),
         ({"prompt": "a", "stop": ["", "b"]}, "stop: at most 4 texts, none of them empty"),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: "),
     ],

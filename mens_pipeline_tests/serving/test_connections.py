@@ -123,6 +123,6 @@ def test_a_full_table_is_told_once() -> None:
     loop.close()
 
     (detail,) = details
-    assert detail.startswith("connections wait: Too many. ")
+    assert detail.startswith("new connections are waiting: Too many. ")
     assert "ulimit -n" in detail
     assert others == [other]

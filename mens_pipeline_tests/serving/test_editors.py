@@ -296,7 +296,7 @@ def test_a_request_that_gets_nothing_has_a_line_in_the_console(taught: Running) 
     before = len(taught.lines)
     taught.post("/infill", input_prefix="fn f() { let x = = ", input_suffix="\n", n_predict=8)
 
-    assert any(line.startswith("no completion at a cursor: no piece was found") for line in taught.lines[before:])
+    assert any(line.startswith("no completion at a cursor: the model found no piece") for line in taught.lines[before:])
 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])

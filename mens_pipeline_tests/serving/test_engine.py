@@ -61,10 +61,10 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
 
     engine = GenerationQueue(load, _LIMITS, lambda _state: None)
     engine.start()
-    with pytest.raises(RequestRefusedError, match=r"is loading the model\. Ask again") as caught:
+    with pytest.raises(RequestRefusedError, match=r"is loading the model\. Retry later") as caught:
         engine.submit([Asked().completion])
     engine.stop(0)
-    with pytest.raises(RequestRefusedError, match=r"is stopping\. Ask again"):
+    with pytest.raises(RequestRefusedError, match=r"is stopping\. Retry later"):
         engine.submit([Asked().completion])
     gate.set()
     engine.join(60)
@@ -87,7 +87,7 @@ def test_all_answers_of_a_request_are_taken_or_none() -> None:
     with _engine() as (engine, _):
         asked = [Asked(2_000_000) for _ in range(9)]
         engine.submit([one.completion for one in asked])
-        with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Ask again in \d+ seconds"):
+        with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Retry in \d+ seconds"):
             engine.submit([Asked().completion, Asked().completion])
         last = Asked()
         engine.submit([last.completion])
@@ -108,7 +108,7 @@ def test_time_ends_an_answer_wherever_it_is() -> None:
 
         assert isinstance(other.end(), GenerationResult)
     assert [str(end.why) for end in ends if isinstance(end, Failed)] == [
-        "No whole completion within 60 seconds. Ask for fewer tokens, or serve with a longer --timeout."
+        "The completion did not finish within 60 seconds. Request fewer tokens, or raise --timeout of the server."
     ] * 3
 
 

@@ -152,7 +152,7 @@ def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
 
     assert [each.status_code for each in (wrong, first, second, unknown, empty)] == [400, 200, 404, 404, 400]
     assert first.json()["characters_kept"] == len(text)
-    assert wrong.json()["error"]["message"].startswith("accepted: not how the completion begins.")
+    assert wrong.json()["error"]["message"].startswith("accepted: the completion does not begin with this text.")
     assert second.json()["error"]["message"] == unknown.json()["error"]["message"]
 
 

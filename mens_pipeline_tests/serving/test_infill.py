@@ -159,7 +159,7 @@ def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> No
         (
             "/v1/completions",
             {"model": "mens", "prompt": [1, 2], "suffix": "x"},
-            "suffix: only with a prompt that is a text",
+            "suffix: only allowed with a text prompt",
         ),
     ],
 )

@@ -60,7 +60,7 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
 @pytest.mark.parametrize(
     ("path", "fields", "status", "message"),
     [
-        ("/api/generate", {**_SHORT, "template": "{{ .System }}"}, 400, "template: the model has its own."),
+        ("/api/generate", {**_SHORT, "template": "{{ .System }}"}, 400, "template: the model uses its own template."),
         ("/api/generate", {**_SHORT, "options": {"top_x": 4}}, 400, "options.top_x: not supported here, leave it out."),
         ("/api/show", {"model": "llama3"}, 404, "The model `llama3` is not served here."),
         ("/api/show", {}, 400, "model: Field required"),
@@ -68,10 +68,10 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
             "/api/generate",
             {**_SHORT, "options": {"stop": list("abcde")}},
             400,
-            "stop: 5 texts are more than the 4 that",
+            "stop: 5 texts are above the limit of 4",
         ),
         ("/api/chat", {"model": "mens", "messages": []}, 400, "messages: List should have at least 1 item"),
-        ("/api/embeddings", {"model": "mens", "prompt": "x"}, 501, "This server writes programs."),
+        ("/api/embeddings", {"model": "mens", "prompt": "x"}, 501, "This server does not support embeddings."),
         ("/api/pull", {"model": "mens"}, 404, "POST /api/pull: Not Found"),
     ],
 )

@@ -148,26 +148,26 @@ def test_the_models_are_listed(server: Running) -> None:
     ("options", "param", "message"),
     [
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "tools: not supported here, leave"),
-        ({"top_logprobs": 2}, None, "top_logprobs: only with logprobs"),
+        ({"top_logprobs": 2}, None, "top_logprobs: only allowed with logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "top_logprobs: .* less than or equal to 20"),
         (
             {"response_format": {"type": "json_object"}},
             None,
-            'completions are Vox programs; its type is "text" or "gram',
+            'completions are Vox programs; use the type "text" or "gram',
         ),
         ({"extra_body": {"topk": 5, "minp": 1}}, "topk", "topk: not supported .*; minp: not supported"),
         ({"temperature": 2.5}, "temperature", "temperature: Input should be less than or equal to 2"),
-        ({"max_completion_tokens": 5}, None, "max_tokens and max_completion_tokens are one limit"),
-        ({"n": 5}, "n", "n: 5 completions are more than the 4 written at once"),
+        ({"max_completion_tokens": 5}, None, "max_tokens and max_completion_tokens set the same limit"),
+        ({"n": 5}, "n", "n: 5 is above the limit of 4 completions at once"),
         ({"stop": ["a", ""]}, None, "stop: at most 4 texts, none of them empty"),
-        ({"stream_options": {"include_usage": True}}, None, "stream_options: only with stream"),
+        ({"stream_options": {"include_usage": True}}, None, "stream_options: only allowed with stream"),
         ({"messages": []}, "messages", "messages: List should have at least 1 item"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", "role: Input should be 'system', 'dev"),
-        ({"messages": [{"role": "developer", "content": "x"}]}, None, "the last one is of role system"),
+        ({"messages": [{"role": "developer", "content": "x"}]}, None, "the last message has the role system"),
         (
             {"messages": [*_ASK, {"role": "system", "content": "x"}, *_ASK]},
             None,
-            "role system or developer may only come first",
+            "only the first message may have the role system",
         ),
     ],
 )
@@ -189,7 +189,7 @@ def test_another_model_is_refused(server: Running) -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running) -> None:
-    with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, the context of the model is 512"):
+    with pytest.raises(openai.BadRequestError, match=r"The prompt has \d+ tokens, but the model's context is 512"):
         _chat(server, messages=[{"role": "user", "content": "x" * 600}])
 
 

@@ -127,7 +127,7 @@ def test_a_port_that_is_taken_is_misuse() -> None:
         done = subprocess.run([*_COMMAND, "--port", str(port)], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert f"port {port}: Address already in use. Name another with --port, or make ui PAGES=PORT." in done.stderr
+    assert f"port {port}: Address already in use. Choose another one with --port, or with make ui" in done.stderr
 
 
 def _has_ended(port: int) -> bool:

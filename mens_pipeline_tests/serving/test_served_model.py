@@ -102,7 +102,7 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
     assert signing is not None
     store = ArtifactStore(tmp_path, signing=signing)
     with pytest.raises(
-        RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the one .* --candidate"
+        RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the last .* --candidate"
     ):
         champion_model(store, CPU)
     champion = make_champion(store, run, signing)
@@ -151,9 +151,7 @@ def test_another_template_is_refused_and_never_rendered(copy: Path, template: st
     if template is not None:
         (copy / "chat_template.jinja").write_text(template)
 
-    with pytest.raises(
-        RefusedError, match=r"its chat template is not the one .* Serve a model that `mens merge` wrote"
-    ):
+    with pytest.raises(RefusedError, match=r"its chat template differs from .* Serve a model that `mens merge` wrote"):
         merged_model(copy, CPU)
 
 
@@ -217,7 +215,7 @@ _TOKENIZER = "tokenizer_config.json"
         ("chat_template.jinja", b"\xff", "chat_template.jinja: cannot be read .* Write the model again"),
         ("config.json", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "wants to run code of its own"),
         *(
-            ("config.json", {"max_position_embeddings": length}, "does not say how long its context is")
+            ("config.json", {"max_position_embeddings": length}, "does not give a context length")
             for length in ("8192", None, [8192], 1e400, 0, -1, True, 8192.5)
         ),
     ],
@@ -284,12 +282,12 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
 
 def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "empty")
-    with pytest.raises(RefusedError, match=r"no adapter was evaluated\. Run `mens run`"):
+    with pytest.raises(RefusedError, match=r"no evaluated adapter\. Run `mens run`"):
         candidate_model(store, CPU)
 
     store = ArtifactStore(tmp_path / "other")
     _evaluate(store, run, adapter_sha256="0" * 64)
-    with pytest.raises(RefusedError, match=r"is not what was evaluated\. Run `mens run` again"):
+    with pytest.raises(RefusedError, match=r"differs from the evaluated adapter\. Run `mens run` again"):
         candidate_model(store, CPU)
     shutil.rmtree(store.root / Kind.QLORA_ADAPTER)
     with pytest.raises(RefusedError, match="no adapter was evaluated"):

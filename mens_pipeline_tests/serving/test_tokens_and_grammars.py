@@ -124,13 +124,13 @@ def test_who_asks_for_our_grammar_gets_a_program(roomy: Running, fields: dict[st
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"guided_grammar": 'root ::= "a"'}, "guided_grammar: not the grammar of Vox, and this server knows no other"),
-        ({"grammar": grammar_text(GrammarFormat.LARK, is_ui=True)}, "grammar: not the grammar of Vox"),
-        ({"guided_grammar": ["vox"]}, "guided_grammar: not the grammar of Vox"),
-        ({"structured_outputs": {"json": {}}}, 'structured_outputs: besides "grammar" there is nothing to choose'),
-        ({"response_format": {"type": "grammar"}}, 'response_format: besides "grammar" there is nothing to choose'),
+        ({"guided_grammar": 'root ::= "a"'}, "guided_grammar: not the Vox grammar, the only one that this server"),
+        ({"grammar": grammar_text(GrammarFormat.LARK, is_ui=True)}, "grammar: not the Vox grammar"),
+        ({"guided_grammar": ["vox"]}, "guided_grammar: not the Vox grammar"),
+        ({"structured_outputs": {"json": {}}}, 'structured_outputs: only "grammar" is supported'),
+        ({"response_format": {"type": "grammar"}}, 'response_format: only "grammar" is supported'),
         ({"response_format": "grammar"}, "response_format: completions are Vox programs"),
-        ({"guided_grammar": "vox", "decoding": "free"}, "decoding: free, and a grammar is asked for"),
+        ({"guided_grammar": "vox", "decoding": "free"}, "decoding: free, but a grammar is requested"),
         ({"guided_grammar": "vox", "decoding": "other"}, "decoding: "),
     ],
 )
