@@ -249,7 +249,7 @@ def test_devices_are_counted_where_they_train(
 
     assert replace(device, number=1) == find_device(DeviceChoice.BEST, load_settings()) == _CARD
     if number < 64:
-        with pytest.raises(RefusedError, match=f"^devices {number + 1}: there are {number} of cuda"):
+        with pytest.raises(RefusedError, match=f"^devices {number + 1}: only {number} of cuda"):
             refuse_missing_devices(device, number + 1)
 
 

@@ -48,8 +48,8 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
             for rank, failure in error.failures.items():
                 # When one process fails, torch ends the others with SIGTERM, which is not the cause.
                 if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
-                    found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
-                    advice = "Check whether memory ran out, and run the same command again: it resumes."
+                    found = f"process {rank} of {number} was ended by {failure.signal_name()}; the others were stopped"
+                    advice = "Check whether memory ran out, and run the same command again to resume."
                     raise RefusedError(f"{found}. {advice}") from error
             return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
     return ExitCode.DONE

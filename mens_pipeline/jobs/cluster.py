@@ -49,7 +49,7 @@ def join_cluster(address: str) -> CorpusPools:
             _join(address)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         advice = 'Install the extra "cluster", start Ray with `ray start --head`, and join with `ray start --address`.'
-        raise ConfigurationError(f"RAY_ADDRESS={address}: no cluster to work on ({error}). {advice}") from error
+        raise ConfigurationError(f"RAY_ADDRESS={address}: cannot join a Ray cluster ({error}). {advice}") from error
     num_processes = max(1, int(ray.cluster_resources().get("CPU", 1)))
     observers = partial(BehaviourWorkers, num_processes, launch=ClusterWorker)
     return CorpusPools(Pool(num_processes, ClusterExecutor), observers)
@@ -135,7 +135,7 @@ class ClusterWorker(WorkerProcess):
             reply, stopped = ray.get(self._actor.exchange.remote(request, seconds))
         except ray.exceptions.RayActorError as error:
             found = f"a node that ran programs was lost {_RESTARTS + 1} times ({str(error).splitlines()[0]})"
-            raise RefusedError(f"Ray: {found}. Look at `ray status`, and run the command again.") from error
+            raise RefusedError(f"Ray: {found}. Check `ray status`, and run the command again.") from error
         if stopped is not None:
             raise WorkerStoppedError(*stopped)
         return reply

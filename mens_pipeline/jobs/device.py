@@ -81,18 +81,18 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     if choice is DeviceChoice.METAL:
         choice = DeviceChoice.MPS
     if force_cpu and choice not in {DeviceChoice.CPU, DeviceChoice.BEST}:
-        raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows the CPU alone. Unset it, or ask for cpu.")
+        raise RefusedError(f"device {choice}: VOX_BACKEND=cpu allows only the CPU. Unset it, or use cpu.")
     if choice is DeviceChoice.CPU or force_cpu:
         return _cpu()
     found = _cuda() or _mps() if choice is DeviceChoice.BEST else {"cuda": _cuda, "mps": _mps}[choice]()
     if found is not None:
         return found
     if (unusable := None if choice is DeviceChoice.MPS else explain_unusable()) is not None:
-        raise RefusedError(f"device {choice}: {unusable}, or ask for the CPU (--device cpu, VOX_BACKEND=cpu).")
+        raise RefusedError(f"device {choice}: {unusable}, or use the CPU (--device cpu, VOX_BACKEND=cpu).")
     if choice is DeviceChoice.BEST:
         return _cpu()
-    advice = "Ask for --device cpu, or for --device best to take what there is."
-    raise RefusedError(f"device {choice}: this machine has none that torch can use. {advice}")
+    advice = "Use --device cpu, or --device best for the best available device."
+    raise RefusedError(f"device {choice}: torch finds no such device on this machine. {advice}")
 
 
 def explain_unusable(system: Path = Path("/")) -> str | None:
@@ -110,11 +110,11 @@ def explain_unusable(system: Path = Path("/")) -> str | None:
         driver = _DRIVER.search(version.read_text(encoding="utf-8") if version.is_file() else "")
         name = f"an NVIDIA GPU, driver {driver[1] if driver else 'unknown'}"
         if torch.version.cuda is None:
-            return f"this machine has {name}, and {built} is built without CUDA. Install torch for CUDA"
+            return f"this machine has {name}, but {built} is built without CUDA. Install torch for CUDA"
         advice = f"Install a driver for CUDA {torch.version.cuda}, or torch for this driver"
-        return f"this machine has {name}, and {built} for CUDA {torch.version.cuda} cannot use it. {advice}"
+        return f"this machine has {name}, but {built} for CUDA {torch.version.cuda} cannot use it. {advice}"
     if (system / "dev/kfd").exists() and torch.version.hip is None:
-        return f"this machine has an AMD GPU, and {built} is built without ROCm. Install torch for ROCm before the rest"
+        return f"this machine has an AMD GPU, but {built} is built without ROCm. Install torch for ROCm first"
     return None
 
 
@@ -158,8 +158,8 @@ def leave_out_kernels(device: str | int) -> None:
 def refuse_missing_devices(device: Device, asked: int) -> None:
     """Raise a `RefusedError` if a recipe needs more devices than there are; a CPU runs any number of processes."""
     if device.kind != "cpu" and asked > device.number:
-        found = f"there are {device.number} of {device.kind} ({device.name})"
-        raise RefusedError(f"devices {asked}: {found}. Ask for --devices {device.number}.")
+        found = f"only {device.number} of {device.kind} available ({device.name})"
+        raise RefusedError(f"devices {asked}: {found}. Use --devices {device.number}.")
 
 
 def _cuda() -> Device | None:
@@ -171,8 +171,8 @@ def _cuda() -> Device | None:
     capability = (properties.major, properties.minor)
     if built_for and not has_kernels(capability, built_for):
         found = f"{properties.name} has compute capability {capability[0]}.{capability[1]}"
-        advice = "Install a torch that is built for it, or ask for the CPU (--device cpu, VOX_BACKEND=cpu)."
-        raise RefusedError(f"device cuda: {found}, and torch {torch.__version__} has no kernels for it. {advice}")
+        advice = "Install a torch that is built for it, or use the CPU (--device cpu, VOX_BACKEND=cpu)."
+        raise RefusedError(f"device cuda: {found}, but torch {torch.__version__} has no kernels for it. {advice}")
     has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     memory_gb = properties.total_memory / 2**30
     return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count(), capability)

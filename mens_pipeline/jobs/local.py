@@ -96,5 +96,5 @@ def result_after(run_dir: Path, code: int) -> dict[str, Any]:
     refuse_failure(run_dir, code, "training")
     result = read_result(run_dir)
     if result is None:
-        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the command again.")
+        raise RefusedError(f"{run_dir}: the training process wrote no {RESULT}. Run the command again.")
     return result

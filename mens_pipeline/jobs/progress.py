@@ -74,7 +74,7 @@ def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
         try:
             poll()
         except Exception:  # noqa: BLE001 - whatever a database or a shared folder raises; it is logged
-            _LOG.exception("progress could not be followed; it is looked at again in %g s", seconds)
+            _LOG.exception("cannot read the progress of the job; retrying in %g s", seconds)
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

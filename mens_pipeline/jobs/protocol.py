@@ -139,6 +139,6 @@ def refuse_failure(run_dir: Path, code: int, what: str) -> None:
         raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
     log = run_dir / LOG
     is_killed = code == -signal.SIGKILL
-    ended = f"was killed, perhaps for want of memory. {SMALLER}" if is_killed else f"ended with {code}."
+    ended = f"was killed, perhaps because memory ran out. {SMALLER}" if is_killed else f"ended with exit code {code}."
     words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
-    raise RefusedError(f"{run_dir}: the {what} process {ended} Its last words ({log}):\n{words}")
+    raise RefusedError(f"{run_dir}: the {what} process {ended} The end of its log ({log}):\n{words}")

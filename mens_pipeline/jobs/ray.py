@@ -85,4 +85,4 @@ def _work(config: dict[str, str]) -> None:
 def _refuse_missing(path: Path) -> None:
     if not path.exists():
         advice = "Mount the folders of MENS_STORE_ROOT and MENS_CACHE_ROOT at the same paths on all nodes."
-        raise RefusedError(f"{path}: not on this node of the Ray cluster. {advice}")
+        raise RefusedError(f"{path}: not found on this node of the Ray cluster. {advice}")

@@ -45,7 +45,7 @@ KINDS: Final[Mapping[str, JobKind]] = {
 }
 
 
-_ADVICE: Final = "Commands such as `mens train` write the jobs that they start; run one of them."
+_ADVICE: Final = "Commands such as `mens train` write and start jobs; run one of them."
 
 
 class _Named(Strict, extra="ignore"):
@@ -63,7 +63,7 @@ def read_job(path: Path) -> Job:
     except OSError as error:
         raise RefusedError(f"{path}: {error.strerror or error}. {_ADVICE}") from error
     except ValidationError as error:
-        raise RefusedError(f"{path}: no job ({errors_in(error)}). {_ADVICE}") from error
+        raise RefusedError(f"{path}: not a valid job ({errors_in(error)}). {_ADVICE}") from error
     return job
 
 
@@ -132,7 +132,7 @@ def find_reason(job: Job, error: Exception) -> str | None:
     if not found_no_room(error):
         problem = describe_machine_problem(error)
         return problem and f"{job.run_dir}: {problem}"
-    advice = "Make room, and run the command again: it goes on from its newest checkpoint."
+    advice = "Make room, and run the command again: it resumes from its newest checkpoint."
     for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
         if not (checkpoint / COMPLETE).exists():
             shutil.rmtree(checkpoint, ignore_errors=True)  # it is incomplete, and uses the last free space

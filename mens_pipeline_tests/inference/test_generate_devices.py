@@ -100,7 +100,7 @@ def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: P
     (job,) = launched
 
     assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith("process 1 of 2 was ended by SIGKILL, and the others with it.")
+    assert str(caught.value).startswith("process 1 of 2 was ended by SIGKILL; the others were stopped.")
     assert job_processes(job.run_dir) == []
     assert len(list(read_models(job.completions("short"), Completion))) == 6
     assert not job.completions("long").exists()
@@ -125,7 +125,7 @@ def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path:
     ]  # fmt: skip
     assert details(cards, None, several) == (2, 2)
     assert details(cpu, None, several) == (min(4, num_processors()), None)
-    with pytest.raises(RefusedError, match=r"devices 3: there are 2 of cuda \(a GPU\)"):
+    with pytest.raises(RefusedError, match=r"devices 3: only 2 of cuda available \(a GPU\)"):
         details(cards, 3)
 
 

@@ -88,7 +88,7 @@ def test_a_cluster_says_what_its_workers_have(
     assert cluster.batches.size == 4
     address = head.variables["RAY_ADDRESS"]
     assert ask_cluster(address, DeviceChoice.CPU, force_cpu=False).kind == "cpu"
-    with pytest.raises(RefusedError, match=rf"^Ray cluster {address}: device cuda: this machine has none that torch"):
+    with pytest.raises(RefusedError, match=rf"^Ray cluster {address}: device cuda: torch finds no such device"):
         ask_cluster(address, DeviceChoice.CUDA, force_cpu=False)
     monkeypatch.setattr(jobs_cluster, "resolve_device", _resolve_played_device)
     device = ask_cluster(address, DeviceChoice.BEST, force_cpu=False)

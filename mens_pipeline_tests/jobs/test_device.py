@@ -33,7 +33,7 @@ def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
         pytest.skip(f"this machine has {choice}")
 
     with pytest.raises(
-        RefusedError, match=rf"device {choice}: this machine has none that torch can use\. Ask for --device cpu, or"
+        RefusedError, match=rf"device {choice}: torch finds no such device on this machine\. Use --device cpu, or"
     ):
         resolve_device(choice)
 
@@ -42,7 +42,7 @@ def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
 def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) -> None:
     """`VOX_BACKEND=cpu` wins over what was asked for by refusing it."""
-    with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows the CPU alone\. Unset it"):
+    with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows only the CPU\. Unset it"):
         resolve_device(choice, force_cpu=True)
     for allowed in (DeviceChoice.CPU, DeviceChoice.BEST):
         assert resolve_device(allowed, force_cpu=True) == resolve_device(DeviceChoice.CPU)
@@ -53,7 +53,7 @@ def test_metal_is_the_name_of_apples_device() -> None:
     if _HAS["mps"]:
         pytest.skip("this machine has mps")
 
-    with pytest.raises(RefusedError, match="device mps: this machine has none"):
+    with pytest.raises(RefusedError, match="device mps: torch finds no such device"):
         resolve_device(DeviceChoice("metal"))
 
 
@@ -79,19 +79,19 @@ def _machine(folder: Path, *files: str) -> Path:
         (
             ("dev/nvidia0", "proc/driver/nvidia/version"),
             {"cuda": "13.0"},
-            r"an NVIDIA GPU, driver 535\.183\.01, and torch \S+ for CUDA 13\.0 cannot use it\. Install a driver",
+            r"an NVIDIA GPU, driver 535\.183\.01, but torch \S+ for CUDA 13\.0 cannot use it\. Install a driver",
         ),
         (
             ("dev/nvidia0",),
             {"cuda": None},
-            r"driver unknown, and torch \S+ is built without CUDA\. Install torch for CUDA",
+            r"driver unknown, but torch \S+ is built without CUDA\. Install torch for CUDA",
         ),
-        (("dev/kfd",), {"hip": None}, r"an AMD GPU, and torch \S+ is built without ROCm\. Install torch for ROCm"),
+        (("dev/kfd",), {"hip": None}, r"an AMD GPU, but torch \S+ is built without ROCm\. Install torch for ROCm"),
         (("dev/kfd",), {"hip": "7.1"}, None),
         (
             ("dev/dxg", "usr/lib/wsl/lib/libcuda.so.1"),
             {"cuda": None},
-            r"an NVIDIA GPU, driver unknown, and torch \S+ is built without CUDA\. Install torch for CUDA",
+            r"an NVIDIA GPU, driver unknown, but torch \S+ is built without CUDA\. Install torch for CUDA",
         ),
         (("dev/dxg",), {"cuda": None}, None),
     ],
@@ -122,7 +122,7 @@ def test_a_gpu_that_torch_cannot_use_is_named(
 def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "explain_unusable", lambda: "this machine has a GPU. Install torch for it")
 
-    with pytest.raises(RefusedError, match=rf"device {choice}: this machine has a GPU\. Install torch for it, or ask"):
+    with pytest.raises(RefusedError, match=rf"device {choice}: this machine has a GPU\. Install torch for it, or use"):
         resolve_device(choice)
     assert resolve_device(DeviceChoice.CPU).kind == "cpu"
 

@@ -71,7 +71,7 @@ def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
 
     assert _run(job) == ExitCode.CRASHED
     assert not (job.parent / FAILURE).exists()
-    assert log.read_text().startswith(f"earlier words\npython -m mens_pipeline.jobs: {job}: no job (")
+    assert log.read_text().startswith(f"earlier words\npython -m mens_pipeline.jobs: {job}: not a valid job (")
     assert "Field required" in log.read_text()
 
 

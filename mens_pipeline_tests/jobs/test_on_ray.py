@@ -184,7 +184,7 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
     run.job.train_path.rename(tmp_path / "elsewhere")
 
     assert _launch(run) == ExitCode.REFUSED, words_of(run)
-    assert "train.jsonl: not on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
+    assert "train.jsonl: not found on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
 
 
 def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:

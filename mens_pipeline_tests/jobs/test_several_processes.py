@@ -97,7 +97,7 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _run(run, at=4, rank=1) == ExitCode.REFUSED
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
-    assert reason.startswith("process 1 of 2 was ended by SIGKILL, and the others with it.")
+    assert reason.startswith("process 1 of 2 was ended by SIGKILL; the others were stopped.")
     assert job_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
     assert _launch(run) == ExitCode.DONE, words_of(run)
@@ -198,7 +198,7 @@ def test_devices_that_are_not_there_are_refused() -> None:
     refuse_missing_devices(card, 2)
     refuse_missing_devices(Device("cpu", "cores", None, has_bfloat16=False), 8)
 
-    with pytest.raises(RefusedError, match=r"devices 4: there are 2 of cuda \(a GPU\)\. Ask for --devices 2\."):
+    with pytest.raises(RefusedError, match=r"devices 4: only 2 of cuda available \(a GPU\)\. Use --devices 2\."):
         refuse_missing_devices(card, 4)
 
 

@@ -20,7 +20,7 @@ def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.Monk
 
     monkeypatch.setenv("MENS_LAUNCHER", "ray")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match=r"RAY_ADDRESS=127\.0\.0\.1:1: no cluster to work on"):
+    with pytest.raises(ConfigurationError, match=r"RAY_ADDRESS=127\.0\.0\.1:1: cannot join a Ray cluster"):
         find_pools()
 
 

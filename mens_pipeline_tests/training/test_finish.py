@@ -33,7 +33,7 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
 
 
 _WORDS = "first words " + "." * 2000 + "\udcff\nRuntimeError: no more memory"
-_SHOWN = r"\. .*Its last words \(.*child\.log\):\n\.+.\nRuntimeError: no more memory$"
+_SHOWN = r"\. .*The end of its log \(.*child\.log\):\n\.+.\nRuntimeError: no more memory$"
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ _SHOWN = r"\. .*Its last words \(.*child\.log\):\n\.+.\nRuntimeError: no more me
         (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
         (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with 1{_SHOWN}"),
         (75, {"child.log": _WORDS}, rf"run: the training process ended with 75{_SHOWN}"),
-        (-signal.SIGKILL, {"child.log": _WORDS}, rf"process was killed, perhaps for want of memory{_SHOWN}"),
-        (ExitCode.CRASHED, {}, r"the training process ended with 1\. Its last words .*:\n$"),
-        (ExitCode.DONE, {}, r"the training process left no result\.json\. Run the command again"),
+        (-signal.SIGKILL, {"child.log": _WORDS}, rf"process was killed, perhaps because memory ran out{_SHOWN}"),
+        (ExitCode.CRASHED, {}, r"the training process ended with exit code 1\. The end of its log .*:\n$"),
+        (ExitCode.DONE, {}, r"the training process wrote no result\.json\. Run the command again"),
     ],
     ids=["interrupted", "refused", "crashed", "of another code", "killed", "nothing said", "no result"],
 )
