@@ -272,7 +272,7 @@ class CommonTrainer:
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
         value = float(norm)
         if not math.isfinite(value) or value == 0.0:
-            advice = "Lower learning_rate, and look at the rows of this step."
+            advice = "Lower learning_rate, and check the rows of this step."
             raise RefusedError(f"step {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
         return norm
 

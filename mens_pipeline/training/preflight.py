@@ -169,7 +169,7 @@ def fit_memory(recipe: Recipe, base: Base, tokens_at_once: int, device: Device, 
     requests bf16 and the GPU does not compute in it.
     """
     if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
-        raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")
+        raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Use quantization=nf4.")
 
     def fits(found: Recipe) -> bool:
         needed = estimate_memory(base, found, tokens_at_once, (device.kind, compute_dtype(found, device)), layer).total
@@ -190,7 +190,7 @@ def compute_dtype(recipe: Recipe, device: Device) -> str:
     """Return the dtype of computations on a device: `float32`, `bfloat16` or `int8`; refuse int8 except on a CPU."""
     asked = recipe.bnb_4bit_compute_dtype
     if asked == "int8" and device.kind != "cpu":
-        raise RefusedError(f"bnb_4bit_compute_dtype is int8, which a CPU alone computes in, not {device.name}.")
+        raise RefusedError(f"bnb_4bit_compute_dtype is int8, which only a CPU supports, not {device.name}. Use auto.")
     if asked != "auto":
         return asked
     if device.has_bfloat16 or recipe.quantization == "bf16":
@@ -210,7 +210,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
     ids = {text: tokenizer.encode(text, add_special_tokens=False) for text in chat.markers}
     for text, found in ids.items():
         if len(found) != 1:
-            others = "or on the turns of Llama 3, Gemma or Mistral, with the chat template next to it"
+            others = "or on the chat format of Llama 3, Gemma or Mistral, with its chat template in the folder"
             advice = f"Choose a base model that was trained on ChatML, such as Qwen or SmolLM2-Instruct, {others}."
             raise RefusedError(f"{path}: {text} is {len(found)} tokens, not one. {advice}")
     return ids[chat.end][0]
@@ -219,7 +219,7 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
 def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]) -> None:
     """Refuse a train set with too few training rows."""
     if examples.num_lost:
-        raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
+        raise RefusedError(f"some of {examples.seen} rows are neither shown nor left out. Report this bug.")
     if len(examples.train) < min_rows:
         counts = [f"{count} {reason}" for reason, count in examples.dropped.items()]
         fields = [field for reason in examples.dropped for field in reason.settings]
@@ -229,7 +229,7 @@ def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]
         left_out = ", ".join(counts) or "none"
         limits = ", ".join(f"{field} ({origins[field]})" for field in fields)
         advice = f"Change {limits}, or extract more data." if limits else "Extract more data."
-        raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
+        raise RefusedError(f"{len(examples.train)} training rows, {min_rows} needed (left out: {left_out}). {advice}")
 
 
 def check_logits(base: Base, device: str) -> None:
@@ -239,7 +239,7 @@ def check_logits(base: Base, device: str) -> None:
     scaled = [field for field in _SCALES if text.get(field) not in {None, 1}]
     if device == "cpu" and scaled:
         advice = "Train it on a GPU, or choose another base model."
-        raise RefusedError(f"{base.name}: {', '.join(scaled)} in config.json changes its logits. {advice}")
+        raise RefusedError(f"{base.name}: {', '.join(scaled)} in config.json scales its logits. {advice}")
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
@@ -247,7 +247,7 @@ def check_disk(folder: Path, needed_mb: float) -> None:
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(there).free / 2**20
     if free < needed_mb:
-        raise RefusedError(f"{folder}: {free:.0f} MB are free, {needed_mb:.0f} MB are needed. Make room, or move it.")
+        raise RefusedError(f"{folder}: {free:.0f} MB free, {needed_mb:.0f} MB needed. Make room, or use another disk.")
 
 
 def preflight_document(  # noqa: PLR0913, PLR0917 - everything that was checked
@@ -263,15 +263,15 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - everything that was checked
     notes = []
     available = 1024 * (installed_memory_gb() if device.memory_gb is None else device.memory_gb)
     if memory.total > _MOST_OF_MEMORY * available:
-        notes.append(f"about {memory.total:.0f} MB needed, the device has {available:.0f} MB")
+        notes.append(f"training needs about {memory.total:.0f} MB, but the device has {available:.0f} MB")
     kinds = examples.kinds(plan.batches)
     asked = (kind for kind, share in recipe.kind_shares.items() if share)
     missing = sorted(kind for kind in asked if kind not in kinds or not kinds[kind]["rows"])
     if missing:
-        notes.append(f"token_shares: no row of {', '.join(missing)} trains; their share goes to the other kinds")
+        notes.append(f"token_shares: no rows of {', '.join(missing)} can train; their share goes to the other kinds")
     if left := format_never_shown({name: ShownKind.model_validate(kind) for name, kind in kinds.items()}):
         advice = "Give them a share (token_shares), or raise max_length, max_steps or max_minutes"
-        notes.append(f"no row is shown of {left}. {advice}")
+        notes.append(f"no rows are shown of {left}. {advice}")
     if prose := [kind for kind in kinds if kind in examples.prose_kinds and kinds[kind]["rows_shown"]]:
         share = sum(kinds[kind]["share"] for kind in prose)
         notes.append(f"{100 * share:.0f} % of the tokens shown are prose ({', '.join(prose)}), which teaches no Vox")
@@ -323,13 +323,11 @@ def has_linear_kernels(found: Mapping[str, bool]) -> bool:
     return found.get("flash_linear_attention", False) and found["triton"]
 
 
-_SLOW: Final = (
-    "layers of linear attention run as plain PyTorch, at about half of the speed and with five times the memory"
-)
+_SLOW: Final = "layers of linear attention run as plain PyTorch, at about half the speed and with five times the memory"
 _ADVICE: Final[Mapping[str, str]] = {
     "c_compiler": "no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC",
     "python_headers": "no Python.h: Triton compiles with it. Install the headers of this Python (Debian: python3-dev)",
-    "triton": f"Triton 3.4.0 to 3.7.0 on a Hopper GPU: flash-linear-attention would raise, so {_SLOW}. "
+    "triton": f"Triton 3.4.0 to 3.7.0 on a Hopper GPU: flash-linear-attention would fail, so {_SLOW}. "
     "Install Triton 3.7.1, or flash-qla 0.1.3, which brings tilelang",
     "flash_linear_attention": f"fla.ops.gated_delta_rule cannot be imported: {_SLOW}. {how_to_install('train')}",
     "causal_conv1d": "causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower",

@@ -178,11 +178,11 @@ def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -
     num_shown = num_rows - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."
-        raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
+        raise RefusedError(f"the curriculum shows only {num_shown} rows, {min_rows} are needed. {advice}")
     if not len(plan.batches):
         shares = ", ".join(f"{kind} {share:g}" for kind, share in recipe.kind_shares.items())
         advice = "Give a share to a kind of rows that the train set has (token_shares, infill_share)."
-        raise RefusedError(f"the shares of the kinds ({shares}) show no row. {advice}")
+        raise RefusedError(f"the shares of the kinds ({shares}) leave no rows to train on. {advice}")
 
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
@@ -210,7 +210,7 @@ def point_latest(run_dir: Path) -> None:
     """Point the link `latest` next to a run at it; raise RefusedError if a folder has that name."""
     latest = run_dir.with_name("latest")
     if latest.is_dir() and not latest.is_symlink():
-        raise RefusedError(f"{latest}: a folder, and the name of the run that was begun last. Give it another name.")
+        raise RefusedError(f"{latest}: a folder, but this name is for the link to the newest run. Rename the folder.")
     temporary = latest.with_name(f".latest.{os.getpid()}")
     temporary.symlink_to(run_dir.name)
     temporary.replace(latest)
@@ -227,13 +227,13 @@ def claim_folder(folder: Path | Callable[[str], Path], digest: str, needed_mb: f
     refuse_links(run_dir)
     path = run_dir / CONTRACT
     if path.is_file() and not is_new:
-        advice = "Name another --output-dir, or begin again with --force-restart."
+        advice = "Name another --output-dir, or start over with --force-restart."
         try:
             found = str(json.loads(path.read_text(encoding="utf-8"))["digest"])
         except (ValueError, LookupError, TypeError) as error:
-            raise RefusedError(f"{path}: does not say which run this is ({type(error).__name__}). {advice}") from error
+            raise RefusedError(f"{path}: the run's digest is unreadable ({type(error).__name__}). {advice}") from error
         if found != digest:
-            which = f"contract {found[:12]}, this one is {digest[:12]}"
+            which = f"contract {found[:12]}, expected {digest[:12]}"
             raise RefusedError(f"{run_dir}: holds another run ({which}). {advice}")
     check_disk(run_dir, needed_mb)
     return run_dir

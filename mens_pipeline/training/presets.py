@@ -138,7 +138,7 @@ def pick_preset(presets: Mapping[str, Preset], vram_gb: float | None) -> str:
     sizes = [(entry.min_vram_gb, name) for name, entry in presets.items() if entry.min_vram_gb is not None]
     fitting = [(size, name) for size, name in sizes if size <= vram_gb + _VRAM_SLACK]
     if not fitting:
-        raise ConfigurationError(f"preset auto: no preset fits {vram_gb:.1f} GB. Name one with --preset tiny.")
+        raise ConfigurationError(f"preset auto: no preset fits {vram_gb:.1f} GB. Choose a small one: --preset tiny.")
     return max(fitting)[1]
 
 
@@ -191,7 +191,7 @@ class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
     @model_validator(mode="after")
     def _has_a_default(self) -> Self:
         if DEFAULT not in self.root:
-            raise ValueError(f"no recipe is called {DEFAULT}, which a run without a choice takes")
+            raise ValueError(f"no recipe is named {DEFAULT}, which a run uses by default")
         return self
 
 
@@ -206,6 +206,6 @@ AnyPreset = TypeVar("AnyPreset")
 def look_up(entries: Mapping[str, AnyPreset], name: str, what: str) -> AnyPreset:
     """Return a preset, domain or recipe (`what`) by its name; raise ConfigurationError for an unknown name."""
     if name not in entries:
-        advice = did_you_mean(name, entries) or f"There are {', '.join(sorted(entries))}."
+        advice = did_you_mean(name, entries) or f"Choose one of {', '.join(sorted(entries))}."
         raise ConfigurationError(f"{what} {name}: not in config/{what}s.yaml. {advice}")
     return entries[name]

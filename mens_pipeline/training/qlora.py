@@ -119,8 +119,8 @@ def take_over(model: "PeftModel", before: Continued) -> None:
     num_trained = sum(parameter.requires_grad for parameter in model.parameters())
     unknown = set_peft_model_state_dict(model, values).unexpected_keys
     if unknown or len(values) != num_trained:
-        found = f"{len(values)} matrices, the recipe has {num_trained}"
-        raise RefusedError(f"{before.adapter}: {found}. Go on with the recipe that it was trained with.")
+        found = f"has {len(values)} matrices, but the recipe needs {num_trained}"
+        raise RefusedError(f"{before.adapter}: {found}. Continue with the recipe that trained it.")
 
 
 def checksums(model: "PeftModel") -> Checksums:

@@ -195,12 +195,12 @@ class Recipe(BaseModel):
             budget, row = self.max_tokens_per_batch, self.max_length
             errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
         if self.quantization == "bf16" and self.bnb_4bit_compute_dtype in {"float32", "int8"}:
-            found = f"quantization is bf16, and bnb_4bit_compute_dtype {self.bnb_4bit_compute_dtype}"
+            found = f"quantization is bf16, but bnb_4bit_compute_dtype {self.bnb_4bit_compute_dtype}"
             errors.append(f"{found}; leave one of them out")
         if self.min_difficulty > self.max_difficulty:
             errors.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:
-            errors.append(f"token_shares are {sum(self.token_shares.values()):g} together, 1 at most")
+            errors.append(f"token_shares add up to {sum(self.token_shares.values()):g}, at most 1 is allowed")
         if self.target_modules == ():
             errors.append('target_modules is empty; write "all-linear" or names of layers')
         if errors:
@@ -217,7 +217,7 @@ def refuse_sharding(environment: Mapping[str, str]) -> None:
     for name in ("FSDP", "DeepSpeed"):
         variable = f"ACCELERATE_USE_{name.upper()}"
         if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
-            found = f"{name} would divide the base, but each device must hold all of it"
+            found = f"{name} would shard the base, but each device must hold all of it"
             raise RefusedError(f"{variable}: {found}. Unset it, and use --devices N.")
 
 

@@ -151,7 +151,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         except torch.OutOfMemoryError as error:
             rows, length = inputs["input_ids"].shape
             found = f"step {self.state.global_step + 1}: {rows} rows of {length} tokens in {len(parts)} part(s)"
-            raise RefusedError(f"{found}: {describe_machine_problem(error)} It goes on from a checkpoint.") from error
+            raise RefusedError(f"{found}: {describe_machine_problem(error)} It resumes from a checkpoint.") from error
         return total
 
     def _fitting_parts(self, model: Any) -> int:
@@ -162,7 +162,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         parts = 1
         while not self._fits(model, _split_batch(batch, parts)[0]):
             if parts >= len(rows):
-                found = f"a row of {max(map(len, rows))} tokens does not fit into the memory of the GPU"
+                found = f"a row of {max(map(len, rows))} tokens does not fit into GPU memory"
                 raise RefusedError(f"{found}. Lower max_length, or choose a smaller base or a larger GPU.")
             parts *= 2
         self.num_tokens, self.num_supervised = counted

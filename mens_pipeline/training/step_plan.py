@@ -259,6 +259,6 @@ def take_up(
     state = {} if checkpoint is None else json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
     plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state.get("global_step", 0), is_recorded=is_recorded)
     if checkpoint is not None and state["max_steps"] != plan.num_steps:
-        found = f"the run has {plan.num_steps} steps, {checkpoint.name} was written in one of {state['max_steps']}"
-        raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin again with --force-restart.")
+        found = f"the run has {plan.num_steps} steps, but {checkpoint.name} is from a run of {state['max_steps']}"
+        raise RefusedError(f"{run_dir / FILE}: {found}. Restore the file, or start over with --force-restart.")
     return plan

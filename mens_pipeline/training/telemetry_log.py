@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 
-_ADVICE: Final = "Take the line out, or begin the run again with --force-restart."
+_ADVICE: Final = "Remove the line, or start over with --force-restart."
 _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 _FEW_MINUTES: Final = 5
 _MOST_STEPS: Final = 2**63
@@ -69,7 +69,7 @@ def seconds_trained(path: Path) -> float:
     try:
         return max((event["payload"]["seconds"] for _, event in _events(path) if event["event"] == "step"), default=0.0)
     except KeyError as error:
-        raise RefusedError(f"{path}: a step does not say after how many seconds. {_ADVICE}") from error
+        raise RefusedError(f"{path}: a step has no `seconds`. {_ADVICE}") from error
 
 
 def compute_totals(path: Path) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _event(line: bytes, place: str) -> dict[str, Any]:
         event: dict[str, Any] = json.loads(line.decode(errors="replace"))
         _check(event["event"], event["payload"])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise RefusedError(f"{place}: no event of a training. {_ADVICE}") from error
+        raise RefusedError(f"{place}: not a training event. {_ADVICE}") from error
     return event
 
 

@@ -69,7 +69,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     examples = open_examples(job)
     target = plan_examples(job.rows_path, examples.columns, recipe, job.continues)
     if not target.batches:
-        raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
+        raise RefusedError("no rows to train on. Check `not_shown` in training-preflight.json, and relax the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.accumulation
@@ -193,7 +193,7 @@ def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
     if before.frozen_sha256 != after.frozen_sha256:
         raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")
     if not changed:
-        raise RefusedError("training changed nothing of the adapter. Report this with telemetry.jsonl.")
+        raise RefusedError("training did not change the adapter. Report this with telemetry.jsonl.")
     return {
         "frozen_sha256": after.frozen_sha256,
         "num_adapter_matrices": len(after.trained),

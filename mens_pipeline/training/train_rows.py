@@ -108,7 +108,7 @@ def encode_train_set(
         found = list(threads.map(why_not_whole, paths))
     for path, why in zip(paths, found, strict=True):
         if why is not None and path.exists():
-            log_line(f"{path}: {why}. It is made again.")
+            log_line(f"{path}: {why}. Encoding it again.")
     jobs = [(encoding, path, number) for number, path in enumerate(paths) if found[number] is not None]
     done = in_batches(
         ((job, None, 1) for job in jobs), _write_shards, Pool(workers or os.cpu_count() or 1), batch_bytes=1
@@ -125,7 +125,7 @@ def why_not_whole(path: Path) -> str | None:
     if not path.is_file() or not digest.is_file():
         return "a shard without its SHA-256"
     expected, found = digest.read_text("utf-8").partition(" ")[0], digest_of(path)
-    return None if found == expected else f"a damaged shard (SHA-256 {found[:12]}, {expected[:12]} was written)"
+    return None if found == expected else f"a damaged shard (SHA-256 {found[:12]}, expected {expected[:12]})"
 
 
 def _write_shards(jobs: list[tuple[Encoding, Path, int]]) -> list[None]:
@@ -178,7 +178,7 @@ def encode_pairs(
     for pair in pairs:
         encoded = _encode(pair, tokenizer, system, infill_window, infill_order)
         if encoded.completion[-1] != end or end in encoded.completion[:-1]:
-            expected = "each row must end with the token that ends a turn, and have it nowhere else"
+            expected = "each row must end with the token that ends a turn, and contain it nowhere else"
             raise RefusedError(f"{expected}. Report this with the train set.")
         prompts.append(encoded.prompt)
         completions.append(encoded.completion)
@@ -251,4 +251,4 @@ class Shards(Sequence[Any]):
         try:
             return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
         except (OSError, pa.ArrowInvalid) as error:
-            raise RefusedError(f"{path}: not a whole shard. Run the command again, which makes it again.") from error
+            raise RefusedError(f"{path}: incomplete shard. Run the command again to encode it again.") from error

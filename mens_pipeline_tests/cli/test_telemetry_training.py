@@ -73,7 +73,7 @@ def test_pieces_at_a_cursor_train_alone(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kinds"]["accepted"]["rows_shown"] >= 60
     refused = run_main(*_DRY_RUN, "--infill-share", "0", folder=folder)
-    assert "show no row. Give a share to a kind" in refused.stderr
+    assert "leave no rows to train on. Give a share to a kind" in refused.stderr
 
 
 @pytest.mark.slow
@@ -90,5 +90,5 @@ def test_a_dry_run_says_where_every_row_is(folder: Path) -> None:
     (trained,) = (int(line.split()[2]) for line in lines if line.startswith("training rows"))
 
     assert trained + sum(counts.values()) == 93
-    assert counts["  measure the loss"] > 5
-    assert "warning: no row is shown of telemetry (3 rows). Give them a share (token_shares), or raise" in done.stderr
+    assert counts["  validation"] > 5
+    assert "warning: no rows are shown of telemetry (3 rows). Give them a share (token_shares), or raise" in done.stderr

@@ -93,4 +93,4 @@ def test_a_run_lies_by_its_id_and_latest_names_it(
     Path("runs/latest").unlink()
     Path("runs/latest").mkdir()
     result = CliRunner().invoke(app, [*common, "--seed", "1"], env={"MENS_CACHE_ROOT": str(tmp_path / "cache")})
-    assert "a folder, and the name of the run that was begun last" in str(result.exception)
+    assert "a folder, but this name is for the link to the newest run" in str(result.exception)

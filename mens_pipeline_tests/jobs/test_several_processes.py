@@ -159,7 +159,7 @@ def test_several_processes_say_why_they_refuse(
 
     assert _launch(run) == ExitCode.REFUSED, words_of(run)
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
-    assert reason.startswith("ACCELERATE_USE_FSDP: FSDP would divide the base")
+    assert reason.startswith("ACCELERATE_USE_FSDP: FSDP would shard the base")
 
 
 def test_sharding_is_refused_by_name() -> None:

@@ -131,7 +131,7 @@ def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
 
     assert prepare_fast(tmp_path).job.contract_digest == run.job.contract_digest
     assert prepare_fast(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
-    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
+    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or start over"):
         prepare_fast(tmp_path, seed=7)
     with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
         prepare_fast(tmp_path / "other", max_length=16)

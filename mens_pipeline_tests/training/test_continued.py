@@ -143,7 +143,7 @@ def test_another_adapter_than_the_run_ended_with_is_refused(tmp_path: Path, firs
     with pytest.raises(RefusedError, match="changed since it was trained"):
         _train_job(changed)
     fewer = _fewer_matrices(stands, tmp_path / "fewer.safetensors")
-    with pytest.raises(RefusedError, match=r"27 matrices, the recipe has 28\. Go on with the recipe"):
+    with pytest.raises(RefusedError, match=r"has 27 matrices, but the recipe needs 28\. Continue with the recipe"):
         _train_job(second.job.model_copy(update={"continues": fewer}))
 
 

@@ -51,7 +51,7 @@ def test_rows_are_halved_until_they_fit(tiny_base: Path, tmp_path: Path, small_m
 def test_a_row_that_does_not_fit_is_refused(tiny_base: Path, tmp_path: Path, small_memory: list[int]) -> None:
     small_memory[0] = 0
 
-    with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into the memory of the GPU. Lower"):
+    with pytest.raises(RefusedError, match=r"a row of \d+ tokens does not fit into GPU memory. Lower"):
         train_here(prepare_fast(tiny_base, tmp_path, number=8, max_steps=2))
 
 

@@ -175,7 +175,7 @@ def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: 
     check_logits(plain, "cpu")
     check_logits(scaled, "cuda")
 
-    with pytest.raises(RefusedError, match=r"org/model: logits_scaling in config\.json changes .* Train it on a GPU"):
+    with pytest.raises(RefusedError, match=r"org/model: logits_scaling in config\.json scales .* Train it on a GPU"):
         check_logits(scaled, "cpu")
 
 
@@ -199,22 +199,22 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
 
     with pytest.raises(
         RefusedError,
-        match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Change max_length \(--seq-len\), "
-        r"min_rating \(preset tiny\), or extract",
+        match=r"2 training rows, 3 needed \(left out: 3 too_long, 1 low_rating\)\. Change max_length \(--seq-len\)"
+        r", min_rating \(preset tiny\), or extract",
     ):
         check_examples(examples, 3, _ORIGINS)
     with pytest.raises(RefusedError, match=r"1 other_difficulty\)\. Change min_difficulty \(\w+\), max_difficulty"):
         check_examples(_examples(2, seen=3, dropped=Counter({NotShown.OTHER_DIFFICULTY: 1})), 3, _ORIGINS)
-    with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
+    with pytest.raises(RefusedError, match=r"0 training rows, 1 needed \(left out: none\)"):
         check_examples(_examples(0), 1, _ORIGINS)
-    with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
+    with pytest.raises(RefusedError, match=r"some of 3 rows are neither shown nor left out\. Report this bug"):
         check_examples(_examples(2, seen=3), 1, _ORIGINS)
 
 
 def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
     check_disk(tmp_path, 0.0)
 
-    with pytest.raises(RefusedError, match=r"\d+ MB are free, 1099511627776 MB are needed\. Make room, or move it"):
+    with pytest.raises(RefusedError, match=r"\d+ MB free, 1099511627776 MB needed\. Make room, or use another disk"):
         check_disk(tmp_path, 2.0**40)
 
 
@@ -243,10 +243,10 @@ _MACHINE_MB = 1024 * installed_memory_gb()
 @pytest.mark.parametrize(
     ("device", "needed_mb", "shares", "notes"),
     [
-        (_PROCESSOR, 10.0, {"task": 0.1, "vox_codegen": 0.2, "raw": 0.1}, ["token_shares: no row of raw, task "]),
-        (_PROCESSOR, 2 * _MACHINE_MB, {}, [f"about {2 * _MACHINE_MB:.0f} MB needed, .*{_MACHINE_MB:.0f} MB"]),
+        (_PROCESSOR, 10.0, {"task": 0.1, "vox_codegen": 0.2, "raw": 0.1}, ["token_shares: no rows of raw, task "]),
+        (_PROCESSOR, 2 * _MACHINE_MB, {}, [f"about {2 * _MACHINE_MB:.0f} MB, but .*{_MACHINE_MB:.0f} MB"]),
         (_CARD, 6900.0, {}, []),
-        (_CARD, 7100.0, {}, ["about 7100 MB needed, the device has 8192 MB$"]),
+        (_CARD, 7100.0, {}, ["about 7100 MB, but the device has 8192 MB$"]),
     ],
     ids=["shares", "machine", "card", "small card"],
 )
@@ -282,7 +282,7 @@ def test_a_processor_computes_in_what_it_is_fast_in(
 
 
 def test_a_gpu_does_not_compute_in_eight_bits() -> None:
-    with pytest.raises(RefusedError, match=r"^bnb_4bit_compute_dtype is int8, .* a CPU alone .*, not card\.$"):
+    with pytest.raises(RefusedError, match=r"^bnb_4bit_compute_dtype is int8, .* only a CPU .*, not card\. Use auto\."):
         compute_dtype(Recipe(bnb_4bit_compute_dtype="int8"), _CARD)
 
 

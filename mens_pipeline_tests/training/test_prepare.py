@@ -56,7 +56,7 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
     run = prepare_fast(base, tmp_path)
     before = run.job.path.read_text()
 
-    with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin again"):
+    with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or start over"):
         prepare_fast(base, tmp_path, seed=1)
     assert run.job.path.read_text() == before
 
@@ -134,7 +134,7 @@ def test_half_a_contract_is_refused(base: Path, tmp_path: Path, content: str) ->
     run_dir = prepare_fast(base, tmp_path).job.run_dir
     (run_dir / CONTRACT).write_text(content)
 
-    with pytest.raises(RefusedError, match=r"contract\.json: does not say which run this is .* --force-restart"):
+    with pytest.raises(RefusedError, match=r"contract\.json: the run's digest is unreadable .* --force-restart"):
         prepare_fast(base, tmp_path)
 
 
@@ -159,7 +159,7 @@ def test_nothing_is_written_through_a_link(base: Path, tmp_path: Path) -> None:
         ),
         (
             {"token_shares": {"vox_codegen": 0.0}},
-            r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share",
+            r"the shares of the kinds \(vox_codegen 0\) leave no rows to train on\. Give a share",
         ),
     ],
 )

@@ -191,9 +191,9 @@ def test_each_level_wins_over_those_below() -> None:
     [
         ({"preset": "h1000"}, r"preset h1000: not in config/presets\.yaml\. Did you mean `h100`\?"),
         ({"preset": "4080_saef"}, r"preset 4080_saef: not in config/presets\.yaml\. Did you mean `4080_safe`\?"),
-        ({"preset": "zzz"}, r"preset zzz: not in config/presets\.yaml\. There are 4080, 4080_safe, a100, "),
+        ({"preset": "zzz"}, r"preset zzz: not in config/presets\.yaml\. Choose one of 4080, 4080_safe, a100, "),
         ({"domain": "agent"}, r"domain agent: not in config/domains\.yaml\. Did you mean `agents`\?"),
-        ({"preset": AUTO, "vram_gb": 4.0}, r"preset auto: no preset fits 4\.0 GB\. Name one with --preset tiny"),
+        ({"preset": AUTO, "vram_gb": 4.0}, r"preset auto: no preset fits 4\.0 GB\. Choose a small one: --preset tiny"),
         (
             {"preset": "cpu_demo", "flags": {"max_length": 4096}},
             r"max_tokens_per_batch is 1024, .* max_length 4096 \(recipe\)",
@@ -297,7 +297,7 @@ def test_those_of_the_repository_hold_together() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("wide: {about: Wide.}\n", "no recipe is called default"),
+        ("wide: {about: Wide.}\n", "no recipe is named default"),
         ("default: {about: x, overrides: {lora_rr: 8}}\n", "lora_rr: unknown (did you mean `lora_r`?)"),
         ("default: {about: x, presets: tiny}\n", "default.presets: unknown"),
         ("default: {about: x}\nTwo Words: {about: x}\n", "String should match pattern"),
@@ -320,7 +320,7 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
 
     with pytest.raises(ConfigurationError, match=r"recipe wid: not in config/recipes.yaml. Did you mean `wide`\?"):
         look_up(recipes, "wid", "recipe")
-    with pytest.raises(ConfigurationError, match="There are default, long, small, tiny, wide"):
+    with pytest.raises(ConfigurationError, match="Choose one of default, long, small, tiny, wide"):
         look_up(recipes, "xyzxyz", "recipe")
 
 

@@ -155,7 +155,7 @@ def test_layers_are_recomputed_only_as_far_as_memory_needs_it(
 
 
 def test_bfloat16_that_is_only_emulated_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Write quantiz"):
+    with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Use quantiz"):
         _choose(_card(31.7, has_bfloat16=False), quantization="bf16")
 
 

@@ -45,10 +45,10 @@ def test_every_field_says_what_it_is() -> None:
         ({"token_shares": {"task": -0.1}}, "token_shares.task"),
         ({"token_shares": "task=half"}, "token_shares.task"),
         ({"token_shares": "task"}, "token_shares.task"),
-        ({"token_shares": {"task": 0.7, "raw": 0.5}}, r"token_shares are 1\.2 together, 1 at most"),
+        ({"token_shares": {"task": 0.7, "raw": 0.5}}, r"token_shares add up to 1\.2, at most 1 is allowed"),
         (
             {"quantization": "bf16", "bnb_4bit_compute_dtype": "float32"},
-            "quantization is bf16, and bnb_4bit_compute_dtype",
+            "quantization is bf16, but bnb_4bit_compute_dtype",
         ),
         ({"max_tokens_per_batch": 511}, "max_tokens_per_batch is 511, less than one row of max_length 512"),
         ({"min_difficulty": 6, "max_difficulty": 5}, "min_difficulty 6 is above max_difficulty 5"),

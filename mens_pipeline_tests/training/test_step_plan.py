@@ -158,7 +158,7 @@ def test_a_checkpoint_of_other_decisions_is_refused(tmp_path: Path) -> None:
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 30, "max_steps": 100}))
 
     with pytest.raises(
-        RefusedError, match=r"steps.json: the run has 150 steps, checkpoint-30 was written in one of 100"
+        RefusedError, match=r"steps.json: the run has 150 steps, but checkpoint-30 is from a run of 100"
     ):
         take_up(tmp_path, Schedule(_TARGET, 5, "linear"), [1] * _TARGET, 20)
 

@@ -63,10 +63,10 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "log"
     path.write_text(_line(1, seconds=1.0) + line + _line(2, seconds=2.0))
     for read in (lambda: list(steps_of(path)), lambda: seconds_trained(path)):
-        with pytest.raises(RefusedError, match=r"log:2: no event of a training\. Take the line out, or begin the run"):
+        with pytest.raises(RefusedError, match=r"log:2: not a training event\. Remove the line, or start over"):
             read()
     path.write_text(_line(1))
-    with pytest.raises(RefusedError, match="log: a step does not say after how many seconds"):
+    with pytest.raises(RefusedError, match="log: a step has no `seconds`"):
         seconds_trained(path)
 
 

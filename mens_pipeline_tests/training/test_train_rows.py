@@ -149,7 +149,7 @@ def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp
     path = job.rows_path / "00000.arrow"
     path.write_bytes(path.read_bytes()[:100])
     for _ in range(2):
-        with pytest.raises(RefusedError, match=r"00000\.arrow: not a whole shard\. Run the command again"):
+        with pytest.raises(RefusedError, match=r"00000\.arrow: incomplete shard\. Run the command again"):
             open_examples(job)
         path.unlink(missing_ok=True)
 
@@ -169,7 +169,7 @@ class _Careless(Encoder):
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_every_row_ends_its_turn_once(times: int) -> None:
-    expected = "each row must end with the token that ends a turn, and have it nowhere else"
+    expected = "each row must end with the token that ends a turn, and contain it nowhere else"
     _encode_one(_Careless(1))
     with pytest.raises(RefusedError, match=expected):
         _encode_one(_Careless(times))
