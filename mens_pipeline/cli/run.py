@@ -336,7 +336,7 @@ def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
 
 def _minutes(text: str) -> float:
     number, factor = text[:-1], _MINUTES.get(text[-1:])
-    if factor is None or not number.replace(".", "", 1).isdigit() or float(number) == 0:
+    if factor is None or not number.replace(".", "", 1).isdecimal() or float(number) == 0:
         raise typer.BadParameter(f"--more {text}: not a duration. Use one such as 90s, 10m or 1h.")
     return float(number) * factor
 

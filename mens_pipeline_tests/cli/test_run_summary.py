@@ -171,7 +171,7 @@ def test_the_end_of_a_run_says_what_came_of_it_and_what_is_next(case: tuple[dict
 
 def test_a_time_is_read_and_anything_else_is_misuse() -> None:
     assert [_minutes(text) for text in ("90s", "10m", "1h", "1.5h")] == [1.5, 10.0, 60.0, 90.0]
-    for text in ("", "10", "m", "0m", "-1m", "1e3m", "ten minutes"):
+    for text in ("", "10", "m", "0m", "-1m", "1e3m", "ten minutes", "²m"):
         with pytest.raises(typer.BadParameter, match=r"not a duration\. Use one such as 90s, 10m or 1h"):
             _minutes(text)
 
