@@ -36,7 +36,7 @@ def build_few_shot(
         return None
     text = _read(description)
     if not train.is_file() or digest_of(train) != train_sha256:
-        found = "changed since" if train.is_file() else "gone"
+        found = "changed" if train.is_file() else "gone"
         advice = "Restore it, or set few_shot_tasks: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; examples are taken from it. {advice}")
     return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), draw_tasks(tasks, number))

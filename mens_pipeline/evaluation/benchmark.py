@@ -108,7 +108,7 @@ def read_manifest(content: bytes, faults: list[str]) -> tuple[str, tuple[TaskSpe
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        faults.append(f"the whole: found no JSON ({error}), expected an object.")
+        faults.append(f"the document: found invalid JSON ({error}), expected an object.")
         return "", ()
     try:
         manifest = Manifest.model_validate(data)
@@ -136,7 +136,7 @@ def _twice(names: list[str]) -> Iterator[str]:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    place, message = ".".join(map(str, detail["loc"])) or "the whole", detail["msg"]
+    place, message = ".".join(map(str, detail["loc"])) or "the document", detail["msg"]
     for theirs, ours in _WORDINGS.items():
         message = message.replace(theirs, ours)
     match detail["type"]:
@@ -198,7 +198,7 @@ def digest_of_benchmark(folder: Path) -> str:
             digest.update(name.encode() + b"\0")
             digest.update(hashlib.sha256(read_regular(folder / name, _LARGEST)).digest())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: no benchmark that can be read ({error}). {_ADVICE}") from error
+        raise ConfigurationError(f"{path}: not a readable benchmark ({error}). {_ADVICE}") from error
     return digest.hexdigest()
 
 
@@ -226,7 +226,7 @@ def _text(folder: Path, name: str) -> str:
 def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
     """Yield a sentence for each mistake in the solution and tests of a task."""
     if not (spec.requires or tests is not None or spec.needles):
-        expected = "expected what tells a right completion from a wrong one. Add some."
+        expected = "expected one of them to score completions. Add one."
         yield f"found neither `requires` nor `tests` nor `semantic_expected_contains`, {expected}"
     if spec.solution is not None:
         if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
@@ -250,7 +250,7 @@ def _find_completion_errors(spec: TaskSpec, solution: str) -> Iterator[str]:
         yield f"{spec.solution}: {sentence} Correct the solution, or `requires`."
     for needle in spec.semantic_expected_contains:
         if needle not in solution:
-            yield f"{spec.solution}: found no `{needle}`, which `semantic_expected_contains` expects. Correct either."
+            yield f"{spec.solution}: found no `{needle}` of `semantic_expected_contains`. Correct one of them."
 
 
 def _rejection(analysis: Analysis) -> str:

@@ -207,9 +207,9 @@ def build_holes(
 ) -> Holes:
     """Complete line holes with an n-gram model; `RefusedError` if the train set is missing or was changed."""
     if not train.is_file() or digest_of(train) != manifest.train_sha256:
-        found = "changed since" if train.is_file() else "gone"
+        found = "changed" if train.is_file() else "gone"
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
-        raise RefusedError(f"{train}: the train set of this run is {found}; the n-gram is made of it. {advice}")
+        raise RefusedError(f"{train}: the train set of this run is {found}; the n-gram is built from it. {advice}")
     model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
     texts = ((task, model.complete_line(task.prefix)) for task in tasks if task.kind is HoleKind.LINE)
     ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)

@@ -156,7 +156,7 @@ def judge(task: Task, completion: Completion) -> Score:
     names = {name for construct, d in declarations if construct == task.construct for name in list_names(d)}
     first = analysis.errors[0] if analysis.errors else None
     meant = first_semantic_error(task, program) if parses else None
-    missing = (f"Asked for a text with `{needle}`; found none." for needle in task.needles if needle not in program)
+    missing = (f"Expected the text `{needle}`; it is missing." for needle in task.needles if needle not in program)
     return Score(
         task=task.id,
         sample=completion.sample,

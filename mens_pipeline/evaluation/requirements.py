@@ -335,19 +335,19 @@ def _find_reason(requirement: Requirement, module: Module, source: str) -> str |
     if num_met >= wanted:
         return None
     if not named:
-        return f"Asked for {_subject(requirement)}; found {_listing(alike or module.declarations)}."
+        return f"Expected {_subject(requirement)}; found {_listing(alike or module.declarations)}."
     wrong = sorted((fault for fault in faults if fault), key=len)
     detail = "; ".join(wrong[0]) if wrong else ""
     if wanted > 1:
-        detail = f"found {num_met} that fit" + (f" ({detail})" if detail else "")
-        return f"Asked for at least {wanted} times {_subject(requirement)}; {detail}."
+        detail = f"found {num_met} that match" + (f" ({detail})" if detail else "")
+        return f"Expected {_subject(requirement)} at least {wanted} times; {detail}."
     subject = _subject(requirement)
     return f"{subject[0].upper()}{subject[1:]}: {detail}."
 
 
 def _faults(requirement: Requirement, declaration: Declaration, source: str) -> Iterator[str]:
     if requirement.label is not None and requirement.label != (label := _label(requirement, declaration)):
-        yield f"asked for the text `{requirement.label}`, found {_quote([label]) if label else 'none'}"
+        yield f"expected the text `{requirement.label}`, found {_quote([label]) if label else 'none'}"
     if requirement.params is not None:
         yield from _param_fault(requirement.params, declaration, source)
     if requirement.returns is not None:
@@ -360,7 +360,7 @@ def _faults(requirement: Requirement, declaration: Declaration, source: str) -> 
         traits = list_traits(declaration)
         missing = [trait for trait in requirement.contains if trait not in traits]
         if missing:
-            yield f"asked for {_quote(missing)} within it, found no such thing"
+            yield f"expected {_quote(missing)} in it, found none"
 
 
 def _param_fault(asked: Sequence[str], declaration: Declaration, source: str) -> Iterator[str]:
@@ -368,7 +368,7 @@ def _param_fault(asked: Sequence[str], declaration: Declaration, source: str) ->
     if len(asked) != len(params) or not all(map(_fits, asked, params, [source] * len(params))):
         written = [format_param(param, source) for param in params]
         wanted = f"the parameters {_quote(asked)}" if asked else "no parameters"
-        yield f"asked for {wanted}, found {_quote(written) or 'none'}"
+        yield f"expected {wanted}, found {_quote(written) or 'none'}"
 
 
 def _fits(asked: str, param: Param, source: str) -> bool:
@@ -380,7 +380,7 @@ def _type_fault(asked: str, declaration: Declaration, source: str) -> Iterator[s
     given = declaration.type if isinstance(declaration, Const) else _function_in(declaration).return_type
     written = text_of(given, source) if given is not None else None
     if written is None or normalise_spacing(written) != normalise_spacing(asked):
-        yield f"asked for the type `{asked}`, found {f'`{written}`' if written is not None else 'none'}"
+        yield f"expected the type `{asked}`, found {f'`{written}`' if written is not None else 'none'}"
 
 
 def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) -> Iterator[str]:
@@ -388,7 +388,7 @@ def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) ->
     missing = [text for text in asked if normalise_spacing(text) not in known]
     if missing:
         fullest = [max(spellings, key=len) for spellings in parts]
-        yield f"asked for the {part} {_quote(missing)}, found {_quote(fullest) or 'none'}"
+        yield f"expected the {part} {_quote(missing)}, found {_quote(fullest) or 'none'}"
 
 
 def _function_in(declaration: Declaration) -> Any:

@@ -328,10 +328,10 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
     figures["parse rate"] = f"{own['all'].parses.short} written freely, {infill.shown.short} served"
     if infill.abstention is not None:
         found = infill.abstention
-        shown = f"{100 * found.coverage:.0f} % of the holes, those it is surest of"
+        shown = f"{100 * found.coverage:.0f} % of the holes, the most certain ones"
         figures["shown"] = f"exact {found.exact_shown.short} of {shown}, {found.exact_all.short} of all"
         if found.silent is not None:
-            figures["silent"] = f"{found.silent} where nothing is left to write"
+            figures["silent"] = f"{found.silent} at cursors with nothing to write"
     return figures
 
 
@@ -368,4 +368,4 @@ def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
         return None, f"unreadable ({error.strerror})"
     except (ValueError, RecursionError) as error:
         return None, f"malformed ({error})"
-    return (content, "") if isinstance(content, dict) else (None, "malformed (no object)")
+    return (content, "") if isinstance(content, dict) else (None, "malformed (not an object)")

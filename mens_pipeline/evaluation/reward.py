@@ -67,7 +67,7 @@ def compute_reward(task: Task, score: Score) -> Reward:
 
 def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
     if not score.parses:
-        return Tier.NOTHING, 0.0, f"no Vox: {count_from_one(score.error or '')}"
+        return Tier.NOTHING, 0.0, f"not Vox: {count_from_one(score.error or '')}"
     if score.stub or does_nothing(task, score.program):
         return Tier.NOTHING, 0.0, "it does nothing"
     if not score.has_construct or score.has_name is False:
@@ -78,7 +78,7 @@ def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
     num_passed = score.execution.num_passed if score.execution is not None else 0
     details = f"{num_passed} of {num_tests} hidden tests, {num_free} of them given away"
     if num_tests - num_free < LEAST_TELLING:
-        return Tier.RESOLVES, _RESOLVES, f"its tests tell nothing: {details}"
+        return Tier.RESOLVES, _RESOLVES, f"its tests prove nothing: {details}"
     if score.passed:
         return Tier.PASSED, _PASSED, f"passed: {details}"
     share = max(0.0, (num_passed - num_free) / (num_tests - num_free))

@@ -70,9 +70,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - the inputs of an evaluation
         champion = baseline.key if baseline is not None else None
         champions.add(champion)
         if len(champions) > 1:
-            raise RefusedError(
-                f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
-            )
+            raise RefusedError(f"{adapter.path}: another adapter was promoted during the evaluation. Evaluate again.")
         own = {name: one for name, one in asked[-1].items() if one.adapter_path and "champion" not in name}
         generate_all(own, store, launch, conditions.lock_path)
         tried = referee.count_try(asked[0]["adapter"], suite)
@@ -102,6 +100,6 @@ def evaluate_in_rounds(  # noqa: PLR0913 - the inputs of an evaluation
             return evaluation, reused
         files = len({task.file for task in rounds[number]})
         log_line(
-            f"{', '.join(gates)} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more "
+            f"{', '.join(gates)} undecided: round {number + 1} of {len(rounds)} evaluates {len(rounds[number])} more "
             f"prompts from {files} files"
         )

@@ -38,7 +38,7 @@ def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStor
     found = store.get(kind, key) if key is not None else None
     copy = run_dir / document
     if found is None or not copy.is_file():
-        raise RefusedError(f"{copy}: not there, or not in {store.root}. {advice}")
+        raise RefusedError(f"{copy}: not found, or not in {store.root}. {advice}")
     if digest_of(copy) != found.outputs.get(document):
         raise RefusedError(f"{copy}: changed since it was written. {advice}")
     return found
@@ -56,7 +56,7 @@ def _keys(run_dir: Path) -> dict[str, str]:
         return _KEYS.validate_json(read_regular(path, _MOST_BYTES))
     except (OSError, ValidationError) as error:
         raise RefusedError(
-            f"{path}: not what `mens eval-local` writes. Delete it, and evaluate the run again."
+            f"{path}: not a document of `mens eval-local`. Delete it, and evaluate the run again."
         ) from error
 
 
@@ -64,7 +64,7 @@ def heldout_beside(manifest: TrainingManifest) -> Path:
     """Return the path of the held-out pairs next to the train set of a run; refuse (`RefusedError`) if missing."""
     path = manifest.train_file.with_name(HELDOUT)
     if not path.is_file():
-        advice = "Restore them, or train without --fast-corpus; what `--heldout FILE` evaluates needs an override."
+        advice = "Restore them, or train without --fast-corpus; evaluations with `--heldout FILE` need an override."
         raise RefusedError(f"{path}: no held-out pairs next to the train set. {advice}")
     return path
 
@@ -78,7 +78,7 @@ def heldout_of_training(manifest: TrainingManifest) -> Path:
     path, expected = manifest.train_file, manifest.train_sha256
     found = digest_of(path) if path.is_file() else None
     if found != expected:
-        what = "gone" if found is None else f"changed since ({found[:12]}, it was {expected[:12]})"
+        what = "gone" if found is None else f"changed (SHA-256 {found[:12]}, expected {expected[:12]})"
         raise RefusedError(f"{path}: the train set of this run is {what}. Restore it, or train again.")
     heldout = heldout_beside(manifest)
     if digest_of(heldout) != manifest.heldout_sha256:

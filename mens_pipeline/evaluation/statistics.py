@@ -190,18 +190,18 @@ class Paired(Strict):
     def _adds_up(self) -> Self:
         losses, gains = self.only_first, self.only_second
         if losses + gains > self.num_tasks:
-            raise ValueError(f"{losses} and {gains} tasks differ, more than {self.num_tasks} in all")
+            raise ValueError(f"{losses} losses and {gains} gains are more than {self.num_tasks} tasks")
         net = sum(gain * files for gain, files in self.net_gains.items())
         moved = sum(abs(gain) * files for gain, files in self.net_gains.items())
         is_count = all(gain and files > 0 for gain, files in self.net_gains.items())
         if net != gains - losses or moved > losses + gains or not is_count:
-            raise ValueError(f"net gains of {self.net_gains} are not those of {gains} and {losses} tasks")
+            raise ValueError(f"net gains {self.net_gains} do not match {gains} gains and {losses} losses")
         difference = (gains - losses) / self.num_tasks if self.num_tasks else 0.0
         if abs(self.difference - difference) > _ROUNDING:
-            raise ValueError(f"the difference of {gains} and {losses} is {difference:g}, not {self.difference:g}")
+            raise ValueError(f"the difference of {gains} and {losses} tasks is {difference:g}, not {self.difference:g}")
         p_value = _two_sided(self.net_gains)
         if abs(self.p_value - p_value) > _ROUNDING:
-            raise ValueError(f"the p-value of {losses} and {gains} is {p_value:g}, not {self.p_value:g}")
+            raise ValueError(f"the p-value of {losses} losses and {gains} gains is {p_value:g}, not {self.p_value:g}")
         return self
 
     @property

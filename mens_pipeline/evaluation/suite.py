@@ -104,7 +104,7 @@ def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
     bench = benchmark_tasks(benchmark) if benchmark is not None else ()
     short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
     if len(short) > MOST_TASKS:
-        found = f"{heldout}: {len(short):,} tasks with those of the benchmark, at most {MOST_TASKS:,} can be compared"
+        found = f"{heldout}: {len(short):,} tasks including the benchmark, at most {MOST_TASKS:,} can be compared"
         raise RefusedError(f"{found}. Lower split.heldout_share in config/pipeline.yaml.")
     path = heldout.with_name(FAMILIES)
     is_asked = num_family_tasks > 0 and path.is_file()

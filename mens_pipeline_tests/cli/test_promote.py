@@ -84,7 +84,7 @@ def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, mon
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed since"),
+        (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed"),
         (lambda run: run.train.unlink(), r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
         (
             lambda run: run.heldout.write_text("rows\n"),

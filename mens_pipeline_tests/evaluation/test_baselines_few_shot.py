@@ -103,7 +103,7 @@ def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
     before = digest_of(train)
     write_jsonl(train, pairs(5))
 
-    with pytest.raises(RefusedError, match=r"changed since; .* few_shot_tasks: 0"):
+    with pytest.raises(RefusedError, match=r"changed; .* few_shot_tasks: 0"):
         build_few_shot([task()], 2, FEW_SHOT, train, before)
     train.unlink()
     with pytest.raises(RefusedError, match="gone; "):

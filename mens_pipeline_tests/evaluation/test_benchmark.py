@@ -105,13 +105,13 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         ({"mode": "ui"}, "task `fn_one`: one.vox: found mode `ui`, which expects a file name with `.vox.ui`."),
         (
             {"requires": [], "semantic_expected_contains": []},
-            "task `fn_one`: found neither `requires` nor `tests` nor `semantic_expected_contains`, expected what tells",
+            "task `fn_one`: found neither `requires` nor `tests` nor `semantic_expected_contains`, expected one",
         ),
         (
             {"requires": [{"construct": "function", "name": "two"}]},
-            "task `fn_one`: one.vox: Asked for a function `two`; found a function `one`. Correct the solution, or `req",
+            "task `fn_one`: one.vox: Expected a function `two`; found a function `one`. Correct the solution, or `req",
         ),
-        ({"semantic_expected_contains": ["2"]}, "one.vox: found no `2`, which `semantic_expected_contains` expects."),
+        ({"semantic_expected_contains": ["2"]}, "one.vox: found no `2` of `semantic_expected_contains`."),
         ({"tests": "broken.vox"}, "task `fn_one`: broken.vox: found an error in line 2 ("),
         ({"tests": "one.vox"}, "task `fn_one`: one.vox: found no `@test` function, expected at least one."),
     ],
@@ -135,8 +135,8 @@ def test_mistakes_say_where_what_was_found_and_what_was_expected(
         ({"benchmarks": []}, "benchmarks: expected a list to have at least 1 item"),
         ({"benchmarks": "x"}, 'benchmarks: found "x", expected a valid tuple'),
         ({"descriptoin": "x"}, "descriptoin: found a key that does not exist. Did you mean `description`?"),
-        ("{", "found no JSON"),
-        ("[]", "the whole: expected a valid dict"),
+        ("{", "found invalid JSON"),
+        ("[]", "the document: expected a valid dict"),
     ],
 )
 def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, case: tuple[Any, str]) -> None:
@@ -202,7 +202,7 @@ def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
 
     assert (asked.prompt, asked.reference, asked.construct) == (theirs["description"], "", "action")
     assert [score.passed for score in scores] == [True, False, False]
-    assert scores[1].unmet == ("Asked for a text with `fn one`; found none.",)
+    assert scores[1].unmet == ("Expected the text `fn one`; it is missing.",)
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair_at("a.vox", pair.prompt, SOLUTION)) is not None
 
 

@@ -125,7 +125,7 @@ def test_what_is_no_stub(program: str) -> None:
 def test_what_is_required_must_be_met() -> None:
     score = judge(task(requires=(needs("function", name="add", returns="str"), needs("table"))), completion())
 
-    assert [sentence.split()[0] for sentence in score.unmet] == ["A", "Asked"]
+    assert [sentence.split()[0] for sentence in score.unmet] == ["A", "Expected"]
     assert not score.passed
 
 

@@ -156,86 +156,86 @@ _MET: dict[str, dict[str, Any]] = {
 }
 
 _UNMET: dict[str, tuple[dict[str, Any], str]] = {
-    "name": ({"construct": "activity", "name": "store"}, "Asked for an activity `store`; found an activity `fetch`."),
+    "name": ({"construct": "activity", "name": "store"}, "Expected an activity `store`; found an activity `fetch`."),
     "params": (
         {"construct": "function", "name": "area", "params": ["Shape"]},
-        "A function `area`: asked for the parameters `Shape`, found `shape: Shape`, `scale: fn(int) to int`.",
+        "A function `area`: expected the parameters `Shape`, found `shape: Shape`, `scale: fn(int) to int`.",
     ),
     "order of params": (
         {"construct": "function", "params": ["fn(int) to int", "Shape"]},
         (
-            "A function: asked for the parameters `fn(int) to int`, `Shape`, "
+            "A function: expected the parameters `fn(int) to int`, `Shape`, "
             "found `shape: Shape`, `scale: fn(int) to int`."
         ),
     ),
-    "no params": ({"construct": "activity", "params": []}, "An activity: asked for no parameters, found `id: str`."),
+    "no params": ({"construct": "activity", "params": []}, "An activity: expected no parameters, found `id: str`."),
     "returns": (
         {"construct": "workflow", "name": "run", "returns": "str"},
-        "A workflow `run`: asked for the type `str`, found `Result[str]`.",
+        "A workflow `run`: expected the type `str`, found `Result[str]`.",
     ),
     "returns nothing": (
         {"construct": "test", "name": "flat", "returns": "Unit"},
-        "A test `flat`: asked for the type `Unit`, found none.",
+        "A test `flat`: expected the type `Unit`, found none.",
     ),
     "type of a constant": (
         {"construct": "const", "name": "loose", "returns": "int"},
-        "A module-level constant `loose`: asked for the type `int`, found none.",
+        "A module-level constant `loose`: expected the type `int`, found none.",
     ),
     "label": (
         {"construct": "scheduled", "label": "12h"},
-        "A scheduled function: asked for the text `12h`, found `6h`.",
+        "A scheduled function: expected the text `12h`, found `6h`.",
     ),
     "no label": (
         {"construct": "test", "name": "other", "label": "x"},
-        "A test `other`: asked for the text `x`, found none.",
+        "A test `other`: expected the text `x`, found none.",
     ),
     "fields": (
         {"construct": "table", "fields": ["title: int", "open: bool"]},
-        "A table: asked for the fields `title: int`, found `title: str`, `open: bool`.",
+        "A table: expected the fields `title: int`, found `title: str`, `open: bool`.",
     ),
-    "fields of a sum type": ({"construct": "type", "fields": ["x"]}, "A type: asked for the fields `x`, found none."),
+    "fields of a sum type": ({"construct": "type", "fields": ["x"]}, "A type: expected the fields `x`, found none."),
     "variants": (
         {"construct": "type", "variants": ["Square"]},
-        "A type: asked for the variants `Square`, found `Circle(radius: float)`, `Dot`.",
+        "A type: expected the variants `Square`, found `Circle(radius: float)`, `Dot`.",
     ),
     "states": (
         {"construct": "state_machine", "states": ["terminal Closed"]},
-        "A state machine: asked for the states `terminal Closed`, found `Closed`, `terminal Broken(by: str)`.",
+        "A state machine: expected the states `terminal Closed`, found `Closed`, `terminal Broken(by: str)`.",
     ),
     "events": (
         {"construct": "state_machine", "events": ["slam from Closed -> Broken"]},
         (
-            "A state machine: asked for the events `slam from Closed -> Broken`, "
+            "A state machine: expected the events `slam from Closed -> Broken`, "
             "found `kick(by) from Closed -> Broken`, `slam from any -> Closed`."
         ),
     ),
     "handlers": (
         {"construct": "actor", "handlers": ["ring() to str"]},
-        "An actor: asked for the handlers `ring() to str`, found `ring(times: int) to str`, `mute()`.",
+        "An actor: expected the handlers `ring() to str`, found `ring(times: int) to str`, `mute()`.",
     ),
     "columns": (
         {"construct": "index", "columns": ["owner"]},
-        "A table index: asked for the columns `owner`, found `title`, `open`.",
+        "A table index: expected the columns `owner`, found `title`, `open`.",
     ),
     "routes": (
         {"construct": "routes", "routes": ["/ to Away"]},
         (
-            "A routes block: asked for the routes `/ to Away`, found `/ to Home with pending: Pending`, "
+            "A routes block: expected the routes `/ to Away`, found `/ to Home with pending: Pending`, "
             "`/deep to Deep`, `not_found: Lost`, `error: Broken`."
         ),
     ),
-    "count": ({"construct": "test", "count_at_least": 3}, "Asked for at least 3 times a test; found 2 that fit."),
+    "count": ({"construct": "test", "count_at_least": 3}, "Expected a test at least 3 times; found 2 that match."),
     "count of those that fit": (
         {"construct": "test", "count_at_least": 2, "label": "a dot is flat"},
-        "Asked for at least 2 times a test; found 1 that fit (asked for the text `a dot is flat`, found none).",
+        "Expected a test at least 2 times; found 1 that match (expected the text `a dot is flat`, found none).",
     ),
     "contains": (
         {"construct": "function", "contains": ["While", "Match", "call:filter_map"]},
-        "A function: asked for `While`, `call:filter_map` within it, found no such thing.",
+        "A function: expected `While`, `call:filter_map` in it, found none.",
     ),
     "several faults": (
         {"construct": "activity", "params": [], "returns": "str"},
-        "An activity: asked for no parameters, found `id: str`; asked for the type `str`, found `Result[str]`.",
+        "An activity: expected no parameters, found `id: str`; expected the type `str`, found `Result[str]`.",
     ),
 }
 
@@ -263,8 +263,8 @@ def test_each_unmet_requirement_gives_one_sentence() -> None:
 
     assert module is not None
     assert unmet(wanted, module, "fn f() { }") == (
-        "Asked for a table; found a function `f`.",
-        "Asked for a workflow; found a function `f`.",
+        "Expected a table; found a function `f`.",
+        "Expected a workflow; found a function `f`.",
     )
 
 
@@ -280,25 +280,25 @@ _FOUND = "found a routes block, a function `f0`, a function `f1`, a function `f2
 @every(
     "case",
     [
-        ("", {"construct": "table"}, "Asked for a table; found no declaration."),
-        (_MANY, {"construct": "table"}, f"Asked for a table; {_FOUND}"),
+        ("", {"construct": "table"}, "Expected a table; found no declaration."),
+        (_MANY, {"construct": "table"}, f"Expected a table; {_FOUND}"),
         (
             _COMMENT,
             {"construct": "function", "name": "add"},
-            "Asked for a function `add`; found a module-level constant `text`.",
+            "Expected a function `add`; found a module-level constant `text`.",
         ),
         (_F, _FUNCTION | {"params": ["int"]}, ""),
-        (_F, _FUNCTION | {"params": []}, "A function `f`: asked for no parameters, found `a: int`."),
+        (_F, _FUNCTION | {"params": []}, "A function `f`: expected no parameters, found `a: int`."),
         (
             "fn f(a) { }",
             {"construct": "function", "params": ["int"]},
-            "A function: asked for the parameters `int`, found `a`.",
+            "A function: expected the parameters `int`, found `a`.",
         ),
         (_REACTIVE, _STATE | {"states": ["n: int"]}, ""),
         (
             _REACTIVE,
             _STATE | {"states": ["m"]},
-            "The reactive members of a `.vox.ui` file: asked for the states `m`, found `n: int`.",
+            "The reactive members of a `.vox.ui` file: expected the states `m`, found `n: int`.",
         ),
     ],
 )

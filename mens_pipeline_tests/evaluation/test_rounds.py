@@ -87,7 +87,7 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     assert sorted(models.asked) == [("adapter", 100)] * rounds + [("base", 100)] * rounds
     assert results.parse_difference.num_tasks == rate.denominator
     assert len(details) == rounds - 1
-    assert all("parse_rate" in line and "round 2 of 2 asks 100 more prompts from 20 files" in line for line in details)
+    assert all("parse_rate" in line and "round 2 of 2 evaluates 100 more" in line for line in details)
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
@@ -118,6 +118,6 @@ def test_an_adapter_that_is_promoted_in_between_is_said(
         champions.pop()
     else:
         promote_next("")
-    with pytest.raises(RefusedError, match=r"another adapter was promoted while this one was asked\. Evaluate"):
+    with pytest.raises(RefusedError, match=r"another adapter was promoted during the evaluation\. Evaluate"):
         _evaluate(run("candidate"), store, _Models(3), promote_next)
     assert champions == []

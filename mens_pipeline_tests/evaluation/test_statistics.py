@@ -183,15 +183,15 @@ def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"difference": 0.0}, "the difference of 0 and 8 is -0.08, not 0"),
-        ({"p_value": 0.5}, "the p-value of 8 and 0 is 0.0078125, not 0.5"),
-        ({"num_tasks": 7}, "8 and 0 tasks differ, more than 7 in all"),
-        ({"num_tasks": 0}, "8 and 0 tasks differ, more than 0 in all"),
+        ({"difference": 0.0}, "the difference of 0 and 8 tasks is -0.08, not 0"),
+        ({"p_value": 0.5}, "the p-value of 8 losses and 0 gains is 0.0078125, not 0.5"),
+        ({"num_tasks": 7}, "8 losses and 0 gains are more than 7 tasks"),
+        ({"num_tasks": 0}, "8 losses and 0 gains are more than 0 tasks"),
         ({"num_tasks": 10**30, "only_first": 10**30}, "less than or equal to 20000"),
-        ({"net_gains": {-8: 1, 1: 1}}, "are not those of 0 and 8 tasks"),
-        ({"net_gains": {-9: 1, 1: 1}}, "are not those of 0 and 8 tasks"),
-        ({"net_gains": {-8: 1, 0: 4}}, "are not those of 0 and 8 tasks"),
-        ({"net_gains": {-1: 10, 2: 1}}, "are not those of 0 and 8 tasks"),
+        ({"net_gains": {-8: 1, 1: 1}}, "do not match 0 gains and 8 losses"),
+        ({"net_gains": {-9: 1, 1: 1}}, "do not match 0 gains and 8 losses"),
+        ({"net_gains": {-8: 1, 0: 4}}, "do not match 0 gains and 8 losses"),
+        ({"net_gains": {-1: 10, 2: 1}}, "do not match 0 gains and 8 losses"),
     ],
 )
 def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:

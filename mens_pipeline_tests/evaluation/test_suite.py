@@ -101,7 +101,7 @@ def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
 def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "MOST_TASKS", 2)
 
-    with pytest.raises(RefusedError, match=r"3 tasks with those of the benchmark, at most 2 can be compared\. Lower"):
+    with pytest.raises(RefusedError, match=r"3 tasks including the benchmark, at most 2 can be compared\. Lower"):
         _read(heldout, _TRAIN, None, lambda _text: True)
 
 

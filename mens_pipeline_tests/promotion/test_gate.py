@@ -123,7 +123,7 @@ def test_a_training_that_reaches_its_threshold_passes(
     assert passing.source == "training_manifest.json"
 
 
-@every("problem", ["missing", "malformed (no object)"])
+@every("problem", ["missing", "malformed (not an object)"])
 def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: str) -> None:
     no_results = GateInputs(None, problem, manifest(), "", None, is_benchmark_asked=True)
     no_manifest = GateInputs(RESULTS, "", None, problem, CHAMPION, is_benchmark_asked=True)

@@ -111,7 +111,7 @@ def test_missing_documents_have_no_digest_and_no_figures(tmp_path: Path) -> None
     ("content", "problem"),
     [
         ("{", "malformed (Expecting property name"),
-        ("[1]", "malformed (no object)"),
+        ("[1]", "malformed (not an object)"),
         ("{}", "malformed (run_id: Field required"),
         ("[" * 100_000, "malformed (maximum recursion depth exceeded"),
         ("\x80", "malformed ('utf-8' codec can't decode"),

@@ -109,7 +109,7 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
     (run / FILE).write_text(json.dumps({Kind.BENCHMARK_GATE: key}))
     assert (store.root / Kind.BENCHMARK_GATE / key / RECEIPT).is_file()
 
-    with pytest.raises(RefusedError, match="not there, or not in"):
+    with pytest.raises(RefusedError, match="not found, or not in"):
         recall_artifact(run, Kind.BENCHMARK_GATE, RECEIPT, store, "Judge it.")
     assert invoke("promote", "--run-dir", run).exit_code == 1
     assert champion_key(store) is None
