@@ -139,7 +139,7 @@ def format_refused_files(promoted: Artifact | None, policy: "SourcePolicy") -> s
     if not paths:
         return ""
     shown = ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
-    return f"It learnt from files that may no longer train: {shown}. Train without them: mens run"
+    return f"It was trained on files that are now excluded: {shown}. Train without them: mens run"
 
 
 def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> Bill:

@@ -77,7 +77,7 @@ def summarize_gate(outcome: GateOutcome) -> str:
     if outcome.measured is None or outcome.required is None or gate.units is _COUNTS:  # shown with a count of files
         return f"{name}: {outcome.message.partition(';')[0]}"
     measured, required = gate.format_figures(outcome)
-    doubt = ", cannot tell yet" if outcome.status is GateStatus.UNDECIDED else ""
+    doubt = ", undecided" if outcome.status is GateStatus.UNDECIDED else ""
     return f"{name} {measured} measured, {required} required{doubt}"
 
 
@@ -151,7 +151,7 @@ def _compare_rate(  # noqa: PLR0913 - the inputs of a comparison
     elif probability <= 1 - thresholds.confidence:
         status, reason = GateStatus.FAILED, f"fails (probability {probability:.3f})"
     else:
-        status, reason = GateStatus.UNDECIDED, f"cannot tell yet {compared}"
+        status, reason = GateStatus.UNDECIDED, f"undecided {compared}"
 
     def may_pass(reserve: Reserve) -> bool:
         num_more = reserve.num_tested if is_of_tests else reserve.num_tasks
@@ -166,7 +166,7 @@ def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> M
     """Require a measured rate, and near certainty that the true rate is above a lower floor."""
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
-        raise _UnreadableError("there is no held-out task")
+        raise _UnreadableError("no held-out task was evaluated")
     rate: Rate = getattr(scores, name)
     required, surely = thresholds.on_heldout(name)
     what = f"{name.replace('_', ' ')} on held-out prompts"
@@ -181,7 +181,7 @@ def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> M
     probability = rate.chance_of_at_least(required)
     is_lost = found.verdict is GateStatus.FAILED or probability <= 1 - thresholds.confidence
     status = GateStatus.FAILED if is_lost else GateStatus.UNDECIDED
-    measured = f"{100 * required:.1f} % must be measured (probability {probability:.3f} that it is the true rate)"
+    measured = f"{100 * required:.1f} % must be measured (probability {probability:.3f} that the true rate is as high)"
     return Measured(status, rate.value, required, f"{found.message}; {measured}", may_pass)
 
 
@@ -196,7 +196,7 @@ def _fallback_parse_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured
     rate = fallback.scores.overall.parse_rate
     share = _ratio(rate.numerator, rate.denominator, "the number of completions")
     message = f"parse rate with the fallback {rate.short}, required {100 * required:.1f} %"
-    return Measured(share >= required, share, required, f"{message}; {fallback.num_constrained} written once more")
+    return Measured(share >= required, share, required, f"{message}; {fallback.num_constrained} generated again")
 
 
 def _suite_size(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -215,7 +215,7 @@ def _coverage(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 
 def _benchmark(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if not inputs.is_benchmark_asked:
-        return Measured(GateStatus.PASSED, None, None, "the benchmark is not asked for (VOX_BENCHMARK)")
+        return Measured(GateStatus.PASSED, None, None, "the benchmark is not enabled (VOX_BENCHMARK)")
     scores = _results(inputs).adapter.suites.get(Suite.BENCHMARK)
     if scores is None:
         raise _UnreadableError("the benchmark was not run")
@@ -239,17 +239,17 @@ def _completed_share(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     fit = results.adapter.overall.num_tasks + results.progress.num_reserve
     total = fit + results.num_too_long
     share = _ratio(fit, total, "the number of tasks")
-    message = f"{fit}/{total} tasks can be asked ({100 * share:.1f} %), the others are too long to be completed"
+    message = f"{fit}/{total} tasks fit the limits ({100 * share:.1f} %), the others are too long"
     return Measured(share >= required, share, required, f"{message}, required {100 * required:.1f} %")
 
 
 def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     difference = _results(inputs).parse_difference
     if not difference.num_tasks:
-        raise _UnreadableError("base and adapter were compared on no task")
+        raise _UnreadableError("base and adapter were not compared on any task")
     required = thresholds.min_gain_over_base
     message = (
-        f"parses {difference.only_second} completions where the base does not, loses {difference.only_first}: "
+        f"parses on {difference.only_second} tasks that the base fails, fails {difference.only_first} that it parses: "
         f"{100 * difference.difference:+.1f} points ({p_text(difference.p_value)}), required {100 * required:+.1f}"
     )
     # If a gain is required, an equal model must not pass by luck.
@@ -265,18 +265,18 @@ def _test_gain(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     results = _results(inputs)
     difference, allowed = results.test_difference, thresholds.allowed_chance(results.progress)
     message = (
-        f"passes the hidden tests of {difference.only_second} tasks that the base does not, loses "
-        f"{difference.only_first}, of {difference.num_tasks}"
+        f"passes the hidden tests of {difference.only_second} tasks that the base fails, fails "
+        f"{difference.only_first} that it passes, of {difference.num_tasks}"
     )
     if not thresholds.needs_test_gain:
         return Measured(GateStatus.PASSED, difference.p_better, None, f"{message}; no gain is required")
     if not difference.num_tasks:
-        raise _UnreadableError("no task has hidden tests; let the benchmark have a say (VOX_BENCHMARK=1)")
+        raise _UnreadableError("no task has hidden tests; enable the benchmark (VOX_BENCHMARK=1)")
     chance = difference.p_better
     message += f" ({p_text(chance)}), required p < {allowed:.3g}"
     if chance < allowed or difference.difference <= 0:
         return Measured(chance < allowed, chance, allowed, message)
-    message += ": cannot tell yet"
+    message += ": undecided"
     return Measured(GateStatus.UNDECIDED, chance, allowed, message, lambda reserve: reserve.num_tested > 0)
 
 
@@ -287,14 +287,14 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         return Measured(GateStatus.PASSED, None, None, "there is no champion yet")
     if champion is None or champion.key != inputs.champion_key:
         seen = champion.key[:12] if champion else "none"
-        raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
+        raise _UnreadableError(f"compared with champion {seen}, but the champion is {inputs.champion_key[:12]}")
     if not (champion.parse_difference.num_tasks and champion.pass_difference.num_tasks):
-        raise _UnreadableError(f"champion {inputs.champion_key[:12]} was compared on no task")
+        raise _UnreadableError(f"champion {inputs.champion_key[:12]} was not compared on any task")
     worst = _find_worst(champion)
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_format_power(worst, required)}"
+        f"({p_text(worst.p_value)}), a drop counts if p < {required}; {_format_power(worst, required)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
 
@@ -302,15 +302,15 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 def _decline(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     earlier, required = _results(inputs).earlier, thresholds.max_decline_p
     if earlier is None:
-        return Measured(GateStatus.PASSED, None, None, "no champion before the one in use was asked the same")
+        return Measured(GateStatus.PASSED, None, None, "no earlier champion completed the same prompts")
     worst = _find_worst(earlier)
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{'down' if worst.difference < 0 else 'up'} {abs(100 * worst.difference):.1f} points since the champion of "
         f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), against "
-        f"the oldest {earlier.num_compared} of {earlier.num_champions} before the one in use, in "
+        f"the oldest {earlier.num_compared} of {earlier.num_champions} earlier champions, in "
         f"{worst.num_tasks} comparisons on shared prompts ({p_text(worst.p_value)}), "
-        f"a drop counts below p = {required}; {_format_power(worst, required, earlier.num_compared)}"
+        f"a drop counts if p < {required}; {_format_power(worst, required, earlier.num_compared)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
 
@@ -325,8 +325,8 @@ def _format_power(difference: Paired, p_value: float, num_models: int = 1) -> st
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
     drop = smallest_drop(difference.num_tasks // num_models, by_chance, p_value)
     if drop is None:
-        return "no drop can be seen on so few"
-    return f"one of {100 * drop:.1f} points is seen in 80 % of cases where tasks are independent"
+        return "too few tasks to detect a drop"
+    return f"a drop of {100 * drop:.1f} points is detected in 80 % of cases if tasks are independent"
 
 
 def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -346,7 +346,7 @@ def _ratio(part: float, whole: float, what: str) -> float:
 
 
 _NOT_ASKED: Final = Measured(GateStatus.PASSED, None, None, "the adapter was not trained to complete at a cursor")
-_INFILL_BASELINES: Final[dict[InfillModel, str]] = {"base": "the base", "ngram": "an n-gram"}
+_INFILL_BASELINES: Final[dict[InfillModel, str]] = {"base": "the base", "ngram": "the n-gram"}
 
 
 def _infill_parses(inputs: GateInputs, thresholds: Thresholds) -> Measured:
@@ -354,7 +354,7 @@ def _infill_parses(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if found is None:
         return _NOT_ASKED
     shown, free = found.shown, found.models["adapter"]["all"].parses
-    shares = f"{free.short} pieces parse in place when written freely, {shown.short} holes are served"
+    shares = f"{free.short} unconstrained pieces parse in place, {shown.short} holes have a served piece"
     if "served" not in found.models:
         return Measured(not required, 0.0, required, f"no piece parses in place; {shares}")
     rate = found.models["served"]["all"].parses
@@ -373,13 +373,13 @@ def _infill_gain(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         if model in found.exact_difference
     }
     if len(gains) < len(_INFILL_BASELINES):
-        message = "no line of a held-out program was asked for; hold out more files (config/pipeline.yaml)"
+        message = "no line of a held-out program was evaluated; hold out more files (config/pipeline.yaml)"
         return Measured(not thresholds.needs_infill_gain, None, None, message)
     worst = max(gains, key=lambda name: gains[name].p_better)
     difference = gains[worst]
     message = (
-        f"writes {difference.only_second} of {difference.num_tasks} lines exactly that {worst} does not, misses "
-        f"{difference.only_first} ({p_text(difference.p_better)})"
+        f"completes {difference.only_second} of {difference.num_tasks} lines exactly that {worst} misses, misses "
+        f"{difference.only_first} that it completes ({p_text(difference.p_better)})"
     )
     if not thresholds.needs_infill_gain:
         return Measured(GateStatus.PASSED, difference.p_better, None, f"{message}; no gain is required")
@@ -397,7 +397,7 @@ def _infill_regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     is_worse = difference.difference < 0 and difference.p_value < required
     message = (
         f"{100 * difference.difference:+.1f} points of exact pieces against the champion in {difference.num_tasks} "
-        f"holes ({p_text(difference.p_value)}), a drop counts below p = {required}"
+        f"holes ({p_text(difference.p_value)}), a drop counts if p < {required}"
     )
     return Measured(not is_worse, difference.p_value, required, message)
 
@@ -405,7 +405,7 @@ def _infill_regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 def _supervised_ratio(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     part, whole = _training(inputs).num_supervised_tokens, _training(inputs).num_tokens
     ratio, required = _ratio(part, whole, "result.num_tokens"), thresholds.min_supervised_ratio
-    message = f"{part}/{whole} tokens carry the loss ({100 * ratio:.1f} %), required {100 * required:.1f} %"
+    message = f"{part}/{whole} tokens contribute to the loss ({100 * ratio:.1f} %), required {100 * required:.1f} %"
     return Measured(ratio >= required, ratio, required, message)
 
 
@@ -420,7 +420,7 @@ def _throughput(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     training = _training(inputs)
     device = training.device
     if device not in thresholds.min_tokens_per_second:
-        raise _UnreadableError(f"no speed is required of device {device}; add it to min_tokens_per_second")
+        raise _UnreadableError(f"device {device} has no minimum speed; add it to min_tokens_per_second")
     rate = _ratio(training.trained_tokens, training.seconds, "result.seconds")
     required = thresholds.min_tokens_per_second[device]
     return Measured(rate >= required, rate, required, f"trained {rate:.1f} tokens/s on {device}, required {required:g}")
@@ -429,23 +429,23 @@ def _throughput(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 GATES: Final[dict[GateName, Gate]] = {
     GateName.PARSE_RATE: Gate("Parse rate", RESULTS, partial(_on_heldout, GateName.PARSE_RATE)),
     GateName.RESOLVE_RATE: Gate("Resolve rate", RESULTS, partial(_on_heldout, GateName.RESOLVE_RATE)),
-    GateName.FALLBACK_PARSE_RATE: Gate("All that is served is Vox", RESULTS, _fallback_parse_rate),
+    GateName.FALLBACK_PARSE_RATE: Gate("Every served completion is Vox", RESULTS, _fallback_parse_rate),
     GateName.SUITE_SIZE: Gate("The eval suite is large enough", RESULTS, _suite_size, _COUNTS),
     GateName.COVERAGE: Gate("Coverage of constructs", RESULTS, _coverage),
     GateName.BENCHMARK: Gate("Benchmark", RESULTS, _benchmark),
     GateName.TEST_RATE: Gate("Hidden tests", RESULTS, _test_rate),
-    GateName.COMPLETED_SHARE: Gate("Most of the eval suite was asked", RESULTS, _completed_share),
+    GateName.COMPLETED_SHARE: Gate("Most of the eval suite was evaluated", RESULTS, _completed_share),
     GateName.GAIN_OVER_BASE: Gate("Better than the base", RESULTS, _gain_over_base, _POINTS),
     GateName.TEST_GAIN: Gate("Passes more hidden tests than the base", RESULTS, _test_gain, _GAINS),
     GateName.REGRESSION: Gate("No worse than the champion", RESULTS, _regression, _DROPS),
     GateName.DECLINE: Gate("No slow decline", RESULTS, _decline, _DROPS),
     GateName.ANTI_STUB: Gate("Few stubs", RESULTS, _anti_stub),
-    GateName.STOP_RATE: Gate("Completions end", RESULTS, _stop_rate),
+    GateName.STOP_RATE: Gate("Completions end by themselves", RESULTS, _stop_rate),
     GateName.INFILL_PARSES: Gate("Every piece served at a cursor parses in place", RESULTS, _infill_parses),
     GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _infill_gain, _GAINS),
     GateName.INFILL_REGRESSION: Gate("Completes no fewer holes than the champion", RESULTS, _infill_regression, _DROPS),
-    GateName.SUPERVISED_RATIO: Gate("Enough tokens carry the loss", MANIFEST, _supervised_ratio),
+    GateName.SUPERVISED_RATIO: Gate("Enough tokens contribute to the loss", MANIFEST, _supervised_ratio),
     GateName.TRUNCATION: Gate("Few rows too long", MANIFEST, _truncation),
-    GateName.THROUGHPUT: Gate("Speed of training", MANIFEST, _throughput, _SPEEDS),
+    GateName.THROUGHPUT: Gate("Training speed", MANIFEST, _throughput, _SPEEDS),
 }
 """Gates in the order of the receipt."""

@@ -30,9 +30,9 @@ KIND: Final = Kind.PROMOTED_ADAPTER
 CHAMPION: Final = "champion"
 HISTORY: Final = "history.jsonl"
 _LOCK: Final = ".lock"
-_ADVICE: Final = "It alone says what was promoted and withdrawn: restore it from a backup."
+_ADVICE: Final = "Restore it from a backup: only this file records promotions and rollbacks."
 _SIGNED: Final = (
-    "Restore it from a backup. Where the key is new, the store was moved or restored, or a promotion was cut off, "
+    "Restore it from a backup. If the key is new, the store was moved or restored, or a promotion was interrupted, "
     "`mens promote --sign-history` prints the history and signs it as it is."
 )
 _HALF: Final = 16
@@ -80,27 +80,25 @@ def champion_key(store: ArtifactStore) -> str | None:
         if not details:
             return None
         last = list(details.values())[-1]
-        advice = f"Restore the file, or write the key of the adapter to be used into it; the last one was {last}."
-        raise RefusedError(
-            f"{pointer}: no champion is named, although {HISTORY} tells of {len(details)} changes. {advice}"
-        )
+        advice = f"Restore the file, or write the key of the adapter to use into it; the last one was {last}."
+        raise RefusedError(f"{pointer}: no champion is named, but {HISTORY} records {len(details)} changes. {advice}")
     key, *of_event = words
     if key not in details.values():
-        advice = f"{_ADVICE} Without one, delete {pointer} and the rest of {HISTORY}, and promote again."
-        raise RefusedError(f"{log}: nothing about {key[:12]}, which is in use. {advice}")
+        advice = f"{_ADVICE} Without a backup, delete {pointer} and the rest of {HISTORY}, and promote again."
+        raise RefusedError(f"{log}: no entry for the champion {key[:12]}. {advice}")
     # A pointer that was repaired by hand holds only the key.
     if of_event and details.get(of_event[0]) != key:
-        advice = f"{_ADVICE} Without one, write {key} alone into {pointer}: what the lost lines withdrew is forgotten."
-        raise RefusedError(f"{log}: the line by which {key[:12]} came into use is missing. {advice}")
+        advice = f"{_ADVICE} Without a backup, write only {key} into {pointer}; rollbacks in lost lines are forgotten."
+        raise RefusedError(f"{log}: the line that promoted {key[:12]} is missing. {advice}")
     if store.signing is not None:
         last, signature = [*details][-1], words[2] if len(words) > 2 else None  # noqa: PLR2004 - key, line, signature
         problem = store.signing.problem_of(signature, CHAMPION, key=key, line=last)
         if of_event and of_event[0] != last:
-            problem = f"it names {key[:12]}, and the last line of {HISTORY} is about {details[last][:12]}"
+            problem = f"it names {key[:12]}, but the last line of {HISTORY} names {details[last][:12]}"
         # A machine that only verifies may serve a copy.
         made_in = lines[-1][0].store_id
         if store.signing.private is not None and made_in is not None and made_in != store_id_after(made_in, store):
-            problem = f"the last line of {HISTORY} was written in a copy of this store, or in another place"
+            problem = f"the last line of {HISTORY} was written in a copy of this store or elsewhere"
         if problem is not None:
             raise RefusedError(f"{pointer}: {problem}. {_SIGNED}")
     return key
@@ -165,7 +163,7 @@ def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
     for event in reversed(read_history(store)):
         if event.key == key and event.action != "rollback":
             return event
-    raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: nothing about {key[:12]}. Restore the file.")
+    raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: no promotion of {key[:12]}. Restore the file.")
 
 
 def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
@@ -235,9 +233,7 @@ def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     `RefusedError` if the history is damaged, or changed meanwhile; `ConfigurationError` if no key signs.
     """
     if store.signing is None:
-        raise ConfigurationError(
-            f"{PRIVATE}: not set. Set the key that evaluations, verdicts and champions are signed with."
-        )
+        raise ConfigurationError(f"{PRIVATE}: not set. Set the key that signs evaluations, verdicts and champions.")
     with lock_champion(store) as seen:
         lines: list[bytes] = []
         events = [event for event, _ in _lines(store, is_signed=False)]

@@ -28,7 +28,7 @@ FOLDER: Final = Kind.EVAL_RESULTS
 LEDGER: Final = "ledger.jsonl"
 
 _SIGNED: Final = (
-    "Restore it from a backup: without it nobody knows how often adapters were tried. Where the key is new, `mens "
+    "Restore it from a backup: only this file records how often adapters were evaluated. If the key is new, `mens "
     "promote --sign-history` prints the ledger and signs it as it is."
 )
 _SAME_SHARE: Final = 0.5
@@ -119,7 +119,7 @@ def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> Ledge
         return _document([*lines, _line(entry, lines, store.signing)], store.signing)
 
     if store.signing is not None and not store.documents.read(FOLDER, LEDGER) and _was_evaluated(store):
-        message = "it is missing, and evaluations or champions rest on what was tried"
+        message = "it is missing, but the store has evaluations or champions"
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, add_try)
     entry = _find_same(_lines(store.documents.read(FOLDER, LEDGER), store)[1], tried)
@@ -149,13 +149,13 @@ def _refuse_foreign(entries: Sequence[LedgerEntry], made_here: Mapping[str, str]
     """Refuse a ledger that lacks evaluations of its store, or, with a key, was last written in another place."""
     place = store.documents.place(FOLDER, LEDGER)
     if store.signing is not None and entries and entries[-1].store_id != store_id_after(entries[-1].store_id, store):
-        advice = "If it was moved or restored, `mens promote --sign-history` prints the ledger and signs it as of here."
-        raise RefusedError(f"{place}: its last line was written in a copy of this store, or in another place. {advice}")
+        advice = "If the store was moved or restored, `mens promote --sign-history` prints and signs the ledger."
+        raise RefusedError(f"{place}: its last line was written in a copy of this store or elsewhere. {advice}")
     counted = {entry.sha256 for entry in entries}
     if lost := [folder for sha256, folder in made_here.items() if sha256 not in counted]:
         found = f"it lacks evaluations that were made here ({len(lost)}, such as {lost[0]})"
         advice = "Restore the newest ledger; without one, remove the folders of these evaluations, and evaluate again."
-        raise RefusedError(f"{place}: {found}: an older ledger or that of a copy was restored. {advice}")
+        raise RefusedError(f"{place}: {found}: an older ledger, or the ledger of a copy, was restored. {advice}")
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
@@ -163,7 +163,7 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger replaced it; restore the newest one, or evaluate again here"
     where = "a copy of this store" if is_copy(evaluated_in, store_id) else "another store"
-    return f"knows no such evaluation: it was made in {where}; evaluate again here"
+    return f"does not contain this evaluation: it was made in {where}; evaluate again here"
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
@@ -191,7 +191,7 @@ def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
     """
     signing = store.signing
     if signing is None:
-        raise ConfigurationError(f"{PRIVATE}: not set. Set the key that evaluations are signed with.")
+        raise ConfigurationError(f"{PRIVATE}: not set. Set the key that signs evaluations.")
 
     def sign_lines(content: bytes) -> bytes:
         lines: list[bytes] = []
@@ -235,7 +235,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     seal = _read_seal(lines)
     if seal is not None:
         lines.pop()
-    advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
+    advice = "Restore the file from a backup: only it records how often adapters were evaluated."
     placed = enumerate(lines, start=1)
     entries = [model_in(line, f"{place}:{number}", LedgerEntry, "entry", advice) for number, line in placed]
     if store.signing is not None and is_signed and content:
@@ -243,7 +243,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
             written = json.loads(lines[number])
             signature = written.pop("signature", None)
             if problem := store.signing.problem_of(signature, LEDGER, entry=written, after=_last(lines[:number])):
-                cause = "it, or the line before it, was changed, removed or put there"
+                cause = "it, or the line before it, was changed, removed or added"
                 raise RefusedError(f"{place}:{number + 1}: {problem}: {cause}. {_SIGNED}")
         signature = seal.signature if seal is not None else None
         if problem := store.signing.problem_of(signature, LEDGER, end=_last(lines)):

@@ -155,8 +155,8 @@ class Thresholds(Strict):
         if min_benchmark is None:
             return self
         if not self.min_benchmark <= min_benchmark <= 1:
-            advice = "Raise it, or leave it out; what fails may only be promoted with `mens override`."
-            bounds = f"not from {self.min_benchmark:g}, which the policy or the environment asks for, to 1"
+            advice = "Raise it or omit it; a failed verdict can only be overruled with `mens override`."
+            bounds = f"expected {self.min_benchmark:g}, as the policy or the environment requires, to 1"
             raise ConfigurationError(f"benchmark_min_pass_rate is {min_benchmark:g}, {bounds}. {advice}")
         return self.model_copy(update={"min_benchmark": min_benchmark})
 

@@ -99,7 +99,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         previous = find_usable_before(store, present)
         found = store.get(Kind.PROMOTED_ADAPTER, previous) if previous is not None else None
         if found is None:
-            detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
+            detail = f"the previous one, {previous[:12]}, is gone" if previous else "no earlier one can be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
         if problem := explain_unsigned(found, store):
@@ -127,7 +127,7 @@ def find_reasons_against(
     then, now = VerdictBasis.then(verdict), VerdictBasis.now(verdict, adapter, terms, store)
     if override is None:
         if then.adapter == now.adapter and now.adapter in find_withdrawn(store):
-            yield "It was taken out of use by a rollback; sign an override to promote it again."
+            yield "It was withdrawn by a rollback; sign an override to promote it again."
         if terms.heldout is None:
             problem = f"{terms.heldout_problem} Or sign an override."
             yield f"Nothing shows that it was evaluated on pairs held out of its training: {problem}"
@@ -137,7 +137,7 @@ def find_reasons_against(
     if override is not None:
         yield from _find_reasons_against_override(override, verdict, adapter, read_history(store))
     elif not receipt.overall_passed:
-        word = "failed" if receipt.status is GateStatus.FAILED else "cannot tell yet"
+        word = "failed" if receipt.status is GateStatus.FAILED else "is undecided"
         yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
@@ -155,20 +155,20 @@ def _find_unlike(verdict: Verdict) -> Iterator[str]:
     )
     known = {gate.name for gate in receipt.gates}
     if later := [gate.name for gate in again.gates if gate.name not in known]:
-        yield f"It was compared by a version without the gate {', '.join(later)}; run `mens gate` again."
+        yield f"The verdict is by a version without the gate {', '.join(later)}; run `mens gate` again."
     elif again != receipt:
-        yield "The documents give another verdict than the receipt; run the gate again."
+        yield "The documents lead to a different verdict than the receipt; run the gate again."
 
 
 def _find_reasons_against_override(
     override: Override, verdict: Verdict, adapter: Adapter, history: Sequence[HistoryEvent]
 ) -> Iterator[str]:
     if override.adapter_sha256 != adapter.digest:
-        yield "The override is for another adapter; sign one for this."
+        yield "The override is for another adapter; sign one for this adapter."
     if override.receipt_sha256 != verdict.gate.outputs[RECEIPT]:
-        yield "The override is for another verdict; sign one for this."
+        yield "The override is for another verdict; sign one for this verdict."
     if any(event.override_sha256 == override.sha256 for event in history):
-        yield "The override was used already; sign another one."
+        yield "The override was already used; sign another one."
     withdrawals = (e.timestamp_unix for e in history if e.withdrawn_sha256 == override.adapter_sha256)
     if override.timestamp_unix < max(withdrawals, default=0):
         yield "The override was signed before a rollback took the adapter out of use; sign another one."

@@ -241,9 +241,9 @@ def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Caus
         return Cause(budget, Remedy.MORE)
     if all(map(_is_near, closed.values())):
         short = "; ".join(map(summarize_gate, closed.values()))
-        return Cause(f"what was measured is near what is required: {short}", Remedy.MORE)
+        return Cause(f"the measured values are near the thresholds: {short}", Remedy.MORE)
     took = f"{done} steps in {result.seconds / 60:.1f} min"
-    return Cause(f"training was short for what is required: {took}", Remedy.MORE)
+    return Cause(f"training was too short for the thresholds: {took}", Remedy.MORE)
 
 
 def _is_near(gate: GateOutcome) -> bool:
@@ -297,12 +297,12 @@ def read_override(path: Path, key: str) -> Override:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Write one with `mens override`.") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: no text ({error}). Write one with `mens override`.") from error
+        raise ConfigurationError(f"{path}: not text ({error}). Write one with `mens override`.") from error
     except ValidationError as error:
         problem = problem_in(error, "override", "Write one with `mens override`.")
         raise ConfigurationError(f"{path}: {problem}") from error
     if not hmac.compare_digest(override.signature.encode(), _signature(override, key).encode()):
-        raise RefusedError(f"{path}: the signature does not fit. Sign it again with the key in use.")
+        raise RefusedError(f"{path}: the signature does not match. Sign it again with the current key.")
     return override
 
 

@@ -53,7 +53,7 @@ class StoreReferee:
             if event.action != "rollback" and event.adapter_sha256 not in passed_over:
                 newest.setdefault(event.adapter_sha256, event)
         for event in [*newest.values()][: self.thresholds.decline_promotions]:
-            evaluation, why = _find_evaluation(store, event.key), f"champion {event.key[:12]} is not compared with: "
+            evaluation, why = _find_evaluation(store, event.key), f"champion {event.key[:12]} is left out: "
             if evaluation is None or evaluation.find_changed() or explain_unsigned(evaluation, store):
                 self.log_line(f"{why}its evaluation is gone or was changed")
                 continue

@@ -69,7 +69,7 @@ def replay_history(  # noqa: PLR0913 - the inputs of a replay
     manifest = adapter.manifest
     since = since or manifest.vcs_sha
     if since is None:
-        raise RefusedError(f"{adapter.path}: it names no commit. Name the one it was trained on with --since.")
+        raise RefusedError(f"{adapter.path}: no commit is recorded. Name the commit it was trained on with --since.")
     history = read_history(workspace, since, number)
     fits = completion_fits(manifest.base_model, infill_decoding(config))
     holes = build_replay_holes(history, store.locate(manifest.train_file), manifest, config, fits)

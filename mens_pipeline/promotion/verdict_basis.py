@@ -158,7 +158,7 @@ def find_differences(verdict: Verdict, then: VerdictBasis, now: VerdictBasis) ->
 
 
 def _short(value: object) -> str:
-    return str(value or "nothing")[:12]
+    return str(value or "unknown")[:12]
 
 
 def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
@@ -173,7 +173,7 @@ def _demands_as_much(then: Thresholds, now: Thresholds) -> bool:
 def _changes(then: Decoding, now: Decoding) -> list[str]:
     before, present = dict(then), dict(now)
     return [
-        f"{what} was {_format(before[name])}, it is {_format(present[name])}"
+        f"{what} was {_format(before[name])}, now {_format(present[name])}"
         for name, what in _FLAGS.items()
         if before[name] != present[name]
     ]
@@ -185,7 +185,7 @@ def _format(value: float | str) -> str:
 
 def _other_decoding(then: Decoding, now: Decoding) -> str:
     changes = ", ".join(_changes(then, now))
-    return f"Its completions were drawn in another way than config/evaluation.yaml says: {changes}; evaluate again."
+    return f"It was evaluated under other settings than those of config/evaluation.yaml: {changes}; evaluate again."
 
 
 def _other_attempt(then: Counted, now: Counted) -> str:
@@ -193,7 +193,7 @@ def _other_attempt(then: Counted, now: Counted) -> str:
         found = explain_lost(then.store_id, now.store_id)
     else:
         number, before = ordinal(now.attempt), ordinal(then.attempt)
-        counts = f"counts it as the {number} evaluation on its eval suite, it was evaluated as the {before}"
+        counts = f"counts it as the {number} evaluation on its eval suite, but it was evaluated as the {before}"
         found = f"{counts}; evaluate again here"
     return f"The ledger of this store {found}."
 
@@ -201,21 +201,21 @@ def _other_attempt(then: Counted, now: Counted) -> str:
 _Row = tuple[str, Callable[[Any, Any], bool], str | Callable[[Any, Any], str]]
 
 _ALWAYS: Final[tuple[_Row, ...]] = (
-    ("adapter", eq, "The verdict is about adapter {then}, this is {now}; evaluate this one."),
-    ("champion", eq, "Another champion is in use than the one it was compared with; evaluate again."),
+    ("adapter", eq, "The verdict is for adapter {then}, but this is {now}; evaluate this one."),
+    ("champion", eq, "The champion has changed since it was compared; evaluate again."),
     ("terms.thresholds", _demands_as_much, "The policy {policy} has changed since; run the gate again."),
-    ("terms.is_benchmark_asked", lambda then, now: then or not now, "The benchmark had no say; run the gate again."),
+    ("terms.is_benchmark_asked", lambda then, now: then or not now, "It excluded the benchmark; run the gate again."),
     ("terms.results", eq, "It was evaluated again since the verdict; run the gate again."),
-    ("manifest", eq, f"{MANIFEST} is not the one of the verdict; run the gate again."),
-    ("copied_results", eq, f"{RESULTS} is not the one of the verdict; run the gate again."),
+    ("manifest", eq, f"{MANIFEST} has changed since the verdict; run the gate again."),
+    ("copied_results", eq, f"{RESULTS} has changed since the verdict; run the gate again."),
 )
 """Condition, whether it still holds, and advice if it does not."""
 
 _OF_SUBJECT: Final[tuple[_Row, ...]] = (
-    ("terms.heldout", _is_unknown_or_equal, "The held-out set is not the one it was evaluated on; evaluate again."),
-    ("terms.benchmark", _is_unknown_or_equal, "The benchmark is not the one it was evaluated on; evaluate again."),
+    ("terms.heldout", _is_unknown_or_equal, "The held-out set has changed since it was evaluated; evaluate again."),
+    ("terms.benchmark", _is_unknown_or_equal, "The benchmark has changed since it was evaluated; evaluate again."),
     ("terms.decoding", lambda then, now: not (then and now and _changes(then, now)), _other_decoding),
-    ("base", eq, "The verdict is about base {then}, the run was trained on {now}; evaluate again."),
+    ("base", eq, "The verdict is for base {then}, but the run was trained on {now}; evaluate again."),
     ("counted", lambda then, now: then is None or then.attempt == now.attempt, _other_attempt),
 )
 """More conditions for verdicts on figures that could be read."""

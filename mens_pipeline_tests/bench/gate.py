@@ -115,7 +115,7 @@ def main() -> None:
     rounds = divide_into_rounds(tasks, thresholds.first_heldout_tasks, thresholds.max_rounds)
     eval_suite = _Exam(rounds, thresholds)
     started = perf_counter()
-    print(f"| true rate | passes | fails | cannot tell | asked | once in {_NUM_NIGHTS} | nights of {_NUM_NIGHTS} |")
+    print(f"| true rate | passes | fails | undecided | asked | once in {_NUM_NIGHTS} | nights of {_NUM_NIGHTS} |")
     print("|---|---|---|---|---|---|---|")
     for rate in _RATES:
         print(_row(eval_suite, rate))

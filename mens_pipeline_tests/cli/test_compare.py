@@ -91,7 +91,7 @@ def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
             assert cell["rate"] is None or cell["rate"]["denominator"] <= 10
             assert cell["difference"] is None or cell["difference"]["num_tasks"] == cell["rate"]["denominator"]
     assert [cell["rate"]["numerator"] for cell in _cells(board, "pass@1").values()] == [10, 9]
-    assert f"all was asked {len(_TASKS)} tasks; the 10 that all were asked count." in result.stderr
+    assert f"all completed {len(_TASKS)} tasks; only the 10 that all completed count." in result.stderr
 
 
 def test_people_read_a_table(tried: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_run_is_evaluated_refused_overridden_and_rolled_back(
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
     assert "override" in history.stdout
     assert len(read_history(store)) == 1
-    assert "no other one before it may be used" in refusal(rollback)
+    assert "no earlier one can be used" in refusal(rollback)
 
 
 @pytest.mark.slow
@@ -114,8 +114,8 @@ def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, scored: Path, s
     invoke("gate", "--run-dir", scored)
 
     assert judged.exit_code == own.exit_code == 0, judged.stderr
-    assert "8 prompts and 8 answers of 8 held-out pairs are in 8 rows" in seen
-    assert "The held-out set is not the one it was evaluated on; evaluate again" in refused
+    assert "8 prompts and 8 responses of 8 held-out pairs are in 8 rows" in seen
+    assert "The held-out set has changed since it was evaluated; evaluate again" in refused
     assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten

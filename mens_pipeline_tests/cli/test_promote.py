@@ -111,7 +111,7 @@ def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> Non
     _invoke("override", run, "--by", "me", "--reason", "I would like to.")
 
     for more in ((), ("--override", run.folder / "gate_override.json")):
-        assert "The held-out set is not the one it was evaluated on" in refusal(_invoke("promote", run, *more))
+        assert "The held-out set has changed since it was evaluated" in refusal(_invoke("promote", run, *more))
     assert champion_key(run.store) is None
 
 
@@ -221,4 +221,4 @@ def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
 
     lost = refusal(_invoke("promote", run, "--history"))
     assert "history.jsonl: nothing about" in lost
-    assert "restore it from a backup" in lost
+    assert "Restore it from a backup" in lost

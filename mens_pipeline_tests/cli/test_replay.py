@@ -98,4 +98,4 @@ def test_who_cannot_be_asked_is_refused_in_a_line(run: Path, trained: Path) -> N
     untaught = invoke("replay", "--run-dir", trained, "--since", "2026-05-01", "--device", "cpu")
     assert "was not trained to complete at a cursor" in refusal(untaught)
     unnamed = invoke("replay", "--run-dir", run, "--device", "cpu")
-    assert "Name the one it was trained on with --since" in refusal(unnamed)
+    assert "Name the commit it was trained on with --since" in refusal(unnamed)

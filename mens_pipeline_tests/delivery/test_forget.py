@@ -266,7 +266,7 @@ def test_a_champion_that_saw_it_says_so(pipeline: Pipeline, page: PageServer, tm
     assert learnt
     assert (
         source.notice
-        == f"It learnt from files that may no longer train: {', '.join(learnt)}. Train without them: mens run"
+        == f"It was trained on files that are now excluded: {', '.join(learnt)}. Train without them: mens run"
     )
     assert not champion.find_changed()
     with pytest.raises(RefusedError, match=r"its train set is not sent\. It learnt from files"):

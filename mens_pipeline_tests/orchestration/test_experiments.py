@@ -212,7 +212,7 @@ def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance:
     assert _promote_best(instance, best_of=[runs["small"]]).success
     result = _promote_best(instance, best_of=["wide"])
 
-    assert "none of 1 recipes may be promoted. wide: Another champion is in use" in read_failure(result)
+    assert "none of 1 recipes may be promoted. wide: The champion has changed" in read_failure(result)
     _run(home, instance, qlora_adapter={"recipe": "wide"})
     assert _promote_best(instance, best_of=["wide"]).success
     champion = champion_in(ArtifactStore(home.parent / "store"))

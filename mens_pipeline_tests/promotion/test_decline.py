@@ -94,7 +94,7 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
         line.promote(name)
     *_, last = read_history(line.store)
     assert "; down 6.0 points since the champion of 2027-01-16 (" in last.reason
-    assert "the oldest 1 of 2 before the one in use, in 100 comparisons on shared prompts (p = 0.031)" in last.reason
+    assert "the oldest 1 of 2 earlier champions, in 100 comparisons on shared prompts (p = 0.031)" in last.reason
 
     with pytest.raises(RefusedError, match=r"decline: down 7\.0 points since the champion of 2027-01-16 \("):
         line.promote("92")
@@ -131,7 +131,7 @@ def test_another_way_of_completing_and_a_lost_evaluation_are_not_compared(line: 
 
     assert line.results("92").earlier is None
     assert [entry.partition(" ")[2][13:] for entry in line.lines] == [
-        "is not compared with: its evaluation is gone or was changed"
+        "is left out: its evaluation is gone or was changed"
     ]
 
 
@@ -148,7 +148,7 @@ def test_an_evaluation_of_another_version_is_told_and_blocks_nothing(line: _Line
 
     assert line.results("92").earlier is None
     assert [entry.partition(" ")[2][13:] for entry in line.lines] == [
-        "is not compared with: its evaluation was written by another version"
+        "is left out: its evaluation was written by another version"
     ]
 
 
@@ -156,7 +156,7 @@ def test_without_an_earlier_champion_there_is_no_decline() -> None:
     outcome = outcome_of(GateName.DECLINE, inputs(RESULTS))
 
     assert (outcome.passed, outcome.measured) == (True, None)
-    assert outcome.message.startswith("no champion before the one in use ")
+    assert outcome.message.startswith("no earlier champion ")
 
 
 _FILES: Final = (*[1] * 7, *[2] * 3, 3, *[4] * 3, 5, 7, 7, 8, 10, 10, 10, 11, 11, *[1] * 86)

@@ -28,7 +28,7 @@ from mens_pipeline_tests.promotion.verdicts import (
 )
 
 _FROM_RESULTS = tuple(GateName)[:17]
-_INDEPENDENT = " where tasks are independent"
+_INDEPENDENT = " if tasks are independent"
 _FROM_MANIFEST = tuple(GateName)[17:]
 
 
@@ -220,7 +220,7 @@ def test_what_was_not_measured_fails(case: tuple[GateName, EvalResults]) -> None
         (GateName.SUPERVISED_RATIO, {"num_tokens": 0}, "result.num_tokens is 0"),
         (GateName.TRUNCATION, {"num_rows": 0}, "result.num_rows is 0"),
         (GateName.THROUGHPUT, {"seconds": 0.0}, "result.seconds is 0"),
-        (GateName.THROUGHPUT, {"device": "tpu"}, "no speed is required of device tpu; add it to min_tokens_per_second"),
+        (GateName.THROUGHPUT, {"device": "tpu"}, "device tpu has no minimum speed; add it to min_tokens_per_second"),
     ],
 )
 def test_what_training_did_not_measure_fails_by_name(case: tuple[GateName, dict[str, Any], str]) -> None:
@@ -242,7 +242,7 @@ def test_all_that_is_served_must_be_vox() -> None:
     asks_for_none = STRICT.model_copy(update={"min_fallback_parse_rate": 0.0})
 
     assert (good.passed, bad.passed, unasked.passed) == (True, False, False)
-    assert "4/4 (100.0 %), required 100.0 %; 1 written once more" in good.message
+    assert "4/4 (100.0 %), required 100.0 %; 1 generated again" in good.message
     assert unasked.message.startswith("eval_results.json: ")
     assert unasked.message.endswith("set syntax: fallback in config/evaluation.yaml")
     assert outcome_of(name, inputs(failed), asks_for_none).passed
@@ -305,10 +305,10 @@ def test_a_drop_against_the_champion_counts_when_it_is_no_chance(case: tuple[str
         (
             0,
             198,
-            "(p = 1.000), a drop counts below p = 0.01; one of 5.1 points is seen in 80 % of cases" + _INDEPENDENT,
+            "(p = 1.000), a drop counts if p < 0.01; a drop of 5.1 points is detected in 80 % of cases" + _INDEPENDENT,
         ),
-        (10, 198, "; one of 11.3 points is seen in 80 % of cases" + _INDEPENDENT),
-        (0, 4, "; no drop can be seen on so few"),
+        (10, 198, "; a drop of 11.3 points is detected in 80 % of cases" + _INDEPENDENT),
+        (0, 4, "; too few tasks to detect a drop"),
     ],
 )
 def test_the_regression_gate_says_what_it_cannot_see(case: tuple[int, int, str]) -> None:
@@ -330,8 +330,8 @@ def test_a_drop_at_the_threshold_is_no_drop() -> None:
 @every(
     "case",
     [
-        (RESULTS, "d" * 64, "compares with champion cccccccccccc, the champion is dddddddddddd"),
-        (evaluation().results, CHAMPION, "compares with champion none, the champion is cccccccccccc"),
+        (RESULTS, "d" * 64, "compared with champion cccccccccccc, but the champion is dddddddddddd"),
+        (evaluation().results, CHAMPION, "compared with champion none, but the champion is cccccccccccc"),
     ],
     ids=itemgetter(2),
 )

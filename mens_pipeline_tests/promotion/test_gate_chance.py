@@ -53,7 +53,7 @@ def test_a_rate_passes_fails_or_cannot_be_told(name: GateName) -> None:
     assert {outcome.required for outcome in outcomes} == {required}
     assert all(outcome.measured is not None for outcome in outcomes)
     assert "of 0.970 required)" in outcomes[0].message
-    assert ": cannot tell yet (probability 0." in outcomes[1].message
+    assert ": undecided (probability 0." in outcomes[1].message
     assert ": fails (probability 0.0" in outcomes[2].message
 
 
@@ -66,7 +66,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
     )
 
     assert "87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: " in outcome.message
-    assert outcome.message.endswith("cannot tell yet (probability 0.959 of 0.970 required)")
+    assert outcome.message.endswith("undecided (probability 0.959 of 0.970 required)")
 
 
 @pytest.mark.threat("M13")
@@ -138,7 +138,7 @@ def test_more_hidden_tests_than_the_base_beyond_chance(case: tuple[int, int, Gat
     outcome = outcome_of(GateName.TEST_GAIN, inputs(results))
 
     assert outcome.status is status
-    assert f"the hidden tests of {gains} tasks that the base does not, loses {losses}" in outcome.message
+    assert f"the hidden tests of {gains} tasks that the base fails, fails {losses} that" in outcome.message
     assert outcome_of(GateName.TEST_GAIN, inputs(results), STRICT.model_copy(update={"needs_test_gain": False})).passed
 
 

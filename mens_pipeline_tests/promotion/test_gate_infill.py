@@ -59,7 +59,7 @@ def test_it_writes_more_lines_than_base_and_n_gram() -> None:
     free = STRICT.model_copy(update={"needs_infill_gain": False})
 
     assert clear.passed
-    assert "16 of 60 lines exactly that an n-gram does not, misses 0" in clear.message
+    assert "16 of 60 lines exactly that the n-gram misses, misses 0" in clear.message
     assert not luck.passed
     assert not unasked.passed
     assert _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=18), free).passed

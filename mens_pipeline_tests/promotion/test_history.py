@@ -60,17 +60,17 @@ def _add_an_unchained_line(text: str) -> str:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_rewrite(lambda text: text[:-30]), "the line by which [0-9a-f]{12} came into use is missing"),
+        (_rewrite(lambda text: text[:-30]), "the line that promoted [0-9a-f]{12} is missing"),
         (
             _rewrite(lambda text: "".join(text.splitlines(keepends=True)[:-1])),
-            "the line by which [0-9a-f]{12} came into use is missing",
+            "the line that promoted [0-9a-f]{12} is missing",
         ),
         (
             _rewrite(lambda text: "".join(text.splitlines(keepends=True)[1:])),
             r"history\.jsonl:1: a line before this one was changed or is missing",
         ),
-        (_rewrite(lambda _text: ""), "nothing about [0-9a-f]{12}, which is in use"),
-        (lambda folder: (folder / HISTORY).unlink(), "nothing about [0-9a-f]{12}, which is in use"),
+        (_rewrite(lambda _text: ""), "no entry for the champion [0-9a-f]{12}"),
+        (lambda folder: (folder / HISTORY).unlink(), "no entry for the champion [0-9a-f]{12}"),
         (
             _rewrite(lambda text: text.replace("the gate passed", "the gate slept", 1)),
             r"history\.jsonl:2: a line before this one was changed or is missing",
@@ -85,11 +85,11 @@ def _add_an_unchained_line(text: str) -> str:
         ),
         (
             lambda folder: (folder / CHAMPION).unlink(),
-            r"champion: no champion is named, although history\.jsonl tells of 3 changes",
+            r"champion: no champion is named, but history\.jsonl records 3 changes",
         ),
         (
             _rewrite(lambda _text: "", CHAMPION),
-            r"champion: no champion is named, although history\.jsonl tells of 3 changes",
+            r"champion: no champion is named, but history\.jsonl records 3 changes",
         ),
     ],
 )

@@ -253,7 +253,7 @@ def test_a_ledger_that_is_gone_is_missed(tmp_path: Path, store: ArtifactStore, s
         run = trained(tmp_path / f"run-{signed.root.name}")
         evaluation = evaluated(run, signed)
         _remove(signed)
-        with pytest.raises(RefusedError, match=r"ledger\.jsonl: it is missing, and evaluations.*--sign-history"):
+        with pytest.raises(RefusedError, match=r"ledger\.jsonl: it is missing, but the store has.*--sign-history"):
             _record(signed, _try("b"))
         assert sign_ledger(signed) == ()
         with pytest.raises(

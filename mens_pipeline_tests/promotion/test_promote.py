@@ -57,7 +57,7 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
     "case",
     [
         (20, r"The gate failed: parse_rate: .* 20/40 \(50.0 %.*floor 70.0 %: fails"),
-        (31, r"The gate cannot tell yet: parse_rate: .* 31/40 \(77.5 %"),
+        (31, r"The gate is undecided: parse_rate: .* 31/40 \(77.5 %"),
     ],
 )
 def test_a_verdict_that_does_not_pass_changes_nothing(tmp_path: Path, case: tuple[int, str]) -> None:
@@ -102,18 +102,18 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
         (
             20,
             lambda gate, _run: _amend(gate, RECEIPT, _PASSED),
-            "The documents give another verdict than the receipt; run the gate again",
+            "The documents lead to a different verdict than the receipt; run the gate again",
         ),
         (20, lambda gate, _run: _amend(gate, RECEIPT, {}), r"no receipt \(.*\)\. Run `mens gate` again"),
         (40, lambda gate, _run: (gate.path / RESULTS).unlink(), r"changed since it was written: eval_results\.json"),
         (
             40,
             lambda gate, _run: _amend(gate, RESULTS, {"run_id": "another"}),
-            r"eval_results\.json is not the one of the verdict; run the gate again",
+            r"eval_results\.json has changed since the verdict; run the gate again",
         ),
-        (40, _train_again, "The verdict is about adapter [0-9a-f]{12}, this is [0-9a-f]{12}; evaluate this one"),
-        (40, _lose_weights, r"adapter_model\.safetensors: not there\. Name the folder of a complete run"),
-        (40, _change_manifest, r"training_manifest\.json is not the one of the verdict; run the gate again"),
+        (40, _train_again, "The verdict is for adapter [0-9a-f]{12}, but this is [0-9a-f]{12}; evaluate this one"),
+        (40, _lose_weights, r"adapter_model\.safetensors: not found\. Name the folder of a complete run"),
+        (40, _change_manifest, r"training_manifest\.json has changed since the verdict; run the gate again"),
     ],
 )
 def test_a_verdict_that_is_not_about_this_is_refused(
@@ -136,10 +136,10 @@ _UNKNOWN = replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone.")
 @pytest.mark.parametrize(
     ("present", "message"),
     [
-        (replace(PRESENT, heldout="c" * 64), "The held-out set is not the one it was evaluated on; evaluate again"),
-        (replace(PRESENT, benchmark="c" * 64), "The benchmark is not the one it was evaluated on; evaluate again"),
+        (replace(PRESENT, heldout="c" * 64), "The held-out set has changed since it was evaluated; evaluate again"),
+        (replace(PRESENT, benchmark="c" * 64), "The benchmark has changed since it was evaluated; evaluate again"),
         (_UNKNOWN, r"on pairs held out of its training: train\.jsonl: gone\. Or sign an override"),
-        (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
+        (replace(PRESENT, is_benchmark_asked=True), "It excluded the benchmark; run the gate again"),
         (_present(min_parse_rate=0.9), "The policy ci has changed since; run the gate again"),
         (_present(min_benchmark=0.1), "The policy ci has changed since; run the gate again"),
     ],
@@ -156,7 +156,7 @@ def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore
     evaluation = evaluated(run, store)
     (run / MANIFEST).write_text(json.dumps(other))
 
-    message = "about base bbbbbbbbbbbb, the run was trained on dddddddddddd; evaluate"
+    message = "for base bbbbbbbbbbbb, but the run was trained on dddddddddddd; evaluate"
     assert_refused(message, scored(run, store, evaluation), run, store)
 
 
@@ -178,7 +178,7 @@ def test_a_verdict_from_before_another_promotion_is_refused(tmp_path: Path, stor
     early = verdict_of(second, store)
     promoted(first, store)
 
-    assert_refused("Another champion is in use than the one it was compared with", early, second, store)
+    assert_refused("The champion has changed since it was compared", early, second, store)
 
 
 def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
@@ -208,7 +208,7 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
     assert back == [keys[1], keys[0]]
     assert champion_key(store) == keys[0]
     assert [event.action for event in read_history(store)] == ["promote"] * 3 + ["rollback"] * 2
-    with pytest.raises(RefusedError, match=r"no other one before it may be used\. Promote another adapter instead"):
+    with pytest.raises(RefusedError, match=r"no earlier one can be used\. Promote another adapter instead"):
         roll_back(store, now=NOW, reason="once more")
 
 
@@ -220,7 +220,7 @@ def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: Artifa
 
     assert len(set(keys)) == 3
     assert back == keys[1]
-    with pytest.raises(RefusedError, match="no other one before it may be used"):
+    with pytest.raises(RefusedError, match="no earlier one can be used"):
         roll_back(store, now=NOW, reason="once more")
     assert champion_key(store) == keys[1]
 
@@ -245,7 +245,7 @@ def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, st
     roll_back(store, now=NOW, reason="it writes nonsense")
     gate = verdict_of(second, store)
 
-    assert_refused("taken out of use by a rollback; sign an override to promote it again", gate, second, store)
+    assert_refused("withdrawn by a rollback; sign an override to promote it again", gate, second, store)
     again = promote(gate, second, store, PRESENT, now=NOW, override=_override(second, gate))
 
     assert again.champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(second)
@@ -268,7 +268,7 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict_once(run: Path, st
     assert [(event.action, event.reason) for event in read_history(store)] == [
         ("override", "The held-out set was wrong today.")
     ]
-    assert_refused("The override was used already; sign another one", gate, run, store, override=record)
+    assert_refused("The override was already used; sign another one", gate, run, store, override=record)
 
 
 @pytest.mark.threat("M16")
@@ -292,7 +292,7 @@ def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
 @pytest.mark.parametrize(
     ("used_before", "message"),
     [
-        (True, r"The override was used already; sign another one\. The override was signed before a rollback took"),
+        (True, r"The override was already used; sign another one\. The override was signed before a rollback took"),
         (
             False,
             r"not promoted\. The override was signed before a rollback took the adapter out of use; sign another one",
@@ -321,7 +321,7 @@ def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: Artif
     record = _override(run, gate)
     _change_manifest(gate, run)
 
-    assert_refused("is not the one of the verdict", gate, run, store, override=record)
+    assert_refused("has changed since the verdict", gate, run, store, override=record)
 
 
 def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> None:

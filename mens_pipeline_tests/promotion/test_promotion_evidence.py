@@ -40,12 +40,12 @@ from mens_pipeline_tests.promotion.verdicts import assert_refused
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_new_tokens": 160}, r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again"),
+        ({"max_new_tokens": 160}, r"max_new_tokens \(--max-tokens\) was 160, now 256; evaluate again"),
         (
             {"temperature": 0.3, "seed": 7, "num_samples": 2},
-            r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
+            r"num_samples \(--samples\) was 2, now 1, temperature \(--temperature\) was 0.3, now 0, seed .* was 7,",
         ),
-        ({"syntax": Syntax.CONSTRAINED}, r"syntax \(--decoding\) was constrained, it is fallback"),
+        ({"syntax": Syntax.CONSTRAINED}, r"syntax \(--decoding\) was constrained, now fallback"),
     ],
     ids=["shorter", "drawn", "steered"],
 )
@@ -58,7 +58,7 @@ def test_another_way_of_answering_is_another_exam(
         for update in (changes, {"batch_tokens": 512})
     )
 
-    assert_refused(f"in another way than config/evaluation.yaml says: {message}", gate, run, store)
+    assert_refused(f"under other settings than those of config/evaluation.yaml: {message}", gate, run, store)
     assert promote(small, run, store, PRESENT, now=NOW).changed
 
 
@@ -113,7 +113,7 @@ def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path
     laid_back = _lay_back(gate, copy, store, LEDGER)
 
     assert_refused(
-        r"ledger of this store knows no such evaluation: .* another store; evaluate again here\.", laid_back, run, store
+        r"this store does not contain this evaluation: .* another store; evaluate again here\.", laid_back, run, store
     )
     assert promoted(run, store) == champion_key(store), "evaluated again, it counts"
 
@@ -131,15 +131,15 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
         )
 
     assert_refused(
-        r"knows no such evaluation: it was made in a copy of this store; evaluate again here\.$", copied, run, store
+        r"not contain this evaluation: it was made in a copy of this store; evaluate again here\.$", copied, run, store
     )
     own = verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(older)
-    lost = (
-        rf"it lacks evaluations that were made here \(1, such as .*{own.parents[0].key}\): an older ledger or that of"
-    )
+    lost = rf"it lacks evaluations that were made here \(1, such as .*{own.parents[0].key}\): an older ledger, or the"
     for again in (lambda: promote(own, run, store, PRESENT, now=NOW), lambda: evaluated(run, store)):
-        with pytest.raises(RefusedError, match=rf"ledger\.jsonl: {lost} a copy was restored\. Restore the newest"):
+        with pytest.raises(
+            RefusedError, match=rf"ledger\.jsonl: {lost} ledger of a copy, was restored\. Restore the newest"
+        ):
             again()
     shutil.rmtree(store.root / Kind.EVAL_RESULTS / own.parents[0].key)
     assert_refused("has lost this evaluation: an older ledger replaced it; restore the new", own, run, store)
@@ -189,7 +189,7 @@ def test_a_store_that_was_moved_is_adopted(tmp_path: Path, run: Path) -> None:
     restored = ArtifactStore(tmp_path / "restored", signing=signing)
     only_serves = ArtifactStore(tmp_path / "restored", signing=Signing.of(None, signing.public_key))
     for ask in (champion_key, lambda it: record_try(it, _of_exam("1" * 64, "0" * 64), now=NOW)):
-        with pytest.raises(RefusedError, match=r"written in a copy of this store, or in another place.*--sign-history"):
+        with pytest.raises(RefusedError, match=r"written in a copy of this store or elsewhere.*--sign-history"):
             ask(restored)
     assert champion_key(only_serves) == key
     sign_history(restored)
@@ -210,7 +210,7 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
     laid_back = _lay_back(gate, copy, store, LEDGER)
 
     assert_refused(
-        "the second evaluation on its eval suite, it was evaluated as the first; evaluate again here",
+        "the second evaluation on its eval suite, but it was evaluated as the first; evaluate again here",
         laid_back,
         run,
         store,
@@ -228,7 +228,7 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
     gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(path)
 
     assert_refused(
-        r": not promoted\. It was compared by a version without the gate decline; run `mens gate` again\.$",
+        r": not promoted\. The verdict is by a version without the gate decline; run `mens gate` again\.$",
         gate,
         run,
         store,

@@ -192,7 +192,7 @@ _POLICY: Final = {
 }
 _GATE: Final = {
     "GATES: Final": """def _length(inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    return Measured(GateStatus.UNDECIDED, 12.0, thresholds.max_length, "completions have 12 tokens: cannot tell yet")
+    return Measured(GateStatus.UNDECIDED, 12.0, thresholds.max_length, "completions have 12 tokens: undecided")
 
 
 GATES: Final""",
@@ -208,7 +208,7 @@ print(gate.__file__)
 print(*test_referee._asks(test_referee._results(90)))
 print(*test_referee._asks(test_referee._results(66)))
 receipt = receipt_of(*gate.decide(inputs(), test_referee._CI))
-print([row.title for row in headline(RESULTS, receipt).gates if row.word == "cannot tell"])
+print([row.title for row in headline(RESULTS, receipt).gates if row.word == "undecided"])
 """
 
 

@@ -196,7 +196,7 @@ def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
         (_remove_an_entry, "history.jsonl:2: its signature is not of the key"),
         (_forge_an_entry, "history.jsonl:4: it is not signed"),
         (_forge_without_a_pointer, "history.jsonl:4: it is not signed"),
-        (_name_the_withdrawn, "champion: it names [0-9a-f]{12}, and the last line of history.jsonl is about"),
+        (_name_the_withdrawn, "champion: it names [0-9a-f]{12}, but the last line of history.jsonl names"),
         (_write_the_key_alone, "champion: it is not signed"),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, stor
     assert [event.action for event in sign_history(store)] == ["promote", "promote", "rollback"]
     assert [entry.attempt for entry in sign_ledger(store)] == [1, 1]
     assert champion_key(_with(store, _CHECKING)) == before
-    with pytest.raises(RefusedError, match="taken out of use by a rollback"):
+    with pytest.raises(RefusedError, match="withdrawn by a rollback"):
         promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
 
 

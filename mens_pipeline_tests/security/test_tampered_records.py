@@ -55,7 +55,7 @@ def test_a_verdict_is_about_all_that_an_adapter_does(run: Path, store: ArtifactS
     (run / ADAPTER / name).parent.mkdir(exist_ok=True)
     (run / ADAPTER / name).write_text(content)
 
-    with pytest.raises(RefusedError, match="The verdict is about adapter"):
+    with pytest.raises(RefusedError, match="The verdict is for adapter"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
 
@@ -246,7 +246,7 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
     for key in (_KEY, "another secret of others"):
-        with pytest.raises(RefusedError, match="the signature does not fit"):
+        with pytest.raises(RefusedError, match="the signature does not match"):
             read_override(path, key)
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):

@@ -153,20 +153,20 @@ def find_faults(score: Score, asked: str) -> Iterator[str]:
         yield "The completion is empty."
     elif not score.parses:
         error = score.error or "it is not Vox"
-        yield _format_place(error) if error[0].isdecimal() else f"It does not pass the front end: {error}."
+        yield _format_place(error) if error[0].isdecimal() else f"The front end rejects it: {error}."
     if score.refusal:
-        yield "It says that it cannot, and writes no program."
+        yield "It refuses the request, and writes no program."
     if not score.stopped:
         # For a completion by another program, the number of tokens is unknown.
         yield f"It did not end within {score.num_tokens} tokens." if score.num_tokens else "It was cut off."
     if score.parses and not score.has_construct:
         found = ", ".join(map(noun_of, score.constructs))
-        yield f"Asked for {noun_of(asked)}; it declares {found}."
+        yield f"Expected {noun_of(asked)}; it declares {found}."
     elif score.parses and score.has_name is False:
         yield "Its declaration does not have the requested name."
     yield from score.unmet
     if score.stub:
-        yield "It has a placeholder in place of code, or a function that promises a value and has no body."
+        yield "It has a placeholder in place of code, or a function with a return type and no body."
     execution = score.execution
     if execution is not None and not execution.passed:
         passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"

@@ -29,7 +29,7 @@ _BRACKETS: Final = re.compile(r" \([^()]*\)")
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """One gate of the verdict; `word` is `passes`, `refuses`, `cannot tell` or `warns`."""
+    """One gate of the verdict; `word` is `passes`, `refuses`, `undecided` or `warns`."""
 
     title: str
     word: str
@@ -57,10 +57,10 @@ class Headline:
 def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
     """Return the headline of a verdict; `No verdict yet` also for a receipt on other models, prompts or adapters."""
     if receipt is None:
-        return Headline("No verdict yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
+        return Headline("No verdict yet", Tone.OPEN, "No gate has checked these figures; no promotion is possible.")
     if receipt.subject is not None and receipt.subject != results.subject:
         other = receipt.subject.adapter_sha256[:12]
-        sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
+        sentence = f"The receipt is for other models or prompts, or adapter {other}; it does not apply to these."
         return Headline("No verdict yet", Tone.OPEN, sentence)
     gates = gate_rows(receipt.gates)
     num_refusing = sum(row.tone is Tone.BAD for row in gates)
@@ -75,8 +75,8 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
         return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
     refuse = "refuses" if num_refusing == 1 else "refuse"
     if not num_refusing:
-        cannot = f"{_format_count(num_open, 'gate')} of the policy {receipt.policy} cannot tell yet"
-        sentence = f"{cannot}: the eval suite was too small for a model so near to its threshold.{tried}{warnings}"
+        undecided = f"{_format_count(num_open, 'gate')} of the policy {receipt.policy} could not decide"
+        sentence = f"{undecided}: the eval suite was too small for a model so near the threshold.{tried}{warnings}"
         return Headline("Undecided, not promoted", Tone.OPEN, sentence, gates)
     sentence = f"{_format_count(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{tried}{warnings}"
     return Headline("Refused", Tone.BAD, sentence, gates)
@@ -96,7 +96,7 @@ def _row(gate: GateOutcome) -> GateRow:
     elif not gate.block:
         word, tone = "warns", Tone.WARN
     elif gate.status is GateStatus.UNDECIDED:
-        word, tone = "cannot tell", Tone.OPEN
+        word, tone = "undecided", Tone.OPEN
     else:
         word, tone = "refuses", Tone.BAD
     about = GATES[gate.name]
@@ -190,10 +190,10 @@ _NUM_FIRST: Final = 3
 """Completions at the top of the page."""
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
-    Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
-    Suite.BENCHMARK: "Benchmark: prompts written to evaluate with",
-    Suite.NEW_CONSTANTS: "Synthetic tasks that it was trained on, with new constants; part of no other figure",
-    Suite.UNKNOWN_TASK: "Synthetic tasks of a family that never trained; part of no other figure",
+    Suite.HELDOUT: "Held-out prompts from the workspace",
+    Suite.BENCHMARK: "Benchmark: prompts written for evaluation",
+    Suite.NEW_CONSTANTS: "Synthetic tasks from training with new constants; not part of other figures",
+    Suite.UNKNOWN_TASK: "Synthetic tasks of a family that is not in training; not part of other figures",
 }
 
 
@@ -272,7 +272,7 @@ def _by_hash(tasks: Sequence[TaskView]) -> list[TaskView]:
 def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScore]]]:
     own = [score for score in inserts if score.model == "adapter"]
     own.sort(key=lambda score: hashlib.sha256(f"{score.before}\0{score.after}".encode()).digest())
-    parts = {"Exact pieces": True, "Other pieces, each above what was cut out": False}
+    parts = {"Exact pieces": True, "Other pieces, each above its reference": False}
     found = [(title, [s for s in own if s.exact is is_exact][:_NUM_EXAMPLES]) for title, is_exact in parts.items()]
     return [(title, some) for title, some in found if some]
 
@@ -294,7 +294,7 @@ def comparison_page(comparison: SideBySide) -> str:
     return _render(
         comparison.table,
         title=title,
-        kicker="The same prompts, scored the same way; no verdict rests on this page",
+        kicker="The same prompts, scored the same way; no verdict is based on this page",
         verdict=Headline(" and ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
         sentences=comparison.notes,
         first=(),
@@ -342,7 +342,7 @@ def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
     asked = {suite: str(suites[suite].num_tasks if suite in suites else 0) for suite in Suite}
     has_benchmark = subject.benchmark_sha256 is not None
     how = f"temperature {decoding.temperature}, seed {decoding.seed}"
-    how = "always the most likely token" if decoding.temperature == 0 else how
+    how = "greedy" if decoding.temperature == 0 else how
     champion = results.champion
     facts = [
         Fact("Base model", subject.base_model, subject.base_sha256),
@@ -350,13 +350,13 @@ def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
         Fact("Champion", "none") if champion is None else Fact("Champion", "", champion.adapter_sha256),
         Fact("Held-out prompts", asked[Suite.HELDOUT], subject.heldout_sha256),
         Fact("Benchmark", asked[Suite.BENCHMARK] if has_benchmark else "left out", subject.benchmark_sha256),
-        Fact("Completions", f"{decoding.num_samples} to each prompt, up to {decoding.max_new_tokens} tokens, {how}"),
+        Fact("Completions", f"{decoding.num_samples} per prompt, up to {decoding.max_new_tokens} tokens, {how}"),
     ]
     if results.num_too_long:
-        facts.append(Fact("Not asked", f"{results.num_too_long} prompts: not even their reference fits"))
+        facts.append(Fact("Not evaluated", f"{results.num_too_long} prompts whose reference is too long"))
     if results.num_tests_dropped:
         facts.append(
-            Fact("Without hidden tests", f"{results.num_tests_dropped} prompts: their own reference fails them")
+            Fact("Without hidden tests", f"{results.num_tests_dropped} prompts whose reference fails their tests")
         )
     if receipt is None:
         return [*facts, Fact("Evaluated", "not yet")]

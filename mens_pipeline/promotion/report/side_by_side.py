@@ -64,13 +64,13 @@ _MAIN: Final = (
     Measure("parse rate", "The front end accepts the completion.", lambda s: s.parse_rate, lambda j: j.parses),
     Measure(
         "resolve rate",
-        "It parses, and nothing is known to be wrong with its names and types.",
+        "It parses without known errors in names and types.",
         lambda s: s.resolve_rate,
         lambda j: j.resolves,
     ),
     Measure(
         PASS_AT_1,
-        "Complete Vox of the kind and name asked for that meets all that is required.",
+        "Complete Vox of the requested construct and name that meets all requirements.",
         lambda s: s.pass_at_1,
         lambda j: j.passed,
     ),
@@ -84,12 +84,12 @@ _TESTED: Final = Measure(
 _DETAILS: Final = (
     Measure("ends by itself", "It ended before the limit.", lambda s: s.stop_rate, lambda j: j.stopped),
     Measure(
-        "right construct", "It declares what was asked for.", lambda s: s.construct_rate, lambda j: j.has_construct
+        "right construct", "It declares the requested construct.", lambda s: s.construct_rate, lambda j: j.has_construct
     ),
-    Measure("right name", "Under the name asked for, where one was.", lambda s: s.name_rate, lambda j: j.has_name),
+    Measure("right name", "It declares the requested name, if any.", lambda s: s.name_rate, lambda j: j.has_name),
     Measure("stubs", "It has a placeholder in place of code.", lambda s: s.stub_rate, lambda j: j.stub, -1),
     Measure("empty", "Nothing was written.", lambda s: s.empty_rate, lambda j: j.empty, -1),
-    Measure("refusals", "It says that it cannot.", lambda s: s.refusal_rate, lambda j: j.refusal, -1),
+    Measure("refusals", "It refuses the request.", lambda s: s.refusal_rate, lambda j: j.refusal, -1),
     Measure("duplicates", "The same program completes another prompt.", lambda s: s.duplicate_rate, better=-1),
 )
 _CHOSEN: Final[Mapping[str, Callable[[BestOfScores], Rate]]] = {
@@ -256,7 +256,7 @@ def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[FigureRow]
     for measure in (*_MAIN, *map(_pass_at, numbers), _TESTED):
         yield from _measure(columns, suite, measure)
     for number in sorted({column.best_of.n for column in columns if column.best_of is not None}):
-        meaning = f"Of {number} completions the one chosen by parser, names, the examples of the prompt, likelihood."
+        meaning = f"The best of {number} completions by parser, names, examples in the prompt, and likelihood."
         for label, rate in _CHOSEN.items():
             chosen = [_find_chosen(column.best_of, suite) for column in columns]
             rates = [rate(found) if found is not None else None for found in chosen]
@@ -267,7 +267,7 @@ def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[FigureRow]
 def _detail_rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[FigureRow]:
     for measure in _DETAILS:
         yield from _measure(columns, suite, measure, is_detail=True)
-    meaning = "Constructs of the language that accepted completions show."
+    meaning = "Share of the constructs of the language that occur in accepted completions."
     found = [column.scores.overall.coverage for column in columns]
     shares = [f"{len(c.present)}/{len(c.present) + len(c.missing)} ({100 * c.share:.1f} %)" for c in found]
     yield FigureRow(suite, "coverage", meaning, tuple(map(FigureCell, shares)), is_detail=True)
@@ -313,7 +313,7 @@ def rate_cell(rate: Rate | None, difference: Difference | None = None) -> Figure
     return FigureCell() if rate is None or not rate.denominator else FigureCell(rate.short, rate, difference)
 
 
-_ADVICE: Final = "Ask each the same benchmark: `mens eval-local --trial --bench DIR`."
+_ADVICE: Final = "Evaluate each on the same benchmark: `mens eval-local --trial --bench DIR`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ def compare(entries: Sequence[ComparedModel]) -> SideBySide:
     num_tasks = ordered[0].scores.overall.num_tasks
     if not num_tasks:
         details = ", ".join(f"{name} {len(asked)}" for name, asked in zip(names, prompts, strict=True))
-        raise RefusedError(f"found no task that all were asked (tasks: {details}). {_ADVICE}")
+        raise RefusedError(f"found no task that all models completed (tasks: {details}). {_ADVICE}")
     notes = tuple(_notes(entries, completions, num_tasks, is_served=is_served))
     return SideBySide((first, *others), ordered, build_table(ordered), num_tasks, notes)
 
@@ -423,18 +423,18 @@ def _notes(
 ) -> Iterator[str]:
     results = [entry.results for entry in entries if entry.results is not None]
     if len({found.subject.adapter_sha256 for found in results}) < len(results):
-        yield "Two of them are the same adapter."
+        yield "Two of the models are the same adapter."
     if any(found.decoding != results[0].decoding for found in results):
-        yield "They completed under different settings of config/evaluation.yaml."
+        yield "The models were evaluated under different settings of config/evaluation.yaml."
     if is_served:
-        yield "An adapter counts as it is served: where the parser steered a second try, that one."
+        yield "An adapter is scored as served: a constrained second try replaces the first one."
     for name, some in completions.items():
         eval_suite = [completion for completion in some if completion.suite not in FAMILIES]
         num_asked = len({completion.score.task for completion in eval_suite})
         if num_asked != num_tasks:
-            yield f"{name} was asked {num_asked} tasks; the {num_tasks} that all were asked count."
+            yield f"{name} completed {num_asked} tasks; only the {num_tasks} that all completed count."
         if len(eval_suite) != num_asked:
-            yield f"{name} gave {len(eval_suite) / num_asked:g} completions of each task; figures are means over them."
+            yield f"{name} has {len(eval_suite) / num_asked:g} completions per task; figures are means over them."
 
 
 _RATES: Final = {
@@ -489,9 +489,9 @@ class LeaderboardEntry:
             "recipe": plain(self.recipe),
             "base": plain(base_name(manifest.base_model)),
             "training": f"{steps}{result.planned_steps} steps, {result.seconds / 60:.1f} min",
-            **{head: str(self.find_rate(*rate) or "not asked") for head, rate in _RATES.items()},
+            **{head: str(self.find_rate(*rate) or "not evaluated") for head, rate in _RATES.items()},
             "verdict": str(self.receipt.status),
-            "commit of data": (manifest.vcs_sha or "none")[:12],
+            "commit of data": (manifest.vcs_sha or "unknown")[:12],
             "commit of pipeline": self.commit[:12] if self.commit else "not on record",
             "evaluated": f"{self.evaluated:%Y-%m-%d}",
             "machine": plain(self.machine),
@@ -527,7 +527,7 @@ class Leaderboard:
         """Format the leaderboard as a table in Markdown."""
         lines = [entry.cells() for entry in self.entries]
         table = markdown_table([*lines[0]], ([*line.values()] for line in lines)) if lines else ()
-        note = [f"\n{self.num_without} more verdicts without figures that this version reads."]
+        note = [f"\n{self.num_without} more verdicts have figures that this version cannot read."]
         return "\n".join([*table, *(note if self.num_without else [])]) + "\n"
 
     def write(self, path: Path) -> None:
@@ -537,7 +537,7 @@ class Leaderboard:
         frame = pd.DataFrame([entry.figures() for entry in self.entries])
         writers = {".csv": lambda: frame.to_csv(path, index=False), ".parquet": lambda: frame.to_parquet(path)}
         if path.suffix not in writers:
-            raise ConfigurationError(f"{path}: ends with neither .csv nor .parquet. Name a file that does.")
+            raise ConfigurationError(f"{path}: expected a name that ends with .csv or .parquet. Name another file.")
         try:
             writers[path.suffix]()
         except OSError as error:
@@ -549,7 +549,7 @@ def read_leaderboard(store: ArtifactStore) -> Leaderboard:
     keys = sorted(path.parent.name for path in (store.root / Kind.BENCHMARK_GATE).glob(f"*/{STORE_MANIFEST}"))
     gates = [gate for key in keys if (gate := store.get(Kind.BENCHMARK_GATE, key)) is not None]
     if not gates:
-        raise RefusedError(f"{store.root}: no adapter was evaluated yet. Run `mens run`.")
+        raise RefusedError(f"{store.root}: no adapter has been evaluated yet. Run `mens run`.")
     newest: dict[str, LeaderboardEntry] = {}
     num_without = 0
     for gate in gates:

@@ -285,7 +285,7 @@ def test_what_a_rollback_withdrew_is_a_warning_every_night(
     stays = f"{read_history(store)[-1].adapter_sha256[:12]} of 20"
     said = {check.check_name: check.description or "" for check in night.get_asset_check_evaluations()}
     assert strict or said["not_refused"].startswith(f"withdrawn by a rollback: not promoted; {stays}")
-    assert "taken out of use by a rollback" in read_failure(alone, "promoted_adapter")
+    assert "withdrawn by a rollback" in read_failure(alone, "promoted_adapter")
     assert champion_key(store) == before
 
 

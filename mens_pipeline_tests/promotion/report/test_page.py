@@ -164,7 +164,7 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
 
     assert '<th scope="col">base</th><th scope="col">few-shot</th><th scope="col">adapter' in page
     assert '<td><span class="figure">-</span></td>' in row
-    assert "what a user has without training: parse rate +100.0 points (p = 1.000)" in page
+    assert "as available without training: parse rate +100.0 points (p = 1.000)" in page
     assert "over 1 prompts; hidden tests +100.0 points (p = 1.000), over 1." in page
     assert "&lt;b&gt;Told&lt;/b&gt;" in page
     assert page.partition('id="failures"')[2].count("<summary>few-shot fails</summary>") == 1
@@ -175,9 +175,7 @@ def test_what_is_served_has_a_column_and_a_sentence() -> None:
     page = _page(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
 
     assert '<th scope="col">adapter</th><th scope="col">fallback</th>' in page
-    assert (
-        "2 completions were no Vox and were written once more, constrained by the parser, 1 of them cut short" in page
-    )
+    assert "2 completions were not Vox and were generated again, constrained by the parser; 1 of them were" in page
     assert page.partition('id="failures"')[2].count("<summary>constrained by the parser passes</summary>") == 2
     assert "fallback" not in _page()
 
@@ -188,8 +186,8 @@ def test_synthetic_tasks_stand_apart() -> None:
     page = _page_of([make_task(0)], (BROKEN,), (GOOD,), families, families=[known])
     words = _words(page)
 
-    assert "Synthetic tasks that it was trained on, with new constants; part of no other figure parse rate" in words
-    assert "of a family that never trained" not in words
+    assert "Synthetic tasks from training with new constants; not part of other figures parse rate" in words
+    assert "of a family that is not in training" not in words
     assert "new_constants/0001" in page
     assert "Failures (0) Passes (1) Synthetic tasks (1)" in words
     assert "Synthetic tasks" not in _page()
@@ -198,7 +196,7 @@ def test_synthetic_tasks_stand_apart() -> None:
 def test_requests_that_lost_their_tests_are_counted() -> None:
     page = _page_of([make_task(0)], (BROKEN,), (GOOD,), num_tests_dropped=3)
 
-    assert "<dt>Without hidden tests</dt><dd>3 prompts: their own reference fails them</dd>" in page
+    assert "<dt>Without hidden tests</dt><dd>3 prompts whose reference fails their tests</dd>" in page
     assert "Without hidden tests" not in _page()
 
 
@@ -228,7 +226,7 @@ def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
 
     assert "<dd>left out</dd>" in page
     assert "Benchmark: " not in page
-    assert "Fewer than two values are known." in page
+    assert "Fewer than two values were recorded." in page
 
 
 def test_several_samples_are_counted() -> None:
@@ -300,20 +298,20 @@ def test_what_happened_when_answers_were_run_is_counted() -> None:
     words = _run_page((divides, BROKEN), (subtracts, subtracts))
 
     assert "over the 2 prompts with hidden tests" in words
-    assert "ClassBaseAdapter wrong_answer02 parse10 runtime10 Show only" in words
+    assert "ClassBaseAdapter wrong_answer02 parse10 runtime10 Filter by" in words
     assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words
 
 
 def test_where_all_pass_or_nothing_was_run_there_is_no_table_of_runs() -> None:
-    assert "When they were run Every completion passed its hidden tests." in _run_page((GOOD,), (GOOD,))
-    assert "When they were run" not in _page()
+    assert "Execution Every completion passed its hidden tests." in _run_page((GOOD,), (GOOD,))
+    assert "Execution" not in _page()
 
 
 def test_missing_constructs_say_whether_they_were_asked_for() -> None:
     page = _page(evaluation(adapter=(BROKEN,) * 3))
 
-    assert '<code>function</code> <span class="meaning">asked for in 3</span>' in page
-    assert '<code>workflow</code> <span class="meaning">never asked for</span>' in page
+    assert '<code>function</code> <span class="meaning">requested in 3</span>' in page
+    assert '<code>workflow</code> <span class="meaning">never requested</span>' in page
 
 
 def test_the_same_arguments_give_the_same_page() -> None:

@@ -11,7 +11,7 @@ from mens_pipeline_tests.every import every
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
 _OTHER = SUBJECT.model_copy(update={"adapter_sha256": "f" * 64})
-_SMALL = "the eval suite was too small for a model so near to its threshold"
+_SMALL = "the eval suite was too small for a model so near the threshold"
 _TRIED = "evaluation on this eval suite"
 
 
@@ -23,7 +23,7 @@ def _page(receipt: Receipt | None) -> str:
 _COVERED, _UNCOVERED = said(GateName.COVERAGE, passed=True), said(GateName.COVERAGE, passed=False)
 _SLOW = said(GateName.THROUGHPUT, passed=False, block=False)
 _UNDECIDED = said(GateName.PARSE_RATE, passed=False, status=GateStatus.UNDECIDED)
-_OTHERS = "The receipt at hand is of other models, prompts or adapter ffffffffffff; it says nothing of these."
+_OTHERS = "The receipt is for other models or prompts, or adapter ffffffffffff; it does not apply to these."
 _REFUSES = "1 gate of the policy ci refuses it."
 _FOUR = (
     _UNCOVERED,
@@ -36,7 +36,7 @@ _FOUR = (
 @every(
     "case",
     [
-        (None, "No verdict yet", "No gate has looked at these figures; nothing may be promoted."),
+        (None, "No verdict yet", "No gate has checked these figures; no promotion is possible."),
         (receipt_of(_COVERED), "Good enough to promote", "No gate of the policy ci refuses it."),
         (receipt_of(_COVERED, _SLOW), "Good enough to promote", "No gate of the policy ci refuses it. 1 gate warns."),
         (receipt_of(_UNCOVERED, said(GateName.PARSE_RATE, passed=True)), "Refused", _REFUSES),
@@ -45,7 +45,7 @@ _FOUR = (
         (
             receipt_of(_UNDECIDED, _SLOW, attempt=3),
             "Undecided, not promoted",
-            f"1 gate of the policy ci cannot tell yet: {_SMALL}. It is the third {_TRIED}. 1 gate warns.",
+            f"1 gate of the policy ci could not decide: {_SMALL}. It is the third {_TRIED}. 1 gate warns.",
         ),
         (receipt_of(_UNDECIDED, _UNCOVERED), "Refused", _REFUSES),
         (receipt_of(_UNCOVERED, subject=None), "Refused", _REFUSES),
@@ -69,7 +69,7 @@ def test_the_reasons_come_before_what_passes() -> None:
     )
     page = _page(receipt=receipt_of(*gates))
 
-    assert re.findall(r'class="word">([\w ]+)<', page) == ["refuses", "cannot tell", "warns", "passes"]
+    assert re.findall(r'class="word">([\w ]+)<', page) == ["refuses", "undecided", "warns", "passes"]
     assert (
         "<summary><strong>Coverage of constructs</strong>: shows 2/30, floor 50.0\u00a0%.</summary>"
         "shows 2/30 (6.7\u00a0%), floor 50.0\u00a0%; 9 to go." in page

@@ -100,7 +100,7 @@ def test_values_that_are_no_numbers_are_counted_and_a_point_is_no_curve() -> Non
 
 
 _NO_RESULT = "the result of `add` is `int`, but its body can end here without one"
-_PLACEHOLDER = "It has a placeholder in place of code, or a function that promises a value and has no body."
+_PLACEHOLDER = "It has a placeholder in place of code, or a function with a return type and no body."
 
 
 @every(
@@ -108,9 +108,9 @@ _PLACEHOLDER = "It has a placeholder in place of code, or a function that promis
     [
         (GOOD, True, []),
         ("", True, ["The completion is empty."]),
-        ("// no", True, ["It does not pass the front end: it declares nothing."]),
+        ("// no", True, ["The front end rejects it: it declares nothing."]),
         (GOOD, False, ["It did not end within 7 tokens."]),
-        (OTHER, True, ["Asked for a function; it declares a type."]),
+        (OTHER, True, ["Expected a function; it declares a type."]),
         ("fn sub() { }", True, ["Its declaration does not have the requested name."]),
         ("fn add() to int { }", True, [_PLACEHOLDER, f"Line 1, column 1: {_NO_RESULT} (missing-return)"]),
     ],
@@ -133,7 +133,7 @@ def test_a_refusal_and_what_is_unmet_are_said() -> None:
     refused = judge(task(), completion("I'm sorry, I cannot."))
     unmet = judge(task(requires=(needs("table"),)), completion(GOOD))
 
-    assert "It says that it cannot, and writes no program." in list(find_faults(refused, "function"))
+    assert "It refuses the request, and writes no program." in list(find_faults(refused, "function"))
     assert list(find_faults(unmet, "function")) == list(unmet.unmet)
 
 

@@ -69,7 +69,7 @@ def test_what_is_to_be_known_is_said() -> None:
     same, more = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
 
     assert "the same adapter" in same
-    assert more.startswith("b was asked 6 tasks; the 4 ")
+    assert more.startswith("b completed 6 tasks; only the 4 ")
 
 
 def test_what_is_served_counts_beside_a_trial() -> None:
@@ -90,5 +90,5 @@ def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
         for name in ("a", "b")
     ]
 
-    with pytest.raises(RefusedError, match="found no task that all were asked"):
+    with pytest.raises(RefusedError, match="found no task that all models completed"):
         compare(alone)

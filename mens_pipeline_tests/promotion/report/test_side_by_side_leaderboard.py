@@ -41,7 +41,7 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert (best["recipe"], worse["recipe"]) == ("long", "tiny")
     assert (best["verdict"], worse["verdict"]) == ("passed", "failed")
     assert worse["held-out parse rate"].startswith("20/40 (50.0 %, 95 % interval")
-    assert worse["benchmark parse rate"] == "not asked"
+    assert worse["benchmark parse rate"] == "not evaluated"
     assert (best["training"], worse["training"]) == ("3 of 4 steps, 0.2 min", "4 steps, 0.2 min")
     assert (best["machine"], worse["machine"]) == ("a &#124; b", "not on record")
     assert (best["base"], best["evaluated"]) == ("tiny", "2027-01-15")
@@ -67,7 +67,7 @@ def test_figures_are_written_for_programs(store: ArtifactStore, tmp_path: Path) 
     assert row["evaluated"].year == 2027
     assert [*line] == [*row]
     assert (float(line["heldout_parse_rate"]), line["benchmark_parse_rate"]) == (0.9, "")
-    with pytest.raises(ConfigurationError, match=r"board\.xlsx: ends with neither \.csv nor \.parquet"):
+    with pytest.raises(ConfigurationError, match=r"board\.xlsx: expected a name that ends with \.csv or \.parquet"):
         board.write(tmp_path / "board.xlsx")
     with pytest.raises(ConfigurationError, match=r"Name a file that may be written"):
         board.write(tmp_path / "missing" / "board.csv")
@@ -85,7 +85,7 @@ def _train(folder: Path, weights: str) -> dict[str, Any]:
 
 def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Path) -> None:
     """Another version wrote what they rest on, or it is gone; without any verdict there is no table."""
-    with pytest.raises(RefusedError, match=r"no adapter was evaluated yet\. Run `mens run`"):
+    with pytest.raises(RefusedError, match=r"no adapter has been evaluated yet\. Run `mens run`"):
         read_leaderboard(store).format()
     gates = [verdict_of(trained(tmp_path / name, name), store) for name in ("one", "two", "three")]
     (gates[0].path / RESULTS).write_text("{}")
@@ -93,4 +93,4 @@ def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Pa
     table = read_leaderboard(store).format()
 
     assert len(_rows(table)) == 1
-    assert table.endswith("\n\n2 more verdicts without figures that this version reads.\n")
+    assert table.endswith("\n\n2 more verdicts have figures that this version cannot read.\n")
