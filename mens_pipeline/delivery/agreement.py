@@ -158,7 +158,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
         reasons.append("Nothing was compared.")
     if found.num_same_prompts < found.num_prompts:
         count = f"{found.num_prompts - found.num_same_prompts}/{found.num_prompts}"
-        reasons.append(f"{count} prompts became other tokens by the template of the folder.")
+        reasons.append(f"{count} prompts have other tokens with the chat template of the folder.")
     if found.token_agreement < demand.min_token_agreement:
         count = f"{found.num_same_tokens}/{found.num_tokens} ({100 * found.token_agreement:.2f} %)"
         reasons.append(f"{count} of the tokens are the same, required {100 * demand.min_token_agreement:.1f} %.")
@@ -168,7 +168,7 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
         reasons.append(f"Teacher-forced along the reference, {count} of the tokens are the same, {required}.")
     if found.parse_difference > demand.max_parse_difference:
         rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
-        reasons.append(f"Parse rate {rates}; allowed are {100 * demand.max_parse_difference:.1f} points.")
+        reasons.append(f"Parse rate {rates}; the limit is {100 * demand.max_parse_difference:.1f} points apart.")
     return tuple(reasons)
 
 

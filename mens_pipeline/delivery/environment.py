@@ -31,7 +31,7 @@ _HOW: Final = {
 def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> None:
     """Write a benchmark as an environment into a new folder; `ConfigurationError` if it exists or cannot be created."""
     if folder.exists():
-        raise ConfigurationError(f"{folder}: exists already. Name a new folder.")
+        raise ConfigurationError(f"{folder}: already exists. Name a new folder.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(folder.absolute()) as draft:
@@ -72,5 +72,5 @@ $ {run}
 - `benchmark`: the manifest with required declarations, hidden tests, solutions; SHA-256 `{benchmark.digest}`.
 - `vox_tasks.py`: the tasks for {framework}. `vox_judge.py` calls `mens score`, which checks a completion and runs its
   hidden tests in a sandbox, as `mens eval-local` does. `VOX_JUDGE` is the command, by default `mens` on the path.
-- Figures are 1 or 0 for each completion: `passed` is pass@1; `parses` and `resolves` are those of `mens eval-local`.
+- Figures are 1 or 0 for each completion: `passed` is pass@1; `parses` and `resolves` are as in `mens eval-local`.
 """

@@ -61,7 +61,7 @@ def add_entries(path: Path, entries: tuple[Forgotten, ...]) -> tuple[Forgotten, 
     new = tuple(entry for entry in entries if entry.model_dump() not in known)
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if any(line[:1] not in {"", "-", "#", " "} for line in text.splitlines()):
-        raise ConfigurationError(f"{path}: expected one entry after the other, each beginning with `-`. Write it so.")
+        raise ConfigurationError(f"{path}: expected a list of entries that each start with `-`. Correct the file.")
     if new:
         gap = "" if text.endswith("\n") or not text else "\n"
         write_text(path, text + gap + "".join(entry.format() for entry in new))
@@ -86,7 +86,7 @@ def _find_entries(what: str, root: Path, files: set[SeenFile], reason: str) -> I
         licence = SourcePolicy(deny=(what,))
     except ValidationError:
         near = did_you_mean(name, paths) or "`mens lineage champion` lists the files of a model."
-        expected = f"expected a file or folder of {root}, a file that a model of the store saw, a commit, or an SPDX id"
+        expected = f"expected a file or folder of {root}, a file that trained a stored model, a commit, or an SPDX id"
         raise RefusedError(f"{what}: not found; {expected}. {near}") from None
     if not any(file.licence is not None and licence.denies(file.licence) for file in files):
         advice = "To keep it out in future, add it to `licences.deny` of config/pipeline.yaml."

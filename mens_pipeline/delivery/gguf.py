@@ -100,12 +100,12 @@ _NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
 def refuse_unsupported(merged: Path) -> None:
     """Raise RefusedError if the architecture, a part of it or the tokenizer cannot be written as GGUF."""
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
-    found = next(iter(config.get("architectures") or []), "none named")
+    found = next(iter(config.get("architectures") or []), "an unnamed architecture")
     if found not in ARCHITECTURES:
         only = ", ".join(ARCHITECTURES)
-        raise RefusedError(f"{merged}: {found} is not written as GGUF, only {only}. {_NOT_AS_GGUF}")
+        raise RefusedError(f"{merged}: {found} is not supported in GGUF, only {only}. {_NOT_AS_GGUF}")
     if ARCHITECTURES[found] == HYBRID and find_spec("xllamacpp") is None:
-        needed = "llama.cpp reads such a file back, and xllamacpp is not installed"
+        needed = "llama.cpp must check such a file, but xllamacpp is not installed"
         raise RefusedError(f"{merged}: {found}: {needed}. {how_to_install('llama')}")
     config = config.get("text_config", config)
     rope = (config.get("rope_parameters") or {}).get("rope_type", "default")
@@ -117,11 +117,11 @@ def refuse_unsupported(merged: Path) -> None:
         *(name for name in ("attention_bias", "mlp_bias", "use_sliding_window") if config.get(name)),
         *([f"hidden_act {config['hidden_act']}"] if config.get("hidden_act") != "silu" else []),
         *([f"head_dim {head}"] if head != _HEADS.get(found, head) else []),
-        *(["layer_types out of turn"] if kinds != _in_turn(kinds) else []),
+        *(["irregular layer_types"] if kinds != _in_turn(kinds) else []),
         *(["linear_key_head_dim unlike linear_value_head_dim"] if widths[0] != widths[1] else []),
     ]
     if unwritten:
-        raise RefusedError(f"{merged / 'config.json'}: {', '.join(unwritten)} is not written as GGUF. {_NOT_AS_GGUF}")
+        raise RefusedError(f"{merged / 'config.json'}: {', '.join(unwritten)} is not supported in GGUF. {_NOT_AS_GGUF}")
     find_splitter(merged)
 
 
@@ -149,11 +149,11 @@ def find_splitter(merged: Path) -> str:
     ]
     plain = (None, *(_NORMALIZERS.get(name) for name in named))
     if kind != "BPE" or tokenizer["model"].get("byte_fallback") or tokenizer["normalizer"] not in plain:
-        detail = f"a tokenizer of kind {kind}, with its normalizer or byte fallback, is not written as GGUF"
+        detail = f"a tokenizer of kind {kind}, with its normalizer or byte fallback, is not supported in GGUF"
         raise RefusedError(f"{path}: {detail}. {_NOT_AS_GGUF}")
     if not named:
         kinds = ", ".join(str(step.get("type")) for step in found)
-        raise RefusedError(f"{path}: splits text by {kinds}, which has no name in GGUF. {_NOT_AS_GGUF}")
+        raise RefusedError(f"{path}: splits text by {kinds}, which GGUF does not support. {_NOT_AS_GGUF}")
     return named[0]
 
 
@@ -200,7 +200,7 @@ def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
     if figures["num_tokens_changed"]:
         reasons.append(f"{figures['num_tokens_changed']} tokens of the vocabulary changed when read back.")
     if reasons:
-        raise RefusedError(f"{job.file_name}: not the merged model. {' '.join(reasons)} Report this.")
+        raise RefusedError(f"{job.file_name}: differs from the merged model. {' '.join(reasons)} Report this.")
     shutil.move(job.run_dir / MODEL / job.file_name, folder / job.file_name)
     report = GgufReport(file_name=job.file_name, file_type=params.file_type, demand=demand, agreement=found)
     (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -261,7 +261,7 @@ def _build_job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, s
 def refuse_unquotable(system: str) -> None:
     """Raise RefusedError if a system prompt cannot be in a Modelfile, since Ollama has no escape for quotes."""
     if '"""' in f'{system}"""'[:-1]:
-        found = "the system prompt holds three double quotes in a row, or ends with one"
+        found = "the system prompt contains three double quotes in a row, or ends with one"
         raise RefusedError(f"{MODELFILE}: {found}. Merge without --gguf, or train with another system prompt.")
 
 
@@ -415,7 +415,7 @@ def _list_tensors(merged: Path, architecture: str, config: dict[str, Any]) -> It
                     continue
                 mapped = names.get_name(name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
                 if mapped is None:
-                    raise RefusedError(f"{file}: {name} has no place in GGUF. Report this with config.json.")
+                    raise RefusedError(f"{file}: {name} has no equivalent in GGUF. Report this with config.json.")
                 values = content.get_tensor(name).float().numpy()
                 if architecture == "llama":
                     values = _interleave(name, values, config)

@@ -50,9 +50,7 @@ def _find_published(name: str, published: set[str], weights: Path) -> str:
     found = sorted(find_weights(layer, published))
     if len(found) != 1:
         places = ", ".join(found) or "none"
-        raise RefusedError(
-            f"{weights}: {layer} is not exactly one layer of the published base ({places}). Report this."
-        )
+        raise RefusedError(f"{weights}: expected one layer {layer} in the published base, found {places}. Report this.")
     return f"{_HEAD}{found[0].removesuffix('.weight')}.lora_{half}"
 
 
@@ -81,9 +79,9 @@ class Target:
 
     def __post_init__(self) -> None:
         if not _REPO.fullmatch(self.repo) or ".." in self.repo or "--" in self.repo:
-            raise ConfigurationError(f"--repo {self.repo}: not the name of a repository. Write OWNER/NAME.")
+            raise ConfigurationError(f"--repo {self.repo}: not a repository name. Write OWNER/NAME.")
         if not _REVISION.fullmatch(self.revision) or ".." in self.revision:
-            message = f"--revision {self.revision}: not the name of a branch. Write {MAIN}, or another branch."
+            message = f"--revision {self.revision}: not a branch name. Write {MAIN}, or another branch."
             raise ConfigurationError(message)
 
 
@@ -140,7 +138,7 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415 - likewise
 
     if token is None or not token.get_secret_value().strip():
-        raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
+        raise ConfigurationError("HF_TOKEN: not set. Set a token with write access to the repository.")
     api = HfApi(token=token.get_secret_value())
     operations = [CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=str(file.path)) for file in plan.files]
     to, kind = plan.target, plan.target.kind
@@ -154,8 +152,8 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
         )
     except (HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError, OSError) as error:
         words = str(error).strip().splitlines() or [type(error).__name__]
-        advice = "Check token, name and network, and run the command again: a commit is accepted whole or not at all."
-        raise RefusedError(f"{to.repo}: not sent. {words[0][:300]} {advice}") from error
+        advice = "Check token, name and network, and run the command again; commits are atomic."
+        raise RefusedError(f"{to.repo}: the upload failed. {words[0][:300]} {advice}") from error
     return Pushed(info.oid, str(info.commit_url))
 
 
@@ -190,11 +188,11 @@ def plan_train_set(
         advice = "Only the train set of a promoted adapter goes to the Hub."
         raise RefusedError(f"{source.adapter.path}: not promoted. {advice}")
     if source.notice:
-        raise RefusedError(f"{source.adapter.path}: its train set is not sent. {source.notice}")
+        raise RefusedError(f"{source.adapter.path}: its train set is not published. {source.notice}")
     manifest = source.adapter.manifest
     path = store.locate(manifest.train_file)
     if not path.is_file() or digest_of(path) != manifest.train_sha256:
-        found = "changed since" if path.is_file() else "gone"
+        found = "changed" if path.is_file() else "gone"
         raise RefusedError(f"{path}: the train set of this adapter is {found}. Restore it, or train and promote again.")
     rows = tuple(read_pairs(path))
     _refuse_secrets(rows, path)
@@ -221,7 +219,7 @@ def _refuse_secrets(rows: tuple[TrainingPair, ...], path: Path) -> None:
         total: Counter[SensitiveKind] = sum((redacted.counts for redacted in found), Counter())
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
         advice = "Set `redaction: mask` in config/pipeline.yaml, then run, train and promote again."
-        raise RefusedError(f"{path}: {len(found)} rows hold personal data or secrets ({kinds}). {advice}")
+        raise RefusedError(f"{path}: {len(found)} rows contain personal data or secrets ({kinds}). {advice}")
 
 
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:
@@ -232,7 +230,7 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
     stated = _require_licence(licence)
     benchmarks = [load_benchmark(path.parent) for path in sorted(folder.rglob(MANIFEST))]
     if not benchmarks:
-        raise ConfigurationError(f"{folder / MANIFEST}: not there. Name a folder that holds a benchmark.")
+        raise ConfigurationError(f"{folder / MANIFEST}: not found. Name a folder that holds a benchmark.")
     staging.mkdir(parents=True, exist_ok=True)
     for benchmark in benchmarks:
         text = "".join(json.dumps(_to_row(task), ensure_ascii=False) + "\n" for task in benchmark.tasks)
@@ -242,7 +240,7 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
         (plain(found.folder.name), f"{len(found.tasks)} tasks, SHA-256 `{found.digest}`. {plain(found.description)}")
         for found in benchmarks
     ]
-    about = "Tasks to judge models of Vox by. Nothing here may train a model."
+    about = "Tasks for evaluating models of Vox. Do not train on them."
     _write_card(staging, "Held-out benchmark of Vox", stated, {"configs": configs}, f"{about}\n\n{_table(*rows)}")
     return PushPlan(target, _list_files(staging), f"benchmark {benchmarks[0].digest[:12]}")
 
@@ -275,13 +273,13 @@ def _to_row(task: BenchmarkTask) -> dict[str, Any]:
 
 def _list_origins(rows: tuple[TrainingPair, ...]) -> Iterator[tuple[str, str]]:
     commits = sorted({row.source.commit for row in rows if row.source is not None and row.source.commit})
-    yield "commits of the workspace", ", ".join(f"`{commit}`" for commit in commits) or "none on record"
+    yield "commits of the workspace", ", ".join(f"`{commit}`" for commit in commits) or "unknown"
     written = Counter(row.lineage.generator for row in rows if row.lineage is not None)
-    yield "rows that models wrote", ", ".join(f"{plain(name)}: {n}" for name, n in sorted(written.items())) or "none"
+    yield "rows written by models", ", ".join(f"{plain(name)}: {n}" for name, n in sorted(written.items())) or "none"
 
 
 def _table(*rows: tuple[str, str]) -> str:
-    return "\n".join(markdown_table(("what", ""), rows))
+    return "\n".join(markdown_table(("property", "value"), rows))
 
 
 def _write_card(staging: Path, title: str, licence: str, head: Mapping[str, Any], text: str) -> None:

@@ -106,8 +106,8 @@ def _find_adapter(store: ArtifactStore, items: Mapping[Ref, Item], name: str) ->
         ref for ref in items if ref[0] in {Kind.QLORA_ADAPTER, Kind.PROMOTED_ADAPTER} and key and ref[1].startswith(key)
     ]
     if len(found) != 1:
-        advice = "Name `champion`, or more of the key of an adapter in the store."
-        raise RefusedError(f"{name}: {len(found) or 'no'} adapters of this key in {store.root}. {advice}")
+        advice = "Name `champion`, or a longer prefix of the key of an adapter."
+        raise RefusedError(f"{name}: {len(found) or 'no'} adapters with this key in {store.root}. {advice}")
     return found[0]
 
 

@@ -74,15 +74,15 @@ def _find_misfits(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) 
         else:
             halves.setdefault(found["layer"], {})[found["half"]] = shape
     if not halves:
-        yield "it holds no LoRA matrix at all"
+        yield "it contains no LoRA matrix"
     for layer, pair in halves.items():
         targets = [base[weight] for weight in find_weights(layer, base)]
         if not targets:
             yield f"the base has no {layer}"
         elif set(pair) != {"A", "B"}:
-            yield f"{layer} has one matrix of two"
+            yield f"{layer} has only one of its two matrices"
         elif not any(pair == {"A": (rank, target[1]), "B": (target[0], rank)} for target in targets):
-            yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, of rank {rank}"
+            yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, at rank {rank}"
 
 
 def find_weights(layer: str, names: Collection[str]) -> list[str]:
@@ -126,8 +126,8 @@ def merge_source(run: Path | None, store: ArtifactStore, policy: SourcePolicy | 
     folder = champion.path if champion is not None else run
     assert folder is not None, "one of the two is there"  # noqa: S101 - an internal invariant
     if read_lane(folder) == SCRATCH:
-        mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
-        advice = f"It is whole as it is, in {folder / 'model'}. {mean}"
+        mean = f"To average its checkpoints: mens merge-weights {folder} --output-dir DIR"
+        advice = f"It needs no merge: use {folder / 'model'}. {mean}"
         raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
     adapter = Adapter.open(folder)
     refuse_misfit(adapter)
@@ -184,7 +184,7 @@ def choose_prompts(
     path = named if named is not None else _find_heldout(source, store)
     tasks = tuple(task for task in heldout_tasks(read_pairs(path)) if fits(task.reference))
     if not tasks:
-        raise RefusedError(f"{path}: no held-out code whose completion fits. Name another file with --heldout FILE.")
+        raise RefusedError(f"{path}: no held-out code fits the token limit. Name another file with --heldout FILE.")
     return HeldoutPrompts(spread(tasks, number), digest_of(path))
 
 
@@ -199,7 +199,7 @@ def _find_heldout(source: MergeSource, store: ArtifactStore) -> Path:
     for path in (beside, *splits):
         if path.is_file() and digest_of(path) == subject.heldout_sha256:
             return path
-    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was evaluated by"
+    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, on which it was evaluated"
     raise RefusedError(
         f"{beside.parent}, {store.root / Kind.HELDOUT_SPLIT}: {found}. Name the file with --heldout FILE."
     )
@@ -418,8 +418,8 @@ def refuse_difference(merged: Path) -> MergeReport:
     """Return the report on a merged model, or raise RefusedError if it differs from the evaluated one."""
     report = report_in(merged)
     if not report.passed:
-        advice = "Merge again without --dtype; if that was it, report this with merge_report.json."
-        raise RefusedError(f"{merged}: not handed on. {' '.join(report.reasons)} {advice}")
+        advice = "Merge again without --dtype. If that does not help, report this with merge_report.json."
+        raise RefusedError(f"{merged}: differs from the evaluated model. {' '.join(report.reasons)} {advice}")
     return report
 
 

@@ -147,7 +147,7 @@ def _keep_parents(items: Sequence[Item], kept: dict[Path, str]) -> None:
         for ref in sorted(child.parents if child.kind in _KEEPS_PARENTS else ()):
             parent = by_key.get(ref)
             if parent is not None and parent.path not in kept:
-                kept[parent.path] = f"{child.kind} {child.key[:12]} rests on it"
+                kept[parent.path] = f"{child.kind} {child.key[:12]} depends on it"
                 waiting.append(parent)
 
 
@@ -156,9 +156,9 @@ def _decide(item: Item, kept: Mapping[Path, str], policy: RetentionPolicy, now: 
         return RetentionDecision(item, "keep", kept[item.path])
     if not item.is_artifact:
         if item.is_held:
-            return RetentionDecision(item, "keep", "a run is at work in it, or it cannot be locked")
+            return RetentionDecision(item, "keep", "a run is using it, or it cannot be locked")
         if _age(item, now) < policy.abandoned_days:
-            return RetentionDecision(item, "keep", "perhaps still at work")
+            return RetentionDecision(item, "keep", "a run may still be using it")
         return RetentionDecision(item, "remove", f"no run has written to it for {policy.abandoned_days} days")
     days = policy.days.model_dump()
     reason = f"older than {days[item.kind]} days" if item.kind in days else f"not among the newest {policy.newest}"
@@ -202,7 +202,7 @@ def _refuse_clock_ahead(stored: Stored, tag: Path, policy: RetentionPolicy, now:
     written = [item.made for item in stored.items] + ([tag.stat().st_mtime] if tag.exists() else [])
     days, longest = (now - max(written, default=now)) / _DAY, max(policy.days.model_dump().values())
     if days > max(longest, policy.abandoned_days):
-        found = f"by the clock nothing was written here for {days:.0f} days, longer than anything is kept"
+        found = f"by the clock nothing was written here for {days:.0f} days, longer than any retention period"
         advice = f"Set the clock; if it is right, touch {tag}, and run the command again."
         raise RefusedError(f"{tag.parent}: {found}. {advice}")
 

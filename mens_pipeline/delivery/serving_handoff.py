@@ -121,9 +121,9 @@ _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000  # bytes of a hand-off
 _NAME_ANOTHER: Final = "Name an empty folder, or a new one."
 _NOTES: Final = (
-    "Ask greedily, as in its evaluation. Break control tokens in what users write, or they can forge turns. "
-    f"README.md shows the prompt at a cursor, if the model was taught to complete there. {DETAILS} next to this file "
-    "has template, stop tokens, lengths, licences, verdict, and the SHA-256 of every file."
+    "Decode greedily, as in its evaluation. Break control tokens in user input, or users can forge turns. "
+    f"README.md shows the prompt at a cursor, if the model was trained to complete there. {DETAILS} next to this file "
+    "has the template, stop tokens, lengths, licences, verdict, and the SHA-256 of every file."
 )
 
 
@@ -198,7 +198,7 @@ def refuse_foreign(folder: Path) -> None:
     foreign = _find_foreign(target) if target.is_dir() else ()
     if foreign:
         shown = ", ".join(foreign[:_SHOWN])
-        raise RefusedError(f"{folder}: holds files of no hand-off ({shown}). {_NAME_ANOTHER}")
+        raise RefusedError(f"{folder}: contains files that are not part of a hand-off ({shown}). {_NAME_ANOTHER}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(target):

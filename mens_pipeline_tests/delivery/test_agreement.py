@@ -73,7 +73,7 @@ def test_an_answer_that_turns_counts_from_there_on() -> None:
         ({"num_led": 98}, "Teacher-forced along the reference, 998/1000 (99.80 %) of the tokens are the same"),
         ({"candidate": _complete(BROKEN)}, "Parse rate 9/10 (90.0 %), before 10/10 (100.0 %)"),
         ({"reference": _complete(BROKEN)}, "Parse rate 10/10 (100.0 %), before 9/10 (90.0 %)"),
-        ({"same_prompt": False}, "1/10 prompts became other tokens"),
+        ({"same_prompt": False}, "1/10 prompts have other tokens"),
     ],
 )
 def test_one_that_differs_is_too_many(case: tuple[dict[str, Any], str]) -> None:

@@ -60,7 +60,7 @@ def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
     assert "@test" not in (folder / "prompts.jsonl").read_text()
     assert benchmark.digest in (folder / "README.md").read_text()
     compile((folder / "vox_tasks.py").read_text(), "vox_tasks.py", "exec")
-    with pytest.raises(ConfigurationError, match="exists already"):
+    with pytest.raises(ConfigurationError, match="already exists"):
         write_environment(benchmark, framework, folder)
 
 

@@ -269,7 +269,7 @@ def test_a_champion_that_saw_it_says_so(pipeline: Pipeline, page: PageServer, tm
         == f"It was trained on files that are now excluded: {', '.join(learnt)}. Train without them: mens run"
     )
     assert not champion.find_changed()
-    with pytest.raises(RefusedError, match=r"its train set is not sent\. It learnt from files"):
+    with pytest.raises(RefusedError, match=r"its train set is not published\. It was trained on files"):
         plan_train_set(source, pipeline.store, Target("o/r", "main", "dataset"), "mit", tmp_path / "staging")
     assert [entry.path for entry in load_forgotten(pipeline.config.with_name(FORGOTTEN))] == ["theirs"]
 

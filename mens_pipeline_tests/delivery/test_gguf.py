@@ -83,12 +83,12 @@ def test_a_name_leads_out_of_no_folder(name: str) -> None:
     [
         (
             {"architectures": ["GPT2LMHeadModel"]},
-            "GPT2LMHeadModel is not written as GGUF, only LlamaForCausalLM, Qwen2",
+            "GPT2LMHeadModel is not supported in GGUF, only LlamaForCausalLM, Qwen2",
         ),
-        ({"architectures": []}, "none named is not written"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type llama3 is not written"),
-        ({"attention_bias": True, "mlp_bias": True}, "attention_bias, mlp_bias is not written"),
-        ({"hidden_act": "gelu"}, "hidden_act gelu is not written"),
+        ({"architectures": []}, "an unnamed architecture is not supported"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type llama3 is not supported"),
+        ({"attention_bias": True, "mlp_bias": True}, "attention_bias, mlp_bias is not supported"),
+        ({"hidden_act": "gelu"}, "hidden_act gelu is not supported"),
     ],
     ids=["architecture", "none", "rope", "bias", "activation"],
 )
@@ -177,6 +177,6 @@ def test_another_model_is_not_kept(merged: _Merged) -> None:
 
     before = {path.parent for path in store.root.rglob(GGUF_REPORT)}
     fewer = replace(prepared, prompts=replace(prepared.prompts, tasks=prepared.prompts.tasks[:1]))
-    with pytest.raises(RefusedError, match=r"not the merged model\. Teacher-forced along the reference, 0/"):
+    with pytest.raises(RefusedError, match=r"differs from the merged model\. Teacher-forced along the reference, 0/"):
         build_gguf_model(model, fewer, "f32", store, launch)
     assert {path.parent for path in store.root.rglob(GGUF_REPORT)} == before

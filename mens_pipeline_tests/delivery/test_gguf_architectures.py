@@ -51,7 +51,7 @@ def test_every_architecture_is_written_or_refused() -> None:
 
 @pytest.mark.parametrize(("name", "found"), _REFUSED.items())
 def test_what_is_not_written_is_refused_by_name(name: str, found: str, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=rf"{found} is not written as GGUF.* convert_hf_to_gguf\.py"):
+    with pytest.raises(RefusedError, match=rf"{found} is not supported in GGUF.* convert_hf_to_gguf\.py"):
         refuse_unsupported(_write_model(tmp_path / "model", name))
 
 
@@ -129,7 +129,7 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("name", "change", "words"),
     [
         ("qwen3", {"head_dim": 64}, "head_dim 64"),
-        ("qwen3_5_text", {"layer_types": ["full_attention", "linear_attention"] * 2}, "layer_types out of turn"),
+        ("qwen3_5_text", {"layer_types": ["full_attention", "linear_attention"] * 2}, "irregular layer_types"),
         ("qwen3_5_text", {"use_sliding_window": True}, "use_sliding_window"),
         ("qwen3_5_text", {"linear_value_head_dim": 16}, "linear_key_head_dim unlike linear_value_head_dim"),
     ],
@@ -141,5 +141,5 @@ def test_what_llama_cpp_would_compute_otherwise_is_refused(
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
 
-    with pytest.raises(RefusedError, match=f"{words} is not written as GGUF"):
+    with pytest.raises(RefusedError, match=f"{words} is not supported in GGUF"):
         refuse_unsupported(folder)

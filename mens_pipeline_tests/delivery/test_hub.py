@@ -115,8 +115,8 @@ def test_what_the_hub_refuses_is_told(hub: Hub, promoted: _Promoted, refuse: str
     done = push(hub, promoted[1].root, _REPO, "--yes")
 
     assert done.returncode == 1
-    assert f"mens: {_REPO}: not sent." in done.stderr
-    assert "a commit is accepted whole or not at all" in done.stderr
+    assert f"mens: {_REPO}: the upload failed." in done.stderr
+    assert "commits are atomic" in done.stderr
     assert "Traceback" not in done.stderr
     assert TOKEN not in done.stdout + done.stderr
     assert not any(hub.files.values())
@@ -152,10 +152,10 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("repo", "revision", "message"),
     [
-        ("coder", "main", "--repo coder: not the name of a repository. Write OWNER/NAME"),
+        ("coder", "main", "--repo coder: not a repository name. Write OWNER/NAME"),
         ("a/b/c", "main", "--repo a/b/c"),
         ("../x", "main", "--repo"),
-        ("vox/coder", "a..b", "--revision a..b: not the name of a branch. Write main, or another branch."),
+        ("vox/coder", "a..b", "--revision a..b: not a branch name. Write main, or another branch."),
         ("vox/coder", "-x", "--revision"),
     ],
 )
@@ -223,11 +223,11 @@ def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"manifest\.json: not there\. Name a folder"):
+    with pytest.raises(ConfigurationError, match=r"manifest\.json: not found\. Name a folder"):
         plan_benchmark(tmp_path, Target(_DATASET), "mit", tmp_path / "staging")
 
 
-@pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed since")])
+@pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed")])
 def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
     run, store = promoted_run(trained, tmp_path)
     source = merge_source(run, store)
@@ -255,6 +255,6 @@ def test_a_train_set_that_was_not_redacted_stays_here(promoted: _Promoted, tmp_p
     write_jsonl(path, [*rows, rows[0].model_copy(update={"prompt": "Mail ada.planted@firm.de, by Maria Gonzalez."})])
     source = with_manifest(source, train_file=path, train_sha256=digest_of(path))
 
-    with pytest.raises(RefusedError, match=r"1 rows hold personal data or secrets \(1 email\)\. Set `redaction: mask`"):
+    with pytest.raises(RefusedError, match=r"1 rows contain personal data or secrets \(1 email\)\. Set `redaction"):
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
     assert not (tmp_path / "staging").exists()

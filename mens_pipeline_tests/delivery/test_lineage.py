@@ -84,7 +84,7 @@ def test_an_adapter_that_nothing_uses_has_an_origin_all_the_same(store: Artifact
 
 def test_an_adapter_that_is_not_there_is_refused(store: ArtifactStore, tmp_path: Path) -> None:
     for name in ("f" * 64, ""):
-        with pytest.raises(RefusedError, match=r"no adapters of this key.*Name `champion`"):
+        with pytest.raises(RefusedError, match=r"no adapters with this key.*Name `champion`"):
             trace_lineage(store, name)
     with pytest.raises(RefusedError, match="no adapter was promoted yet"):
         trace_lineage(ArtifactStore(tmp_path), "champion")

@@ -126,7 +126,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
     assert [task.id for task in found.tasks] == ["heldout/0000", "heldout/0002"]
     assert choose_prompts(elsewhere, None, store, _fits, 2) == found
     (split / HELDOUT).unlink()
-    with pytest.raises(RefusedError, match=r"which it was evaluated by.*--heldout FILE"):
+    with pytest.raises(RefusedError, match=r"on which it was evaluated.*--heldout FILE"):
         choose_prompts(elsewhere, None, store, _fits, 2)
 
 
@@ -140,7 +140,7 @@ def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     assert len(choose_prompts(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
     with pytest.raises(RefusedError, match=r"no held-out pairs next to the train set\. Name them with --heldout"):
         choose_prompts(lost, None, ArtifactStore(tmp_path), _fits, 9)
-    with pytest.raises(RefusedError, match="no held-out code whose completion fits"):
+    with pytest.raises(RefusedError, match="no held-out code fits the token limit"):
         choose_prompts(lost, named, ArtifactStore(tmp_path), lambda _text: False, 9)
 
 
@@ -177,10 +177,10 @@ def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
     [
         ({_A: (2, 9), _B: (6, 2)}, r"q_proj is \(6, 8\), the adapter has \(6, 2\) by \(2, 9\), of rank 2"),
         ({_A: (2, 8), _B: (6, 4)}, "of rank 2"),
-        ({_A: (2, 8)}, "q_proj has one matrix of two"),
+        ({_A: (2, 8)}, "q_proj has only one of its two matrices"),
         ({_A.replace("0", "7"): (2, 8), _B.replace("0", "7"): (6, 2)}, r"the base has no model\.layers\.7"),
         ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is not a LoRA matrix"),
-        ({}, "it holds no LoRA matrix at all"),
+        ({}, "it contains no LoRA matrix"),
         ({_A.replace("0", str(number)): (2, 8) for number in range(1, 6)}, r"and 2 more\. "),
     ],
     ids=["shape", "rank", "half", "layer", "more", "empty", "many"],

@@ -253,9 +253,9 @@ def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -
         source=merge_source(None, store), merged=replace(merged, path=copy), gguf=None, data_licence=None
     )
 
-    with pytest.raises(RefusedError, match=r"not handed on\. 3/9 of the tokens\. Merge again without --dtype"):
+    with pytest.raises(RefusedError, match=r"differs from the evaluated model\. 3/9 of the tokens\. Merge"):
         build_serving_handoff(delivery, store)
-    with pytest.raises(RefusedError, match="not handed on"):
+    with pytest.raises(RefusedError, match="differs from the evaluated model"):
         write_folder(delivery, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -268,7 +268,7 @@ def test_a_folder_of_others_is_left_alone(
     result = invoke("merge", "-o", tmp_path)
 
     assert isinstance(result.exception, RefusedError)
-    assert "holds files of no hand-off (letters.txt). Name an empty folder" in str(result.exception)
+    assert "contains files that are not part of a hand-off (letters.txt). Name an empty folder" in str(result.exception)
     assert (tmp_path / "letters.txt").read_text() == "dear"
 
 
@@ -279,7 +279,7 @@ def test_a_folder_of_others_is_left_alone(
         ("file", "x", "file/out", r"out: cannot be written \(.*\)\. Name another folder"),
         (HANDOFF, "{", "", r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
         (HANDOFF, "[" * 100_000, "", r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
-        ("link", None, "", r"holds files of no hand-off \(link\)"),
+        ("link", None, "", r"contains files that are not part of a hand-off \(link\)"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_merge(

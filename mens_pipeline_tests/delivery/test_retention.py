@@ -120,11 +120,11 @@ def test_what_a_champion_rests_on_stays() -> None:
         history=frozenset({"p"}),
     )
 
-    assert found["g"] == ("keep", "promoted_adapter p rests on it")
-    assert found["a"] == ("keep", "promoted_adapter p rests on it")
-    assert found["e"] == ("keep", "benchmark_gate g rests on it")
-    assert found["answers"] == ("keep", "eval_results e rests on it")
-    assert found["m"] == ("keep", "qlora_adapter a rests on it")
+    assert found["g"] == ("keep", "promoted_adapter p depends on it")
+    assert found["a"] == ("keep", "promoted_adapter p depends on it")
+    assert found["e"] == ("keep", "benchmark_gate g depends on it")
+    assert found["answers"] == ("keep", "eval_results e depends on it")
+    assert found["m"] == ("keep", "qlora_adapter a depends on it")
     assert found["s"] == ("remove", "not among the newest 2")
     assert found["other"] == ("remove", "older than 90 days")
 
@@ -149,7 +149,7 @@ def test_a_folder_without_a_manifest_is_given_time() -> None:
     young, old = (_item("extracted_corpus", f".work-{days}", days, is_artifact=False) for days in (1.9, 2))
     found = _reasons(young, old, *(_item("extracted_corpus", f"c{n}", n) for n in (3, 4)))
 
-    assert found[".work-1.9"] == ("keep", "perhaps still at work")
+    assert found[".work-1.9"] == ("keep", "a run may still be using it")
     assert found[".work-2"] == ("remove", "no run has written to it for 2 days")
     assert found["c4"][0] == "keep"
 

@@ -106,7 +106,7 @@ def test_what_an_interrupted_writer_left_goes_when_it_is_old(url: str, tmp_path:
     obstore.put(bucket, "somebody/else/file", b"theirs")
     store = _machine(tmp_path / "cold", url)
     reasons = {(d.item.key, d.reason) for d in _prune(store, 0.5, apply=True).decisions if d.item.kind == "corpus"}
-    assert reasons == {(key, "perhaps still at work"), ("2" * 64, "perhaps still at work")}
+    assert reasons == {(key, "a run may still be using it"), ("2" * 64, "a run may still be using it")}
     _prune(store, 400, apply=True)
     names = {meta["path"] for page in obstore.list(bucket) for meta in page}
 

@@ -91,7 +91,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert not stopped.success
     assert [check.passed for check in stopped.get_asset_check_evaluations()] == [False]
     assert not stopped.asset_materializations_for_node("serving_handoff")
-    assert "not handed on. Other tokens." in read_failure(alone, "serving_handoff")
+    assert "differs from the evaluated model. Other tokens." in read_failure(alone, "serving_handoff")
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_publishing_needs_a_place_and_a_token(
 
     assert "set MENS_HUB_REPO to OWNER/NAME" in read_failure(asked, "merged_model")
     assert "HF_TOKEN: not set" in read_failure(tokenless, "merged_model")
-    assert "not the name of a branch" in read_failure(misnamed, "merged_model")
+    assert "not a branch name" in read_failure(misnamed, "merged_model")
     assert off.success
     assert only_merged.success
     assert "HF_TOKEN: not set" in read_failure(alone, "serving_handoff")
