@@ -64,7 +64,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
         "told.jsonl                0 distinct, share 0.000 of 0.000 requested  missing_file_optional",
         f"{num_train} rows in {output}, {num_train} of them distinct",
     ]
-    found = f"{len(_HELD)} programs to ask for from {len(_HELD)} files, asked for 160 from 30"
+    found = f"{len(_HELD)} programs from {len(_HELD)} files, expected 160 from 30"
     assert result.stderr.startswith(
         f"A small eval suite: {found}; {len(_HELD)} of 61 files are held out. Add programs, or "
     )

@@ -107,7 +107,7 @@ def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, worksp
     missing = _train(workspace, base, "--fast-corpus", VOX_EVAL_STRICT="1")
 
     assert (trained.returncode, missing.returncode) == (1, 1)
-    assert "4 prompts and 4 answers of 4 held-out pairs are in 4 rows of " in trained.stderr
+    assert "4 prompts and 4 responses of 4 held-out pairs are in 4 rows of " in trained.stderr
     assert (
         "heldout.jsonl: missing, so the adapter could not be evaluated after training. Leave --fast-corpus out"
         in missing.stderr

@@ -116,7 +116,7 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path, monkeypa
     assert isinstance(strict.exception, RefusedError)
     assert lenient.exit_code == 0
     assert "missing_file_optional" in lenient.stdout
-    assert "no source gives any row" in str(invoke(*words, "--allow-missing-sources").exception)
+    assert "no source contributes a row" in str(invoke(*words, "--allow-missing-sources").exception)
 
 
 @pytest.mark.seed_row(27)

@@ -130,7 +130,7 @@ def test_what_was_trained_on_is_no_eval_suite(heldout: Path) -> None:
     train = heldout.with_name("train.jsonl")
     write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
 
-    with pytest.raises(RefusedError, match=r"1 prompts and 1 answers of 3 held-out pairs are in 1 rows of .*train"):
+    with pytest.raises(RefusedError, match=r"1 prompts and 1 responses of 3 held-out pairs are in 1 rows of .*train"):
         _read(heldout, train, None, lambda _text: True)
 
 

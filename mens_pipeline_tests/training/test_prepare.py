@@ -65,7 +65,7 @@ def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> Non
 def test_held_out_rows_that_train_are_told(base: Path, tmp_path: Path, *, is_trial: bool) -> None:
     """Also by a dry run: by those pairs the adapter cannot be judged; by a benchmark it can."""
     write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
-    found = "1 prompts and 1 answers of 5 held-out pairs are in 1 rows"
+    found = "1 prompts and 1 responses of 5 held-out pairs are in 1 rows"
     notes = prepare_fast(base, tmp_path, number=16, is_trial=is_trial).preflight["notes"]
 
     assert any(found in note and "says nothing" in note for note in notes)

@@ -103,7 +103,7 @@ def observe_behaviour(
     """
     module = analyze(source).module
     if module is None:
-        raise RefusedError("a program to observe is rejected by the front end. Check it first with `mens check`.")
+        raise RefusedError("the front end rejects the program to observe. Check it first with `mens check`.")
     return observe_function(module, function, seed=seed, arguments=arguments)
 
 

@@ -245,11 +245,11 @@ def _note_size(split: Split, policy: SplitPolicy) -> None:
     evaluating = [group_of(pair) for pair in split.heldout if pair.lane is Lane.CODEGEN]
     split.num_evaluating_groups = len(set(evaluating))
     if len(evaluating) < policy.min_heldout_tasks or split.num_evaluating_groups < policy.min_heldout_files:
-        found = f"{len(evaluating)} programs to ask for from {split.num_evaluating_groups} files"
+        found = f"{len(evaluating)} programs from {split.num_evaluating_groups} files"
         asked = f"{policy.min_heldout_tasks} from {policy.min_heldout_files}"
         held = f"{split.num_heldout_groups} of {split.num_groups} files are held out"
         advice = "Add programs, or raise max_heldout_share in config/pipeline.yaml."
-        split.shortfall = f"A small eval suite: {found}, asked for {asked}; {held}. {advice}"
+        split.shortfall = f"A small eval suite: {found}, expected {asked}; {held}. {advice}"
 
 
 def _distinct(
@@ -378,10 +378,10 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
             same_responses |= {response} & responses
     if not lines:
         return None
-    found = f"{len(same_prompts)} prompts and {len(same_responses)} answers of {len(pairs)} held-out pairs"
+    found = f"{len(same_prompts)} prompts and {len(same_responses)} responses of {len(pairs)} held-out pairs"
     where = f"are in {len(lines)} rows of {train}, the first in row {lines[0]}"
-    advice = "`mens corpus mix` writes both files so that they share nothing; run it, and train on what it wrote."
-    return f"{heldout}: {found} {where}: an evaluation on training rows says nothing. {advice}"
+    advice = "Run `mens corpus mix`, which writes both files without overlap, and train on its output."
+    return f"{heldout}: {found} {where}: an evaluation on training rows is meaningless. {advice}"
 
 
 def refuse_trained_heldout(heldout: Path, train: Path) -> None:

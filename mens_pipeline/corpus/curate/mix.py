@@ -213,13 +213,13 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
         is_spared = source.source.optional or rows[source.source.path].moved
         if source.skipped_reason not in {None, SkippedReason.WEIGHT_ZERO} and not is_spared:
             dropped = ", ".join(f"{count} {name}" for name, count in source.dropped.items() if count)
-            used = f"no row of {source.seen} is used" + (f" ({dropped})" if dropped else "")
+            used = f"none of its {source.seen} rows is used" + (f" ({dropped})" if dropped else "")
             what = "the file is missing" if source.sha256 is None else used
-            advice = "Make it, or mark the source optional in the mix."
+            advice = "Create it, or mark the source optional in the mix."
             raise RefusedError(f"{source.source.path}: {what}. {advice}")
     giving = [source for source in mixed if source.distinct]
     if not giving and not accepted:
-        raise RefusedError("mix: no source gives any row. Check the paths, the weights and include_lanes.")
+        raise RefusedError("mix: no source contributes a row. Check the paths, the weights and include_lanes.")
     # Fractions, since floats overflow if weights differ enormously.
     weights = [Fraction(source.source.weight) for source in giving]
     wanted = (len(source.distinct) * sum(weights) / weight for source, weight in zip(giving, weights, strict=True))

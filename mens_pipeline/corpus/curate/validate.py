@@ -146,7 +146,7 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
         text = line.decode("utf-8", "replace").strip()
         return Quarantined(line=number, reason=RejectReason.MALFORMED_JSON, detail=str(error), record=text)
     if not isinstance(content, dict):
-        detail = f"found {type(content).__name__}"
+        detail = f"expected an object, found {type(content).__name__}"
         return Quarantined(line=number, reason=RejectReason.NOT_AN_OBJECT, detail=detail, record=content)
     try:
         is_record = "text" in content or is_upstream_record(content)

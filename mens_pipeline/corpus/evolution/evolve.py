@@ -110,13 +110,13 @@ def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stop
     if "```" in instruction or (module is not None and module.declarations):
         return "contains code"
     if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
-        return "hardly a word"
+        return "too few words"
     leak = _LEAK.search(instruction)
     if leak is not None and leak[0].lower() not in parent.prompt.lower():
         return f"says `{leak[0]}`"
     before, after = (frozenset(words_of(text.lower())) for text in (parent.prompt, instruction))
     is_same = after <= before or len(before & after) >= _SAME * len(before | after)
-    return "says nothing new" if is_same else None
+    return "adds nothing new" if is_same else None
 
 
 def check_form(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
@@ -423,7 +423,7 @@ class _Work:
 
     def _row(self, draft: Attempt, reply: Reply | None) -> TrainingPair | None:
         if reply is None:
-            self._drop(draft, (EvolutionDrop.OVER_BUDGET, "not answered"))
+            self._drop(draft, (EvolutionDrop.OVER_BUDGET, "no reply"))
             return None
         reading = self._session.read(reply.text)
         attempt = replace(draft, program=reading.program)

@@ -21,7 +21,7 @@ _UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name
 GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
 """Start of every git command: use the current folder, and run or fetch nothing that a configuration names."""
 
-NO_GIT: Final = "there is no git program on this machine"
+NO_GIT: Final = "git is not installed"
 _NO_PROGRAM: Final = 127
 _MOST_SECONDS: Final = 30
 """A checkout may contain a pipe in place of a file, which would block git forever."""

@@ -54,7 +54,7 @@ def comment_header(source: str) -> Header:
     lines = source.split("\n")
     if lines[0].rstrip() != _FENCE:
         if _LOST_OPT_OUT.match(source) is not None:
-            raise FrontmatterError("the header does not begin in the first line")
+            raise FrontmatterError("the header does not start on the first line")
         return Header({}, 0)
     for number, line in enumerate(lines[1:], start=1):
         if line.rstrip() == _FENCE:
@@ -98,7 +98,7 @@ def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReaso
     if eligible is None and must_opt_in:
         return DropReason.NOT_OPTED_IN, "no training_eligible: true"
     if eligible is not None and eligible is not True:
-        return DropReason.BAD_FRONTMATTER, f"training_eligible is {eligible!r}, neither true nor false"
+        return DropReason.BAD_FRONTMATTER, f"training_eligible is {eligible!r}, expected true or false"
     return None
 
 
@@ -106,7 +106,7 @@ def read_weight(values: dict[str, Any]) -> float:
     """Return `training_weight`, 1 by default; raise `FrontmatterError` unless it is a positive number."""
     weight = values.get("training_weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
-        raise FrontmatterError(f"training_weight is {weight!r}, not a positive number")
+        raise FrontmatterError(f"training_weight is {weight!r}, expected a positive number")
     return float(weight)
 
 

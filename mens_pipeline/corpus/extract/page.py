@@ -78,7 +78,7 @@ def refuse_lost_header(text: str) -> None:
         return
     if text.startswith("---"):
         raise FrontmatterError("the header opened by `---` is never closed")
-    raise FrontmatterError("the header does not begin in the first line")
+    raise FrontmatterError("the header does not start on the first line")
 
 
 def _blocks(tokens: list[Token]) -> tuple[PageBlock, ...]:

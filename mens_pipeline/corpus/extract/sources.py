@@ -84,7 +84,7 @@ class CheckoutOrigin(BaseModel):
 
 def find_problems(origins: Iterable[CheckoutOrigin]) -> list[str]:
     """Return a warning for each checkout that git cannot read."""
-    advice = "Its files are on record without a commit, and what git ignores there is not known."
+    advice = "Its files are recorded without a commit, and files that git ignores are not recognised."
     return [f"{origin.folder}: git: {origin.problem}. {advice}" for origin in origins if origin.problem]
 
 
@@ -392,7 +392,7 @@ class _Roots(BaseModel):
             name = str(key)
             for mark, meant in _DECIDES.items() if name not in _KEYS else ():
                 if mark in name.lower() or did_you_mean(name, [meant]):
-                    raise ValueError(f"{name}: nothing reads this. Did you mean `{meant}`?")
+                    raise ValueError(f"{name}: unknown key. Did you mean `{meant}`?")
         return values
 
 
@@ -448,7 +448,7 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - loads a parser, useless for checking files
 
     if path.is_symlink():
-        raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")
+        raise ConfigurationError(f"{path}: a symbolic link. Replace it with the file itself.")
     roots = load_model(path, _Roots)
 
     def resolve(name: str, root: str) -> Path:

@@ -136,9 +136,9 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
         is_shallow = ask_git(workspace, ("rev-parse", "--is-shallow-repository")).strip()
     except RefusedError as error:
         said = str(error)
-        advice = "Install git." if said == NO_GIT else "Correct this, and replay again."
+        advice = "Install git." if said == NO_GIT else "Fix this, and replay again."
         advice = "Name a folder of a git checkout." if "not a git repository (or any" in said else advice
-        raise RefusedError(f"{workspace}: no history: {said}. {advice}") from error
+        raise RefusedError(f"{workspace}: cannot read its history: {said}. {advice}") from error
     if is_shallow == "true":
         raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
@@ -150,7 +150,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
         date = datetime.fromisoformat(since)
     except ValueError as error:
         advice = "Name a commit, or a date such as 2026-05-01, with --since."
-        raise SourceNotFoundError(f"{since}: no commit of {workspace}, and no date. {advice}") from error
+        raise SourceNotFoundError(f"{since}: neither a commit of {workspace} nor a date. {advice}") from error
     date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
     # Not `--since`, which stops at the first older commit: the dates of rebased commits are not in order.
     return int(date.timestamp()), (f"--since-as-filter={date.isoformat()}", "HEAD")
@@ -177,7 +177,7 @@ def _run(
         why = f"failed: {said.rstrip('.')}" if said else f"failed, or took over {_MOST_SECONDS:.0f} seconds"
         is_partial = run_git(folder, ("config", "--get-regexp", r"^remote\..*\.promisor$")) is not None
         advice = "Name a later commit or date, or run `git fsck`; git must be 2.37 or newer."
-        advice = "A clone without old files: run `git fetch --refetch --no-filter` in it." if is_partial else advice
+        advice = "This clone lacks old files: run `git fetch --refetch --no-filter` in it." if is_partial else advice
         raise RefusedError(f"{folder}: git {words[0]} {why}. {advice}")
 
 

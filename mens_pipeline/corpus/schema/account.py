@@ -38,7 +38,7 @@ def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, a
     yield from rows
     if not account.kept:
         dropped = ", ".join(f"{count} {reason}" for reason, count in most_frequent(account.dropped).items() if count)
-        raise RefusedError(f"{where}: none of {account.seen} rows is kept ({dropped or 'there are none'}). {advice}")
+        raise RefusedError(f"{where}: none of {account.seen} rows was kept ({dropped or 'it is empty'}). {advice}")
 
 
 def count_lost(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:

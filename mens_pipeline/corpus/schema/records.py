@@ -344,10 +344,10 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                advice = "Take the row out, or name another file to write."
+                advice = "Remove the row, or name another file to write."
                 record = model_in(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
                 if b'"text_sha256"' not in line:  # its paths may start elsewhere, so it would be dropped as gone
-                    raise RefusedError(f"{path}:{number}: a record of another toolchain. {advice}")
+                    raise RefusedError(f"{path}:{number}: a record written by another toolchain. {advice}")
                 yield line.decode().rstrip("\n"), record
 
 

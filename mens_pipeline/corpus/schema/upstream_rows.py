@@ -82,8 +82,8 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
         # Between 0 and 1 it is a share of the scale, which ends at 10.
         fields["difficulty"] = max(1, round(10 * difficulty)) if 0 <= difficulty < 1 else round(difficulty)
     if not _VERSION.fullmatch(str(version := fields.pop("schema_version", 1))):
-        expected = "vox_dogfood_v1 and earlier ones are read"
-        raise ValueError(f"schema_version {version!r}: {expected}. Take it out to have the row read by its fields")
+        expected = "expected vox_dogfood_v1 or earlier"
+        raise ValueError(f"schema_version {version!r}: {expected}. Remove it to read the row by its fields")
     return fields
 
 

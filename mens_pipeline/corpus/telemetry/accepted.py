@@ -36,11 +36,11 @@ class AcceptedPieces:
                 connection.execute(_CREATE)
                 found = {row[1] for row in connection.execute("PRAGMA table_info(AgentTelemetry)")}
         except (OSError, sqlite3.Error) as error:
-            message = f"{path}: accepted pieces cannot be written there ({error}). Name another file."
+            message = f"{path}: cannot write accepted pieces ({error}). Name another file."
             raise ConfigurationError(message) from error
         if missing := [column for column in ("query", "optimal_response", "suffix") if column not in found]:
             lacks = f"its table AgentTelemetry has no column {', '.join(missing)}"
-            raise ConfigurationError(f"{path}: {lacks}. Name a file of its own.")
+            raise ConfigurationError(f"{path}: {lacks}. Name a separate file.")
 
     def add(self, prefix: str, piece: str, suffix: str) -> bool:
         """Add a piece with the text around it, redacted; return whether it was written.

@@ -97,7 +97,7 @@ def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
         url = sa.make_url(query.url.get_secret_value())
     except (ArgumentError, ValueError):
         # A malformed URL may contain a password anywhere, so neither it nor the cause is shown.
-        raise ConfigurationError(f"telemetry: the URL cannot be read. {_EXPECTED_URL}") from None
+        raise ConfigurationError(f"telemetry: the URL cannot be parsed. {_EXPECTED_URL}") from None
     with _explain_errors(url), _connection(_readable_url(url)) as connection:
         selection = _selection(connection, query, url)
         for row in connection.execution_options(yield_per=_BATCH).execute(selection):
@@ -213,7 +213,7 @@ def _readable_url(url: sa.URL) -> sa.URL:
             parameters = {"connect_timeout": str(_CONNECT_SECONDS), **url.query}
             return url.set(drivername="postgresql+psycopg2", query=parameters)
         case other:
-            raise ConfigurationError(f"{_show_url(url)}: {other} is not read. {_EXPECTED_URL}")
+            raise ConfigurationError(f"{_show_url(url)}: {other} is not supported. {_EXPECTED_URL}")
 
 
 def _show_url(url: sa.URL) -> str:
@@ -240,7 +240,7 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
             reason = reason.replace(secret, "***") if secret else reason
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
         if type(error) is DatabaseError and url.get_backend_name() == "sqlite":  # not one of its subclasses: damaged
-            advice = "Put a whole SQLite database there, which you may read, such as a backup of this one."
+            advice = "Provide a complete SQLite database that you may read, such as a backup of this one."
         raise ConfigurationError(f"{_show_url(url)}: {reason}. {advice}") from None
 
 
@@ -296,7 +296,7 @@ def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str |
     existing = sorted([*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)])
     fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]
     if len(fitting) != 1:
-        found = f"no table {asked}; there {'are' if existing else 'is'} {', '.join(existing) or 'none'}"
+        found = f"no table {asked}, found {', '.join(existing) or 'none'}"
         raise ConfigurationError(f"{_show_url(url)}: {found}. Name the table with --table.")
     return schema or None, fitting[0]
 

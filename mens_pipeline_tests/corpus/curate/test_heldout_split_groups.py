@@ -115,7 +115,7 @@ def test_no_more_than_the_largest_share_is_held_out() -> None:
     split = _split(policy, rows=[*_programs(42), prose])
 
     assert (split.num_groups, split.num_heldout_groups, split.num_evaluating_groups) == (43, 8, 8)
-    assert split.shortfall.startswith(f"A small eval suite: {len(split.heldout)} programs to ask for from ")
+    assert split.shortfall.startswith(f"A small eval suite: {len(split.heldout)} programs from ")
     assert split.shortfall.endswith("raise max_heldout_share in config/pipeline.yaml.")
     assert split.report().shortfall == split.shortfall
 

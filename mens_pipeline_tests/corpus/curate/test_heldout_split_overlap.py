@@ -117,10 +117,10 @@ def test_sets_that_share_nothing_pass(tmp_path: Path) -> None:
 
 @pytest.mark.threat("M14")
 @every_row(
-    ({}, "1 prompts and 1 answers"),
-    ({"prompt": "Something else."}, "0 prompts and 1 answers"),
-    ({"response": "fn other() to int { return 7 }"}, "1 prompts and 0 answers"),
-    ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 prompts and 1 answers"),
+    ({}, "1 prompts and 1 responses"),
+    ({"prompt": "Something else."}, "0 prompts and 1 responses"),
+    ({"response": "fn other() to int { return 7 }"}, "1 prompts and 0 responses"),
+    ({"prompt": "Another.", "response": "\n\nfn f1() to int {\n\treturn 1\n}"}, "0 prompts and 1 responses"),
 )
 def test_a_held_out_row_that_was_trained_on_is_named(changes: dict[str, str], found: str, tmp_path: Path) -> None:
     train = _write(tmp_path / "train.jsonl", [*_FREE, _HELD[1].model_copy(update=changes), _FREE[0]])
@@ -132,6 +132,6 @@ def test_a_held_out_row_that_was_trained_on_is_named(changes: dict[str, str], fo
         f"{heldout}: {found} of 3 held-out pairs are in 1 rows of {train}, the first in row 7:"
     )
     assert str(error.value).endswith(
-        "`mens corpus mix` writes both files so that they share nothing; run it, and train on what it wrote."
+        "Run `mens corpus mix`, which writes both files without overlap, and train on its output."
     )
     assert json.loads(train.read_text().splitlines()[6])["prompt"]

@@ -276,19 +276,19 @@ def test_a_source_of_weight_zero_hides_nothing() -> None:
 
 @every_row(
     (SourceRows(None), "b: the file is missing"),
-    (SourceRows([], sha256="00"), r"b: no row of 0 is used\."),
+    (SourceRows([], sha256="00"), r"b: none of its 0 rows is used\."),
     (
         SourceRows(_pairs("a", 2) + _pairs("d", 3, Lane.DOCS_QA), unreadable=1, sha256="00"),
-        r"b: no row of 6 is used \(1 unreadable, 2 duplicate, 3 lane_not_trained\)",
+        r"b: none of its 6 rows is used \(1 unreadable, 2 duplicate, 3 lane_not_trained\)",
     ),
 )
 def test_a_source_that_is_needed_is_refused_when_it_gives_nothing(rows: SourceRows, problem: str) -> None:
-    with pytest.raises(RefusedError, match=rf"{problem}.*Make it, or mark the source optional"):
+    with pytest.raises(RefusedError, match=rf"{problem}.*Create it, or mark the source optional"):
         _mix({"a": _rows("a", 3), "b": rows})
 
 
 def test_a_mix_of_nothing_is_refused() -> None:
-    with pytest.raises(RefusedError, match="no source gives any row"):
+    with pytest.raises(RefusedError, match="no source contributes a row"):
         _mix({"a": SourceRows(None), "b": _rows("b", 2)}, {"b": 0}, per_source={"a": {"optional": True}})
 
 

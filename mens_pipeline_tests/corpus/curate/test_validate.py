@@ -72,7 +72,7 @@ def test_an_extracted_record_is_kept() -> None:
     (b'{"x": ' + b"[" * 500 + b"]" * 500 + b"}", RejectReason.MALFORMED_JSON, "recursion"),
     (b'{"prompt": ' + b"[" * 150 + b"]" * 150 + b"}", RejectReason.SCHEMA, "prompt: Input should be a valid string"),
     (b"[" * 100_000, RejectReason.MALFORMED_JSON, "recursion"),
-    (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "found list"),
+    (b" " * 9 + b"[1]", RejectReason.NOT_AN_OBJECT, "expected an object, found list"),
     ({**_PAIR, "rating": 6}, RejectReason.SCHEMA, "rating: Input should be less than or equal to 5"),
     ({**_PAIR, "rating": 0}, RejectReason.SCHEMA, "rating: Input should be greater than or equal to 1"),
     ({**_PAIR, "rating": "5"}, RejectReason.SCHEMA, "rating: Input should be a valid integer"),

@@ -57,17 +57,17 @@ def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str)
 
 @every_row(
     (_INSTRUCTION, True, None),
-    ("", True, "hardly a word"),
-    ("\ufffd x, 12 34 ... go", True, "hardly a word"),
+    ("", True, "too few words"),
+    ("\ufffd x, 12 34 ... go", True, "too few words"),
     ("I cannot help with that.", True, "a refusal"),
     (_INSTRUCTION, False, "cut off"),
     ("word " * MAX_INSTRUCTION, True, "9999 characters"),
     ("Here is a harder version of it: clamp.", True, "says `harder version`"),
     ("Write ```fn f() { }``` in Vox.", True, "contains code"),
     ("fn f() { }", True, "contains code"),
-    ("Write a FUNCTION `add` in Vox.", True, "says nothing new"),
-    ("In Vox write a function `add`.", True, "says nothing new"),
-    ("Write a function `add`.", True, "says nothing new"),
+    ("Write a FUNCTION `add` in Vox.", True, "adds nothing new"),
+    ("In Vox write a function `add`.", True, "adds nothing new"),
+    ("Write a function `add`.", True, "adds nothing new"),
 )
 def test_a_request_that_is_not_worth_answering_is_not_answered(text: str, *, stopped: bool, fault: str | None) -> None:
     assert find_fault(instruction_in(text), _PARENT, read(text), stopped=stopped) == fault

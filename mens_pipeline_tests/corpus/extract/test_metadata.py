@@ -99,7 +99,7 @@ def test_weight_is_a_positive_number() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, "2", float("inf"), float("nan"), None])
 def test_any_other_weight_is_refused(value: object) -> None:
-    with pytest.raises(FrontmatterError, match="not a positive number"):
+    with pytest.raises(FrontmatterError, match="expected a positive number"):
         read_weight({"training_weight": value})
 
 

@@ -73,5 +73,5 @@ def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: byt
 def test_a_key_that_may_be_meant_for_roots_that_decide_is_an_error(tmp_path: Path, key: str) -> None:
     (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
 
-    with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `(negative|golden)_roots`"):
+    with pytest.raises(ConfigurationError, match=f"{key}: unknown key. Did you mean `(negative|golden)_roots`"):
         find_source_roots(tmp_path)

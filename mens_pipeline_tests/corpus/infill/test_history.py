@@ -194,13 +194,13 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
 
     with pytest.raises(SourceNotFoundError, match=r"nowhere: no such folder\. Name a Vox workspace"):
         read_history(tmp_path / "nowhere", "HEAD", 9)
-    with pytest.raises(RefusedError, match=r"plain: no history: fatal: not a git .* Name a folder of a git checkout"):
+    with pytest.raises(RefusedError, match=r"plain: cannot read its history: fatal: not a git .* Name a folder"):
         read_history(tmp_path / "plain", "HEAD", 9)
     with pytest.raises(RefusedError, match=r"a shallow clone, .* Run `git fetch --unshallow`"):
         read_history(tmp_path / "shallow", "HEAD", 9)
-    with pytest.raises(SourceNotFoundError, match=r"\0: no commit of .* Name a commit, or a date such as"):
+    with pytest.raises(SourceNotFoundError, match=r"\0: neither a commit of .* Name a commit, or a date such as"):
         read_history(repository.root, "\0", 9)
-    with pytest.raises(SourceNotFoundError, match=r"--all: no commit of .* Name a commit, or a date such as"):
+    with pytest.raises(SourceNotFoundError, match=r"--all: neither a commit of .* Name a commit, or a date such as"):
         read_history(repository.root, "--all", 9)
 
 
@@ -209,11 +209,11 @@ def test_a_refusal_says_whether_git_is_missing_or_refuses(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
-        with pytest.raises(RefusedError, match=r"no history: there is no git program .*\. Install git\."):
+        with pytest.raises(RefusedError, match=r"cannot read its history: git is not installed\. Install git\."):
             _read(repository)
     with monkeypatch.context() as patch:
         patch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-        with pytest.raises(RefusedError, match=r"no history: fatal: .*dubious ownership.*safe\.directory"):
+        with pytest.raises(RefusedError, match=r"cannot read its history: fatal: .*dubious ownership.*safe\.directory"):
             _read(repository)
     (repository.root / ".git" / "HEAD").write_text("1" * 40 + "\n")
     with pytest.raises(RefusedError, match=r"git rev-list failed: fatal: .*HEAD\."):

@@ -99,7 +99,7 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
 
 @pytest.mark.seed_row(48)
 @every_row(
-    ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and earlier ones"),
+    ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': expected vox_dogfood_v1 or earlier"),
     ({"schema_version": "mens"}, "schema_version 'mens': "),
     ({"difficulty": 11.5}, "difficulty: Input should be less than or equal to 10"),
     ({"difficulty": float("inf")}, "difficulty: Input should be a valid integer"),
@@ -197,5 +197,5 @@ def test_an_extraction_carries_no_record_of_upstream(tmp_path: Path) -> None:
     path = tmp_path / "validated.jsonl"
     path.write_text(json.dumps(_RECORD) + "\n")
 
-    with pytest.raises(RefusedError, match=r"validated.jsonl:1: a record of another toolchain"):
+    with pytest.raises(RefusedError, match=r"validated.jsonl:1: a record written by another toolchain"):
         list(read_record_lines(path))

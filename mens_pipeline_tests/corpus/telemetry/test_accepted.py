@@ -115,11 +115,11 @@ def test_a_suffix_changes_the_fingerprint(table: Path) -> None:
 def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
     other = write_database(tmp_path / "other.db", "CREATE TABLE AgentTelemetry (query, optimal_response)", [])
     (tmp_path / "text").write_text("no database " * 100)
-    with pytest.raises(ConfigurationError, match=r"has no column suffix\. Name a file of its own"):
+    with pytest.raises(ConfigurationError, match=r"has no column suffix\. Name a separate file"):
         AcceptedPieces(other)
     with pytest.raises(ConfigurationError, match=r"not a database\)\. Name another file"):
         AcceptedPieces(tmp_path / "text")
-    with pytest.raises(ConfigurationError, match="cannot be written there"):
+    with pytest.raises(ConfigurationError, match="cannot write accepted pieces"):
         AcceptedPieces(tmp_path / "nowhere" / "x.db")
     pieces = AcceptedPieces(tmp_path / "gone.db")
     (tmp_path / "gone.db").write_bytes(b"x" * 5_000)
@@ -169,5 +169,5 @@ def test_every_piece_that_was_accepted_is_mixed(table: Path) -> None:
     assert beside.sources[-1].emitted_lines == 30
     assert beside.sources[-1].requested_share == beside.sources[-1].share_of_output == 0.6
     assert beside.sources[1].requested_share == pytest.approx(0.4)
-    with pytest.raises(RefusedError, match=r"pairs.jsonl: no row of 0 is used"):
+    with pytest.raises(RefusedError, match=r"pairs.jsonl: none of its 0 rows is used"):
         mix_of(MixSource(path="pairs.jsonl"), pairs=[])

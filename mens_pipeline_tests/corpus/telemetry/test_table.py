@@ -209,7 +209,7 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
 
 @pytest.mark.seed_row(60)
 @every_row(
-    ({"table": "telemetry"}, "no table telemetry; there are AgentTelemetry. Name the table with --table."),
+    ({"table": "telemetry"}, "no table telemetry, found AgentTelemetry. Name the table with --table."),
     ({"query_column": "prompt"}, "no column prompt; it has id, query, optimal_response, rating, moment. Name"),
     ({"order_column": "at", "rating_column": "r"}, "no column r, at; it has"),
     (
@@ -239,17 +239,17 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     )
     (tmp_path / "empty.db").touch()
 
-    with pytest.raises(ConfigurationError, match=r"file is not a database\. Put a whole SQLite database"):
+    with pytest.raises(ConfigurationError, match=r"file is not a database\. Provide a complete SQLite database"):
         list(read_telemetry(query_of(tmp_path / "text.db")))
-    with pytest.raises(ConfigurationError, match="no table AgentTelemetry; there is none"):
+    with pytest.raises(ConfigurationError, match="no table AgentTelemetry, found none"):
         list(read_telemetry(query_of(tmp_path / "empty.db")))
 
 
 @every_row(
     ("sqlite://", SourceNotFoundError, "sqlite://: no such file"),
-    ("hunter2", ConfigurationError, "the URL cannot be read. Write sqlite:///FILE or postgresql://"),
-    ("postgresql://u:hunter2@host:hunter2/x", ConfigurationError, "the URL cannot be read"),
-    ("mysql://u:hunter2@host/x?password=hunter2", ConfigurationError, r"mysql://u:\*\*\*@host/x: mysql is not read"),
+    ("hunter2", ConfigurationError, "the URL cannot be parsed. Write sqlite:///FILE or postgresql://"),
+    ("postgresql://u:hunter2@host:hunter2/x", ConfigurationError, "the URL cannot be parsed"),
+    ("mysql://u:hunter2@host/x?password=hunter2", ConfigurationError, r"mysql://u:\*\*\*@host/x: mysql is not supp"),
     (
         "postgres://u:hunter2@127.0.0.1:1/x?application_name=y",
         ConfigurationError,

@@ -86,9 +86,9 @@ def test_nothing_can_be_written(url: str) -> None:
 
 
 def test_what_is_missing_is_named(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="no table other; there are agenttelemetry, many, spied"):
+    with pytest.raises(ConfigurationError, match="no table other, found agenttelemetry, many, spied"):
         list(read_telemetry(_query(url, table="other")))
-    with pytest.raises(ConfigurationError, match=r"no table none\.x; there is none"):
+    with pytest.raises(ConfigurationError, match=r"no table none\.x, found none"):
         list(read_telemetry(_query(url, table="none.x")))
 
 
