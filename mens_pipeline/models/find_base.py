@@ -48,7 +48,7 @@ def find_base_model(
         try:
             downloads.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            advice = "Set MENS_CACHE_ROOT to a folder you may write."
+            advice = "Set MENS_CACHE_ROOT to a writable folder."
             raise ConfigurationError(f"{downloads}: {error.strerror}. {advice}") from error
         with hold_lock(downloads / ".lock"):  # processes that start together convert it once
             is_there = (target / RECORD).is_file()
@@ -60,8 +60,8 @@ def find_base_model(
 def base_by_name(name: str) -> Base:
     """Describe a base by its published sizes, without its files; raise `RefusedError` for an unknown base."""
     if name not in _KNOWN:
-        advice = "Fetch it first: mens train --dry-run --model NAME does."
-        raise RefusedError(f"base model {name}: not on this machine, and its sizes are not known. {advice}")
+        advice = "Fetch it first with `mens train --dry-run --model NAME`."
+        raise RefusedError(f"base model {name}: not on this machine, and its sizes are unknown. {advice}")
     layers, heads, width, vocabulary, parameters = _KNOWN[name]
     return Base(
         name=name,
@@ -123,7 +123,7 @@ def _of_hub(
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
             # For a cache, the message of the library adds nothing.
-            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_describe_failure(error)}")
+            tried.append(f"{origin}: not found" if is_local else f"{origin}: {_describe_failure(error)}")
         except (HfHubHTTPError, HFValidationError) as error:
             tried.append(f"{origin}: {_first_line(error)}")
         except (HTTPError, ConnectionError, TimeoutError) as error:

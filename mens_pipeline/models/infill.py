@@ -102,7 +102,7 @@ def split_at_marks(text: str) -> tuple[str, str] | None:
             prefix, suffix = prefix.removeprefix(" ").removesuffix(" "), suffix.removesuffix(" ")
         return prefix + middle, suffix
     if unknown := dict.fromkeys(_LIKE_A_MARK.findall(text)):
-        raise ValueError(f"{', '.join(list(unknown)[:_MOST_NAMED])}: not understood as the marks of a cursor")
+        raise ValueError(f"{', '.join(list(unknown)[:_MOST_NAMED])}: not supported as marks of a cursor")
     return None
 
 

@@ -40,9 +40,9 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "a list, not an object"),
+        ("[]", "expected a JSON object, found list"),
         ("{}", "backend is nothing, expected qlora"),
-        ("null", "a NoneType, not an object"),
+        ("null", "expected a JSON object, found NoneType"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
         (
             '{"backend": "qlora", "manifest_schema_version": 8}',

