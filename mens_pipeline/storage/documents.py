@@ -108,7 +108,7 @@ def hold_lock(path: Path) -> Iterator[None]:
                 notice.start()
                 fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
-            problem = f"its file system refuses locks ({error.strerror}). Use a folder on another one."
+            problem = f"its file system does not support locks ({error.strerror}). Use a folder on another one."
             raise ConfigurationError(f"{path}: {problem}") from error
         finally:
             notice.cancel()
@@ -142,7 +142,7 @@ _TRIES: Final = 50
 
 def unwritable(error: OSError, root: Path) -> ConfigurationError:
     """Build the error for a store that cannot be written."""
-    return disk_error(error, root, "Set MENS_STORE_ROOT to a folder that you may write and that has room.")
+    return disk_error(error, root, "Set MENS_STORE_ROOT to a writable folder with free space.")
 
 
 class Documents:
@@ -199,7 +199,7 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
         written = change(found.content)
         if written == found.content or remote.swap(name, written, found.version):
             return
-    raise ConfigurationError(f"{remote.url}/{name}: changed by others {_TRIES} times in a row. Run the command again.")
+    raise ConfigurationError(f"{remote.url}/{name}: changed elsewhere {_TRIES} times in a row. Run the command again.")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -91,7 +91,7 @@ def find_little_room(*places: Path) -> str | None:
         there = next((path for path in (place, *place.parents) if path.exists()), Path())
         total, _, free = shutil.disk_usage(there)
         if free < min(_LITTLE_SHARE * total, _LITTLE_BYTES):
-            advice = "Make room: `mens store prune` shows what the store may lose."
+            advice = "Make room: `mens store prune` lists artifacts that can be removed."
             return f"{place}: {free / 1e9:.1f} GB of {total / 1e9:.1f} GB are free. {advice}"
     return None
 

@@ -72,7 +72,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = temporary.open("xb")
     except OSError as error:
-        raise disk_error(error, path, "Name a file in a folder you may write.", is_named=True) from error
+        raise disk_error(error, path, "Name a file in a writable folder.", is_named=True) from error
     held = os.dup(target.fileno())  # the block may close its file before it is renamed
     try:
         hold_draft(held, path.parent)
@@ -141,7 +141,7 @@ def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
                 if line.strip():
                     yield model.model_validate_json(line)
             except ValidationError as error:
-                problem = problem_in(error, model.__name__, "Delete the folder that it is in, and run again.")
+                problem = problem_in(error, model.__name__, "Delete its folder, and run again.")
                 raise RefusedError(f"{path}:{number}: {problem}") from error
 
 
@@ -158,5 +158,5 @@ def model_in(line: bytes, place: str, model: type[Model], what: str, advice: str
         return model.model_validate_json(line)
     except ValidationError as error:
         is_ours = issubclass(model, Versioned)
-        problem = problem_in(error, what, advice) if is_ours else f"no {what} ({errors_in(error)}). {advice}"
+        problem = problem_in(error, what, advice) if is_ours else f"invalid {what} ({errors_in(error)}). {advice}"
         raise RefusedError(f"{place}: {problem}") from error

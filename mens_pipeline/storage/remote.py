@@ -41,8 +41,8 @@ _RETRY_SECONDS: Final = 25.0
 """Time to retry every request; a server restarts in less, so a restart fails no run."""
 _BACKOFF: Final["BackoffConfig"] = {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=2)}
 _ADVICE: Final = (
-    "Make sure that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of "
-    "this process may read and write there. Everything made so far stays in MENS_STORE_ROOT; run the command again."
+    "Make sure that MENS_STORE_URL names an existing bucket, that its server responds, and that the credentials of "
+    "this process allow reads and writes. Finished artifacts stay in MENS_STORE_ROOT; run the command again."
 )
 
 
@@ -93,7 +93,7 @@ class Remote:
             except FileNotFoundError:
                 return StoredObject()
             if found.meta["size"] > _MOST_BYTES:
-                raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
+                raise ConfigurationError(f"{self.url}/{name}: found more than {_MOST_BYTES} bytes. Remove this object.")
             named = ((name, found.meta[name]) for name in ("e_tag", "version"))
             version = {name: value for name, value in named if value is not None}
             return StoredObject(bytes(found.bytes()), version, found.meta["last_modified"])

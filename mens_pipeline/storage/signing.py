@@ -50,7 +50,7 @@ class Signing:
         key = _load_ed25519().Ed25519PrivateKey.from_private_bytes(bytes.fromhex(private))
         own = key.public_key().public_bytes_raw().hex()
         if public not in {None, own}:
-            advice = f"Correct one of them, or leave {PUBLIC} out."
+            advice = f"Correct one of them, or unset {PUBLIC}."
             raise ConfigurationError(f"{PUBLIC}: {public}, but {PRIVATE} belongs to {own}. {advice}")
         return cls(own, key)
 
@@ -64,7 +64,7 @@ class Signing:
         """Compute the signature of a document of JSON values, hexadecimal."""
         if self.private is None:
             advice = f"Set {PRIVATE} where evaluations, verdicts and champions are made."
-            raise ConfigurationError(f"{PUBLIC} asks for a signature, and nothing is set to make one with. {advice}")
+            raise ConfigurationError(f"{PUBLIC} requires signatures, but no key to sign with is set. {advice}")
         return self.private.sign(_message(kind, content)).hex()
 
     def problem_of(self, signature: str | None, kind: str, **content: object) -> str | None:
@@ -73,7 +73,7 @@ class Signing:
             return "it is not signed"
         if self._fits(signature, _message(kind, content)):
             return None
-        return f"its signature is not of the key {self.public_key[:12]}, or of something else"
+        return f"its signature does not match the key {self.public_key[:12]} or its content"
 
     def find_reason(self, artifact: Artifact) -> str | None:
         """Explain why the signature of an artifact is not valid; None if it is."""

@@ -72,7 +72,7 @@ def newer_format(version: object, newest: int) -> str | None:
     """Explain that newer code wrote a document; None if its format is known."""
     if not isinstance(version, int) or version <= newest:
         return None
-    return f"written by a newer version of mens-pipeline (format {version}, read here up to {newest}). Upgrade it"
+    return f"written by a newer version of mens-pipeline (format {version}, supported up to {newest}). Upgrade it"
 
 
 def newer_than_known(error: ValidationError) -> str | None:
@@ -81,14 +81,14 @@ def newer_than_known(error: ValidationError) -> str | None:
     details = next((str(item["ctx"]["problem"]) for item in errors if item["type"] == _NEWER), None)
     if details is None and all(item["type"] in _UNKNOWN for item in errors):
         fields = ", ".join(".".join(map(str, item["loc"])) for item in errors)
-        details = f"written by a newer version of mens-pipeline (it says {fields}, which is not known here). Upgrade it"
+        details = f"written by a newer version of mens-pipeline (unknown: {fields}). Upgrade it"
     return details
 
 
 def problem_in(error: ValidationError, what: str, advice: str) -> str:
     """Explain why a document is invalid; the advice applies unless newer code wrote it."""
     newer = newer_than_known(error)
-    return f"{newer}." if newer is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
+    return f"{newer}." if newer is not None else f"invalid {what} ({errors_in(error)[:_LONGEST]}). {advice}"
 
 
 def errors_in(error: ValidationError, model: type[BaseModel] | None = None) -> str:
@@ -118,4 +118,4 @@ def _sentence(place: str, message: str) -> str:
     own = message.removeprefix(_OWN)
     if not place and own != message:
         return own
-    return f"{place or 'the whole'}: {own}"
+    return f"{place or 'the document'}: {own}"

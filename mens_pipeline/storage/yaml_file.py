@@ -98,6 +98,6 @@ def load_yaml(path: Path) -> Any:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Restore the file, or name another one.") from error
     except YamlLimitError as error:
-        raise ConfigurationError(f"{path}: not YAML for configuration ({error}). Correct the file.") from error
+        raise ConfigurationError(f"{path}: not YAML within the limits ({error}). Correct the file.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error

@@ -114,7 +114,7 @@ def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None
     assert "Name at least two" in invoke("compare", one).output
     for second, said in (
         (one, "found two models called all"),
-        (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no scored completion"),
+        (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: invalid scored completion"),
         (str(both), "Name one"),
     ):
         result = invoke("compare", one, second, "-o", str(tmp_path / "page.html"))

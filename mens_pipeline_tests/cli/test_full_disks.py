@@ -61,7 +61,7 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
     with full_after(_LARGE * _KILOBYTE // 2):
         line = _read_refusal(run_main("promote", "--run-dir", run, folder=tmp_path, variables=variables))
 
-    assert line.endswith(": File too large. Set MENS_STORE_ROOT to a folder that you may write and that has room.")
+    assert line.endswith(": File too large. Set MENS_STORE_ROOT to a writable folder with free space.")
     assert f"{ADAPTER}/{WEIGHTS}" in line
     assert (champion_key(store), _state(store)) == (champion, before)
     assert run_main("promote", "--run-dir", run, folder=tmp_path, variables=variables).returncode == 0

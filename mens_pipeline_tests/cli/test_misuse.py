@@ -19,13 +19,13 @@ _CASES = [
     ("corpus stats missing.jsonl", 2, _ROWS),
     ("corpus validate missing.jsonl -o o.jsonl", 2, _ROWS),
     ("corpus pairs missing.jsonl -o o.jsonl", 2, _ROWS),
-    ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:2: no extracted record ("),
+    ("corpus pairs rows.jsonl -o o.jsonl", 1, "rows.jsonl:2: invalid extracted record ("),
     ("corpus mix --config missing.yaml", 2, "No such file or directory"),
     ("run --recipe=default --recipe=wide --no-train", 2, "--no-train does not train recipes"),
     ("eval-local --run-dir missing --devices 0", 2, "Invalid value for '--devices'"),
     ("eval-local --model missing", 1, "missing/training_manifest.json: No such file"),
     ("grammar --format bnf", 2, "'lark', 'gbnf'"),
-    ("grammar -o rows.jsonl/vox.lark", 2, "Name a file in a folder you may write."),
+    ("grammar -o rows.jsonl/vox.lark", 2, "Name a file in a writable folder."),
 ]
 
 

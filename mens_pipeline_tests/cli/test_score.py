@@ -46,7 +46,7 @@ def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> 
     ("rows", "said"),
     [
         ([{"task": "hev_000", "text": "", "stopped": True}], "completion 1: found no task `hev_000`"),
-        ([{"task": _TASKS[0].id, "text": ""}], "completions.jsonl:1: no completion"),
+        ([{"task": _TASKS[0].id, "text": ""}], "completions.jsonl:1: invalid completion"),
         ([], "found no completion"),
     ],
 )

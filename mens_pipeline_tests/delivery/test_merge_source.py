@@ -74,7 +74,7 @@ def test_a_run_that_nobody_judged_has_no_verdict(trained: Path, tmp_path: Path) 
     assert (source.promoted, source.receipt, source.verdict_sha256) == (None, None, None)
     with pytest.raises(RefusedError, match=r"no champion\. Promote an adapter, or name one with --run-dir"):
         merge_source(None, store)
-    with pytest.raises(RefusedError, match=r"gate_receipt\.json: no receipt \(.*Run `mens gate` again"):
+    with pytest.raises(RefusedError, match=r"gate_receipt\.json: invalid receipt \(.*Run `mens gate` again"):
         merge_source(run, store)
 
 

@@ -77,7 +77,7 @@ def _add_an_unchained_line(text: str) -> str:
         ),
         (
             _rewrite(lambda text: text.replace('"previous"', '"former"', 1)),
-            r"history\.jsonl:1: no event \(previous: .*\)\. It alone says what was promoted and withdrawn: restore it",
+            r"history\.jsonl:1: invalid event \(previous: .*\)\. Restore it from a backup: only this file records",
         ),
         (
             _rewrite(_add_an_unchained_line),

@@ -170,7 +170,7 @@ def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> N
     path = store.root / FOLDER / LEDGER
     path.write_text("{}\n" + path.read_text())
 
-    with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: no entry .* Restore the file from a backup"):
+    with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: invalid entry .* Restore the file from a backup"):
         _record(store, _try("b"))
 
 
@@ -212,17 +212,17 @@ def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
 @pytest.mark.parametrize(
     ("forge", "message"),
     [
-        (lambda lines, _: lines[1:], "ledger.jsonl:1: its signature is not of the key"),
-        (lambda lines, _: [lines[0], *lines[2:]], "ledger.jsonl:2: its signature is not of the key"),
-        (lambda lines, _: [*lines[:3], lines[4]], "ledger.jsonl:3: the end: its signature is not of the key"),
+        (lambda lines, _: lines[1:], "ledger.jsonl:1: its signature does not match the key"),
+        (lambda lines, _: [lines[0], *lines[2:]], "ledger.jsonl:2: its signature does not match the key"),
+        (lambda lines, _: [*lines[:3], lines[4]], "ledger.jsonl:3: the end: its signature does not match the key"),
         (lambda lines, _: lines[:3], "ledger.jsonl:3: the end: it is not signed"),
-        (lambda lines, _: lines[4:], "ledger.jsonl:1: the end: its signature is not of the key"),
-        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl:1: no entry"),
+        (lambda lines, _: lines[4:], "ledger.jsonl:1: the end: its signature does not match the key"),
+        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl:1: invalid entry"),
         (lambda lines, _: [*lines[:3], _with_another_attempt(lines[3]), lines[4]], "ledger.jsonl:4: its signature"),
-        (lambda lines, _: [*lines[:2], lines[0], *lines[3:]], "ledger.jsonl:3: its signature is not of the key"),
+        (lambda lines, _: [*lines[:2], lines[0], *lines[3:]], "ledger.jsonl:3: its signature does not match the key"),
         (lambda lines, _: [*lines[:3], _with_the_files_of(lines[3], lines[2]), lines[4]], "ledger.jsonl:4: its sign"),
-        (lambda lines, _: [lines[0], lines[2], lines[1], *lines[3:]], "ledger.jsonl:2: its signature is not of the"),
-        (_signed_by_another, "ledger.jsonl:1: its signature is not of the key"),
+        (lambda lines, _: [lines[0], lines[2], lines[1], *lines[3:]], "ledger.jsonl:2: its signature does not match"),
+        (_signed_by_another, "ledger.jsonl:1: its signature does not match the key"),
     ],
     ids=[
         *("first removed", "middle removed", "last removed", "last and seal removed", "all but the seal removed"),

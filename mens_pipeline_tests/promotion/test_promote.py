@@ -104,7 +104,7 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
             lambda gate, _run: _amend(gate, RECEIPT, _PASSED),
             "The documents lead to a different verdict than the receipt; run the gate again",
         ),
-        (20, lambda gate, _run: _amend(gate, RECEIPT, {}), r"no receipt \(.*\)\. Run `mens gate` again"),
+        (20, lambda gate, _run: _amend(gate, RECEIPT, {}), r"invalid receipt \(.*\)\. Run `mens gate` again"),
         (40, lambda gate, _run: (gate.path / RESULTS).unlink(), r"changed since it was written: eval_results\.json"),
         (
             40,

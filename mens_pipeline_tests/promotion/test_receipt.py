@@ -115,7 +115,7 @@ def test_missing_documents_have_no_digest_and_no_figures(tmp_path: Path) -> None
         ("{}", "malformed (run_id: Field required"),
         ("[" * 100_000, "malformed (maximum recursion depth exceeded"),
         ("\x80", "malformed ('utf-8' codec can't decode"),
-        ('{"run_id": "\\ud800"}', "malformed (the whole: Invalid JSON"),
+        ('{"run_id": "\\ud800"}', "malformed (the document: Invalid JSON"),
         ('{"total_samples": NaN}', "total_samples: Input should be a finite number"),
     ],
     ids=["no JSON", "no object", "no keys", "deep", "no UTF-8", "surrogate", "NaN"],

@@ -90,10 +90,10 @@ def _sign_again(gate: Artifact, signing: Signing, kind: str) -> None:
     ("spoil", "message"),
     [
         (_without_signature, "it is not signed"),
-        (_another_verdict, "not of the key 248acbdb|not of the key|of something else"),
-        (_another_file, "of something else"),
-        (lambda gate: _sign_again(gate, _keys(_OTHER), gate.kind), "its signature is not of the key"),
-        (lambda gate: _sign_again(gate, _SIGNING, "promoted_adapter"), "of something else"),
+        (_another_verdict, "does not match the key"),
+        (_another_file, "not match the key"),
+        (lambda gate: _sign_again(gate, _keys(_OTHER), gate.kind), "its signature does not match the key"),
+        (lambda gate: _sign_again(gate, _SIGNING, "promoted_adapter"), "not match the key"),
         (lambda gate: _written_over(gate, SIGNATURE, "{}"), "its signature.json cannot be read"),
     ],
 )
@@ -118,7 +118,7 @@ def _without_signature_of(name: str, text: str) -> Callable[[Artifact], None]:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda evaluation: _written_over(evaluation, SCORED_COMPLETIONS, ""), "its signature is not of the key"),
+        (lambda evaluation: _written_over(evaluation, SCORED_COMPLETIONS, ""), "its signature does not match the key"),
         (lambda evaluation: (evaluation.path / RESULTS).write_text("{}"), f"changed since it was written: {RESULTS}"),
         (_without_signature_of(SCORED_COMPLETIONS, ""), "it is not signed"),
     ],
@@ -191,9 +191,9 @@ def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
 @pytest.mark.parametrize(
     ("forge", "message"),
     [
-        (_change_an_entry, "history.jsonl:1: its signature is not of the key"),
-        (lambda store: _lay(store, _lines(store)[:-1]), "champion: its signature is not of the key"),
-        (_remove_an_entry, "history.jsonl:2: its signature is not of the key"),
+        (_change_an_entry, "history.jsonl:1: its signature does not match the key"),
+        (lambda store: _lay(store, _lines(store)[:-1]), "champion: its signature does not match the key"),
+        (_remove_an_entry, "history.jsonl:2: its signature does not match the key"),
         (_forge_an_entry, "history.jsonl:4: it is not signed"),
         (_forge_without_a_pointer, "history.jsonl:4: it is not signed"),
         (_name_the_withdrawn, "champion: it names [0-9a-f]{12}, but the last line of history.jsonl names"),
@@ -263,7 +263,7 @@ def test_without_a_key_nothing_is_signed(run: Path, store: ArtifactStore) -> Non
 
 @pytest.mark.parametrize(
     ("earlier", "reason"),
-    [(None, "it is not signed"), (_keys(_OTHER), "its signature is not of the key")],
+    [(None, "it is not signed"), (_keys(_OTHER), "its signature does not match the key")],
     ids=["none", "another"],
 )
 def test_what_counted_before_the_key_is_judged_again(
@@ -300,7 +300,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     inputs = {**champion.manifest["inputs"], "adapter_sha256": adapter_digest(champion.path)}
     champion.manifest["inputs"].update(inputs)
 
-    assert "of something else" in str(_CHECKING.find_reason(champion))
+    assert "not match the key" in str(_CHECKING.find_reason(champion))
 
 
 def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) -> None:
@@ -324,7 +324,7 @@ def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStor
 
 
 def test_who_can_only_check_makes_nothing(run: Path, store: ArtifactStore) -> None:
-    with pytest.raises(ConfigurationError, match=r"nothing is set to make one with. Set MENS_SIGNING_KEY"):
+    with pytest.raises(ConfigurationError, match=r"no key to sign with is set. Set MENS_SIGNING_KEY"):
         verdict_of(run, _with(store, _CHECKING))
 
 

@@ -147,7 +147,7 @@ def test_the_hash_of_a_source_is_of_all_of_it(tmp_path: Path) -> None:
 def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_bytes(_GOOD + b'{"prompt": "' + b"x" * MAX_LINE_BYTES + b'"}\n')
 
-    with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair"):
+    with pytest.raises(RefusedError, match=r"train\.jsonl:2: invalid pair"):
         list(read_pairs(tmp_path / "train.jsonl"))
     with open_rows(tmp_path / "train.jsonl") as lines:
         assert [len(line) for line in lines] == [len(_GOOD), MAX_LINE_BYTES + 1]

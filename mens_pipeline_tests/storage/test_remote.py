@@ -240,7 +240,7 @@ def test_a_server_that_is_gone_says_so(
     alone = _machine(machines[0].root, store_url)
 
     assert alone.get("corpus", _KEY) == made
-    with pytest.raises(ConfigurationError, match="Make sure that MENS_STORE_URL names a bucket that exists") as details:
+    with pytest.raises(ConfigurationError, match="Make sure that MENS_STORE_URL names an existing bucket") as details:
         _build(alone)
     assert "\n" not in str(details.value)
     assert str(details.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
@@ -284,9 +284,9 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         store = _machine(tmp_path, store_url)
-        with pytest.raises(ConfigurationError, match="names a bucket that exists"):
+        with pytest.raises(ConfigurationError, match="names an existing bucket"):
             _build(store)
-        with pytest.raises(ConfigurationError, match=r"k/latest: Object at location .* names a bucket that exists"):
+        with pytest.raises(ConfigurationError, match=r"k/latest: Object at location .* names an existing bucket"):
             store.documents.amend("k", "latest", lambda _found: b"x")
         assert not Remote(store_url).swap("k/latest", b"x", {"e_tag": "of one that is gone"})
         server.shutdown()
@@ -296,7 +296,7 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
 
 def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-    with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as details:
+    with pytest.raises(ConfigurationError, match="credentials of this process allow reads and writes") as details:
         _build(_machine(tmp_path, store_url))
     assert "another-secret" not in str(details.value)
     with pytest.raises(ConfigurationError, match=r"az://account/x: .*Account must be specified"):

@@ -56,7 +56,7 @@ def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> N
         return b"never"
 
     with pytest.raises(
-        ConfigurationError, match=r"k/lines: changed by others 50 times in a row\. Run the command again"
+        ConfigurationError, match=r"k/lines: changed elsewhere 50 times in a row\. Run the command again"
     ):
         store.documents.amend("k", "lines", outrun)
 

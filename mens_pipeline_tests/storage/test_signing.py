@@ -37,7 +37,7 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
     assert (made.manifest["inputs"]["signed_by"], made.manifest["name"]) == (signing.public_key, "of a test")
     assert explain_unsigned(made, store) is None
     assert explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys(None, signing.public_key))) is None
-    assert "not of the key" in str(explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys("6c" * 32))))
+    assert "not match the key" in str(explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys("6c" * 32))))
     (made.path / "figures.json").write_text("[]")
     assert explain_unsigned(made, store) == "changed since it was signed: figures.json"
     (made.path / SIGNATURE).write_text("{}")
@@ -63,7 +63,7 @@ def test_a_document_is_what_was_signed() -> None:
     assert signing.problem_of(signature, "event", key="a") is None
     assert signing.problem_of(None, "event", key="a") == "it is not signed"
     for found, kind, key in ((signature, "event", "b"), (signature, "other", "a"), ("no number", "event", "a")):
-        assert "its signature is not of the key" in str(signing.problem_of(found, kind, key=key))
+        assert "its signature does not match the key" in str(signing.problem_of(found, kind, key=key))
 
 
 def test_keys_that_do_not_belong_together_are_refused() -> None:
@@ -72,7 +72,7 @@ def test_keys_that_do_not_belong_together_are_refused() -> None:
     assert _keys(_PRIVATE, own).public_key == own
     with pytest.raises(ConfigurationError, match=r"MENS_VERIFY_KEY: .* but MENS_SIGNING_KEY belongs to"):
         Signing.of("6c" * 32, own)
-    with pytest.raises(ConfigurationError, match=r"nothing is set to make one with. Set MENS_SIGNING_KEY"):
+    with pytest.raises(ConfigurationError, match=r"no key to sign with is set. Set MENS_SIGNING_KEY"):
         _keys(None, own).signature_of("event")
 
 

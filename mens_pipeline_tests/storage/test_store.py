@@ -131,9 +131,7 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 )
 def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable[[Path], object]) -> None:
     """Full in the block or at the manifest, or no file may be made there; nothing is left."""
-    advice = (
-        r"(File too large|No such file or directory)\. Set MENS_STORE_ROOT to a folder that you may write and that has"
-    )
+    advice = r"(File too large|No such file or directory)\. Set MENS_STORE_ROOT to a writable folder with free space"
 
     with full_after(1024), pytest.raises(ConfigurationError, match=advice):
         store.build("corpus", _INPUTS, lambda folder: {"made": bool(fill(folder))})
@@ -328,7 +326,7 @@ def test_a_file_system_without_locks_is_one_line(tmp_path: Path, monkeypatch: py
             raise OSError(code, os.strerror(code))
 
         monkeypatch.setattr(fcntl, "flock", refuse)
-        said = r"lock: its file system refuses locks \(No locks available\)\. Use"
+        said = r"lock: its file system does not support locks \(No locks available\)\. Use"
         with pytest.raises(ConfigurationError, match=said), documents.hold_lock(tmp_path / "lock"):
             pass
 

@@ -28,11 +28,11 @@ def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ('{"format_version": 4, "name": {}}', f"{_NEWER} (format 4, read here up to 3). Upgrade it."),
-        ('{"age": 1}', f"{_NEWER} (it says age, which is not known here). Upgrade it."),
-        ('{"age": 1, "name": 2}', "no thing (name: Input should be a valid string; age: unknown)"),
-        ('{"format_version": "x"}', "no thing (format_version: Input should be a valid integer, unable to"),
-        ("[]", "no thing (the whole: Input should be an object). Delete it."),
+        ('{"format_version": 4, "name": {}}', f"{_NEWER} (format 4, supported up to 3). Upgrade it."),
+        ('{"age": 1}', f"{_NEWER} (unknown: age). Upgrade it."),
+        ('{"age": 1, "name": 2}', "invalid thing (name: Input should be a valid string; age: unknown)"),
+        ('{"format_version": "x"}', "invalid thing (format_version: Input should be a valid integer, unable to"),
+        ("[]", "invalid thing (the document: Input should be an object). Delete it."),
     ],
 )
 def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None:
@@ -60,8 +60,8 @@ def test_an_unknown_field_names_the_one_that_was_meant() -> None:
     ("content", "problem"),
     [
         (None, r"No such file or directory\. Make it again\."),
-        ('{"name": 2}', r"no thing \(name: Input should be a valid string\)\. Make it again\."),
-        ('{"format_version": 4}', rf"{_NEWER} \(format 4, read here up to 3\)\. Upgrade it\."),
+        ('{"name": 2}', r"invalid thing \(name: Input should be a valid string\)\. Make it again\."),
+        ('{"format_version": 4}', rf"{_NEWER} \(format 4, supported up to 3\)\. Upgrade it\."),
     ],
     ids=["missing", "damaged", "newer"],
 )

@@ -89,7 +89,7 @@ def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -
 
     with encoding.train_path.open("a") as lines:
         lines.write("no pair\n")
-    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
+    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: invalid pair"):
         encode_train_set(encoding, digest_of(encoding.train_path), tmp_path / "other", workers=2)
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> Non
     with encoding.train_path.open("a") as rows:
         rows.write('{"prompt": "no response"}\n')
     before = {*folder.parent.iterdir()}
-    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
+    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: invalid pair"):
         _encode(encoding)
     (refused,) = {*folder.parent.iterdir()} - before
     assert not encoding.paths(refused)[-1].exists()

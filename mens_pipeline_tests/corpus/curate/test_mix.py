@@ -106,7 +106,7 @@ def test_without_lanes_only_code_trains() -> None:
     ("sources: [{path: families.jsonl}]", r"named more than once: families\.jsonl"),
     ("sources: [{path: a}]\noutput: train.parquet", "String should match"),
     ("sources: [{path: a}\n", "not YAML"),
-    ("", "the whole: Input should be"),
+    ("", "the document: Input should be"),
 )
 def test_mistakes_are_named_with_their_places(content: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "mix.yaml").write_text(content)

@@ -52,8 +52,8 @@ def test_mistakes_are_named_with_their_places(change: dict[str, Any], problem: s
     (b"\xff", "not YAML"),
     (b"a: 2001-13-45\n", "not YAML"),
     (b"[" * 1200, "not YAML"),
-    (b"", "the whole: Input should be"),
-    (b"- 1\n", "the whole: Input should be"),
+    (b"", "the document: Input should be"),
+    (b"- 1\n", "the document: Input should be"),
     (b"split: 3\n", "validate: Field required; synthesize: Field required; .*split: Input should be"),
 )
 def test_a_file_that_is_no_configuration_is_an_error(content: bytes, problem: str, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
 
     assert isinstance(result.exception, RefusedError)
     assert re.fullmatch(
-        r"out\.jsonl:4: no extracted record \(.*\)\. Take the row out, or name another file to write\.",
+        r"out\.jsonl:4: invalid extracted record \(.*\)\. Remove the row, or name another file to write\.",
         str(result.exception),
     )
     assert Path("out.jsonl").read_text() == before

@@ -48,7 +48,7 @@ def _problem(**fields: Any) -> str:
     row = read_row(json.dumps(_ROW | fields).encode(), 1)
 
     assert isinstance(row, Quarantined)
-    with pytest.raises(RefusedError, match=r"^rows.jsonl:1: no pair"):
+    with pytest.raises(RefusedError, match=r"^rows.jsonl:1: invalid pair"):
         list(parse_pairs([json.dumps(_ROW | fields).encode()], Path("rows.jsonl")))
     return row.detail
 
