@@ -116,7 +116,7 @@ def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, scored: Path, s
     assert judged.exit_code == own.exit_code == 0, judged.stderr
     assert "8 prompts and 8 responses of 8 held-out pairs are in 8 rows" in seen
     assert "The held-out set has changed since it was evaluated; evaluate again" in refused
-    assert "seed (--seed-base) was 7, it is 1337" in refused
+    assert "seed (--seed-base) was 7, now 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten
     assert "held-out set" not in refusal(invoke("promote", "--run-dir", scored))
