@@ -102,9 +102,11 @@ class _EventHandler(logging.Handler):
         elif event is None and record.levelno >= logging.INFO:
             logging.getLogger(PROGRESS_LOGGER).info("%s: %s", step, message)
         elif event is not None and event.event_type_value in _LINES:
-            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", _LINES[event.event_type_value], step)
             error = getattr(event.event_specific_data, "error", None)
-            if error is not None:
+            is_interrupted = error is not None and error.cls_name == dg.DagsterExecutionInterruptedError.__name__
+            word = "interrupted" if is_interrupted else _LINES[event.event_type_value]
+            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", word, step)
+            if error is not None and not is_interrupted:
                 logging.getLogger(PROGRESS_LOGGER).error("%s", read_reason(error))
         elif event is not None and event.is_engine_event and "pool" in event.engine_event_data.metadata:
             logging.getLogger(PROGRESS_LOGGER).info("waiting: %s: %s", step, event.message)

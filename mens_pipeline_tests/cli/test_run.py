@@ -196,8 +196,10 @@ def test_an_interrupted_run_is_canceled(home: Path) -> None:
         (run,) = instance.get_runs()
 
     assert process.returncode == 130
+    assert "interrupted: " in stderr
     assert "interrupted; run the same command again" in stderr
     assert "Traceback" not in stderr
+    assert "DagsterExecutionInterruptedError" not in stderr
     assert stdout == ""
     assert run.status is dg.DagsterRunStatus.CANCELED
     assert run.tags.get("dagster/will_retry") != "true"
