@@ -141,7 +141,7 @@ def test_a_base_that_is_an_adapter_of_another_is_refused(tmp_path: Path) -> None
     folder = write_folder(tmp_path / "base")
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "https://evil.example/model"}))
 
-    with pytest.raises(RefusedError, match=r"adapter_config\.json an adapter of another model"):
+    with pytest.raises(RefusedError, match=r"an adapter of another model \(found adapter_config"):
         describe_base("base", None, folder, "folder", None)
 
 

@@ -249,7 +249,7 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
         with pytest.raises(RefusedError, match="the signature does not match"):
             read_override(path, key)
     path.write_bytes(b"\xff")
-    with pytest.raises(ConfigurationError, match=r"override\.json: no text \(.*Write one with `mens override`"):
+    with pytest.raises(ConfigurationError, match=r"override\.json: not text \(.*Write one with `mens override`"):
         read_override(path, _KEY)
 
 
