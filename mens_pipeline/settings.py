@@ -277,7 +277,7 @@ def policy_label(settings: Settings) -> str:
         if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
     ]
     if not settings.benchmark:
-        details.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+        details.append(f"benchmark gate off: {Settings.model_fields['benchmark'].validation_alias}")
     unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
     if unusual:
         details.append(f"unlike {usual}: {', '.join(unusual)}")

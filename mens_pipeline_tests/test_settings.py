@@ -171,7 +171,7 @@ _NAMING = ("VOX_BENCHMARK", "VOX_EVAL_POLICY", "VOX_EVAL_MIN_PARSE_RATE", "VOX_E
     [
         ({}, "ci"),
         ({"VOX_EVAL_POLICY": "full"}, f"full ({_FULL})"),
-        ({"VOX_BENCHMARK": "0"}, "ci (the benchmark has no say by VOX_BENCHMARK)"),
+        ({"VOX_BENCHMARK": "0"}, "ci (benchmark gate off: VOX_BENCHMARK)"),
         ({"VOX_EVAL_MIN_PARSE_RATE": "0.7"}, "ci"),
         ({"VOX_EVAL_MIN_PARSE_RATE": "0.0"}, "ci (min_parse_rate 0.0 by VOX_EVAL_MIN_PARSE_RATE)"),
         (

@@ -111,7 +111,7 @@ class JsonlDataLoader:
             if strict:
                 detail = row.detail if isinstance(row, Quarantined) else "a record without a request"
                 advice = "Run `mens corpus validate` on the file, or unset VOX_MENS_TRAIN_JSONL_STRICT."
-                raise RefusedError(f"{self._path}:{number}: no pair ({detail}). {advice}")
+                raise RefusedError(f"{self._path}:{number}: not a pair ({detail}). {advice}")
             return Skipped.NOT_A_PAIR
         if row.infill is not None:
             return Skipped.AT_A_CURSOR

@@ -175,7 +175,7 @@ def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> 
     for text in (history, (champion.path / PAGE).read_text()):
         assert "bootstrap (min_parse_rate 0.7 by VOX_EVAL_MIN_PARSE_RATE" in text
         assert "min_coverage 0.05 by VOX_EVAL_MIN_COVERAGE" in text
-        assert "the benchmark has no say by VOX_BENCHMARK" in text
+        assert "benchmark gate off: VOX_BENCHMARK" in text
         assert "unlike ci: " in text
         assert "min_heldout_tasks 20" in text
 

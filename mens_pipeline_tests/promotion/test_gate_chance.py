@@ -1,4 +1,4 @@
-"""What gates say of rates that chance has its part in: passes, fails, cannot tell yet; and what trying again costs."""
+"""Verdicts of gates on rates with few completions: passes, fails, undecided; and the cost of trying again."""
 
 from collections.abc import Callable
 from typing import Final
