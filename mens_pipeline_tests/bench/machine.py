@@ -8,6 +8,8 @@ from typing import Final
 _SIDES: Final = (1_024, 2_048, 4_096, 8_192, 16_384)
 """Sizes of the matrices to multiply, until a larger one is no faster."""
 _RISE: Final = 1.03
+_EMULATED: Final = 0.05
+"""A dtype slower than this share of float32 is emulated, as bfloat16 on CPUs without its instructions."""
 _PRODUCTS_SECONDS: Final = 0.02
 """Seconds of products between two waits for the GPU, so that launches and waits do not count."""
 
@@ -34,10 +36,10 @@ def peak_of_products(device: str) -> dict[str, float]:
     peak = {}
     for dtype in ("float32", "bfloat16"):
         peak[dtype] = 0.0
-        for side in _SIDES if device != "cpu" else _SIDES[:2]:  # a CPU without bfloat16 takes minutes for more
+        for side in _SIDES if device != "cpu" else _SIDES[:2]:
             rate, best = _rate_of_products(device, dtype, side), peak[dtype]
             peak[dtype] = max(rate, best)
-            if rate < _RISE * best:
+            if rate < _RISE * best or rate < _EMULATED * peak["float32"]:  # larger emulated products take minutes
                 break
     return peak
 
@@ -55,6 +57,7 @@ def _rate_of_products(device: str, dtype: str, side: int) -> float:
             torch.cuda.synchronize()
         return (perf_counter() - started) / number
 
-    seconds_of(1)  # warm up: the first product also loads the kernels
-    number = max(1, round(_PRODUCTS_SECONDS / seconds_of(1)))
+    if (first := seconds_of(1)) > 1 and device == "cpu":
+        return float(2 * side**3 / first / 1e9)
+    number = max(1, round(_PRODUCTS_SECONDS / seconds_of(1)))  # the first product also loads the kernels
     return float(2 * side**3 / min(seconds_of(number) for _ in range(3)) / 1e9)
