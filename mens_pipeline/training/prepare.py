@@ -178,7 +178,7 @@ def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -
     num_shown = num_rows - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."
-        raise RefusedError(f"the curriculum shows only {num_shown} rows, {min_rows} are needed. {advice}")
+        raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
     if not len(plan.batches):
         shares = ", ".join(f"{kind} {share:g}" for kind, share in recipe.kind_shares.items())
         advice = "Give a share to a kind of rows that the train set has (token_shares, infill_share)."

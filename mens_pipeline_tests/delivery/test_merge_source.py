@@ -175,8 +175,8 @@ def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({_A: (2, 9), _B: (6, 2)}, r"q_proj is \(6, 8\), the adapter has \(6, 2\) by \(2, 9\), of rank 2"),
-        ({_A: (2, 8), _B: (6, 4)}, "of rank 2"),
+        ({_A: (2, 9), _B: (6, 2)}, r"q_proj is \(6, 8\), the adapter has \(6, 2\) by \(2, 9\), at rank 2"),
+        ({_A: (2, 8), _B: (6, 4)}, "at rank 2"),
         ({_A: (2, 8)}, "q_proj has only one of its two matrices"),
         ({_A.replace("0", "7"): (2, 8), _B.replace("0", "7"): (6, 2)}, r"the base has no model\.layers\.7"),
         ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is not a LoRA matrix"),

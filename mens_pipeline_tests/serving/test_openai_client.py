@@ -182,7 +182,7 @@ def test_what_is_not_supported_is_refused_by_name(
 
 
 def test_another_model_is_refused(server: Running) -> None:
-    with pytest.raises(openai.NotFoundError, match=rf"Ask for {server.served.name} or mens") as caught:
+    with pytest.raises(openai.NotFoundError, match=rf"Use {server.served.name} or mens") as caught:
         _chat(server, model="gpt-4")
 
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
