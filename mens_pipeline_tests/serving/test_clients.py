@@ -35,11 +35,11 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     assert reply["usage"]["completion_tokens"] <= 400
     assert warning is not None
     assert warning.startswith("max_tokens 4096 ")
-    assert warning.endswith("it is 400 (--max-new-tokens)")
+    assert warning.endswith("reduced to 400 (--max-new-tokens)")
     assert usage["total_tokens"] <= 512
     assert other is not None
     assert other.startswith("max_tokens 200 ")
-    assert other.endswith(f"it is {512 - usage['prompt_tokens']}")
+    assert other.endswith(f"was reduced to {512 - usage['prompt_tokens']}")
     ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
     expected = "num_predict 401 was reduced to 400 (--max-new-tokens)"
     assert _post(server, "/api/generate", **ollama)[1] == expected
