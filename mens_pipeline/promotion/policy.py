@@ -156,7 +156,7 @@ class Thresholds(Strict):
             return self
         if not self.min_benchmark <= min_benchmark <= 1:
             advice = "Raise it or omit it; a failed verdict can only be overruled with `mens override`."
-            bounds = f"expected {self.min_benchmark:g}, as the policy or the environment requires, to 1"
+            bounds = f"expected at least {self.min_benchmark:g} (of the policy or the environment), and at most 1"
             raise ConfigurationError(f"benchmark_min_pass_rate is {min_benchmark:g}, {bounds}. {advice}")
         return self.model_copy(update={"min_benchmark": min_benchmark})
 
