@@ -220,5 +220,5 @@ def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
     (run.store.root / "promoted_adapter" / "history.jsonl").unlink()
 
     lost = refusal(_invoke("promote", run, "--history"))
-    assert "history.jsonl: nothing about" in lost
+    assert "history.jsonl: no entry for the champion" in lost
     assert "Restore it from a backup" in lost
