@@ -32,10 +32,10 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 @pytest.mark.parametrize(
     ("times", "problem"),
     [
-        ({"schedule": "61 4 * * *"}, "nightly.schedule: '61 4 * * *' is not a cron expression. Write five fields"),
-        ({"schedule": "04:00"}, "nightly.schedule: '04:00' is not a cron expression. Write five fields"),
+        ({"schedule": "61 4 * * *"}, "nightly.schedule: '61 4 * * *' is not a cron expression. Use five fields"),
+        ({"schedule": "04:00"}, "nightly.schedule: '04:00' is not a cron expression. Use five fields"),
         ({"schedule": "0 0 4 * * *"}, "nightly.schedule: '0 0 4 * * *' is not a cron expression"),
-        ({"alert": "0 8 31 2 *"}, "nightly.alert: '0 8 31 2 *' is not a cron expression. Write five fields"),
+        ({"alert": "0 8 31 2 *"}, "nightly.alert: '0 8 31 2 *' is not a cron expression. Use five fields"),
         ({"timezone": "Mars/Base"}, "nightly.timezone: 'Mars/Base' is not a time zone. Write one such as UTC or"),
         ({"timezone": "../UTC"}, "nightly.timezone: '../UTC' is not a time zone"),
         ({"timezone": ""}, "nightly.timezone: '' is not a time zone"),

@@ -81,7 +81,7 @@ def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
     "case",
     [
         (60, 12, 60, r"^$"),
-        (60, 12, 20, r"will refuse \(policy ci\): 20 held-out prompts from 4 files, required 50 from 10; take more"),
+        (60, 12, 20, r"will refuse \(policy ci\): 20 held-out prompts from 4 files, required 50 from 10; use more"),
         (60, 3, 60, r"60 held-out prompts from 3 files, required 50 from 10; .*, or add programs$"),
         (60, 3, None, r"60 held-out prompts from 3 files"),
         (40, 20, 10, r"40 held-out prompts from 20 files.* add programs$"),
