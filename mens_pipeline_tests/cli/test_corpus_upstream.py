@@ -132,7 +132,7 @@ def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: 
     (refused,) = (tmp_path / output).with_suffix(".quarantine.jsonl").read_text().splitlines()
 
     assert done.returncode == 1
-    assert "rows.jsonl: none of 1 rows is kept (1 compiler_rejected). " in done.stderr
+    assert "rows.jsonl: none of 1 rows was kept (1 compiler_rejected). " in done.stderr
     assert f"{output} is unchanged; " in done.stderr
     assert (tmp_path / output).read_bytes() == before
     assert json.loads(refused)["reason"] == "compiler_rejected"

@@ -68,8 +68,8 @@ def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
     empty = _invoke("--url", url, "-o", output, "--table", "Silence")
     swapped = _invoke("--url", url, "-o", output, "--query-column", "id")
 
-    assert "Silence: none of 0 rows is kept (there are none). Check --table" in refusal(empty, RefusedError)
-    assert "none of 3 rows is kept (3 not_text)." in refusal(swapped, RefusedError)
+    assert "Silence: none of 0 rows was kept (it is empty). Check --table" in refusal(empty, RefusedError)
+    assert "none of 3 rows was kept (3 not_text)." in refusal(swapped, RefusedError)
     assert output.read_text() == "before"
 
 

@@ -29,10 +29,10 @@ def test_counts_in_json_types_are_in_a_fixed_order() -> None:
 def test_rows_of_which_none_is_kept_are_refused() -> None:
     account = Account[LeaveReason]()
 
-    with pytest.raises(RefusedError, match=r"^rows: none of 0 rows is kept \(there are none\)\. Look\.$"):
+    with pytest.raises(RefusedError, match=r"^rows: none of 0 rows was kept \(it is empty\)\. Look\.$"):
         list(at_least_one([], account, "rows", "Look."))
     account.seen, account.dropped[LeaveReason.GONE] = 2, 2
-    with pytest.raises(RefusedError, match=r"none of 2 rows is kept \(2 gone\)"):
+    with pytest.raises(RefusedError, match=r"none of 2 rows was kept \(2 gone\)"):
         list(at_least_one([], account, "rows", "Look."))
     account.seen, account.kept = 3, 1
     assert list(at_least_one(["row"], account, "rows", "Look.")) == ["row"]
