@@ -96,7 +96,7 @@ def test_a_bad_line_is_skipped_or_ends_a_strict_run(
     monkeypatch.setenv("VOX_MENS_TRAIN_JSONL_STRICT", "1")
 
     assert "60/61 rows are shown, skipped 1 not_a_pair" in lenient.stderr
-    assert "train.jsonl:61: no pair" in refusal(invoke(*command))
+    assert "train.jsonl:61: not a pair" in refusal(invoke(*command))
 
 
 @pytest.mark.seed_row(22)

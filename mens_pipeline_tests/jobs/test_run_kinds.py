@@ -30,7 +30,7 @@ def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"job\.json: kind 'bake', expected one of train, scratch, generate, merge"):
         read_job(path)
     path.write_text('{"kind": "train"}')
-    with pytest.raises(RefusedError, match=r"job\.json: no job \(.*recipe.*run one of them"):
+    with pytest.raises(RefusedError, match=r"job\.json: not a valid job \(.*recipe.*run one of them"):
         read_job(path)
     with pytest.raises(RefusedError, match=r"none\.json: No such file or directory\. .*run one of them"):
         read_job(tmp_path / "none.json")

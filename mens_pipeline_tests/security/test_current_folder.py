@@ -29,7 +29,7 @@ def test_no_child_runs_the_python_files_of_a_workspace(
 
     assert run_job(job, grace_seconds=5) == ExitCode.CRASHED
     assert not executed.exists()
-    assert "no job" in (tmp_path / "child.log").read_text()
+    assert "not a valid job" in (tmp_path / "child.log").read_text()
 
 
 @pytest.mark.slow
