@@ -41,8 +41,8 @@ _SHOWN = r"\. .*The end of its log \(.*child\.log\):\n\.+.\nRuntimeError: no mor
     [
         (ExitCode.INTERRUPTED, {}, r"run: interrupted\. Run the command again; it reuses finished work"),
         (ExitCode.REFUSED, {FAILURE: '{"reason": "The gradient is gone."}'}, r"^The gradient is gone\.$"),
-        (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with 1{_SHOWN}"),
-        (75, {"child.log": _WORDS}, rf"run: the training process ended with 75{_SHOWN}"),
+        (ExitCode.CRASHED, {"child.log": _WORDS}, rf"run: the training process ended with exit code 1{_SHOWN}"),
+        (75, {"child.log": _WORDS}, rf"run: the training process ended with exit code 75{_SHOWN}"),
         (-signal.SIGKILL, {"child.log": _WORDS}, rf"process was killed, perhaps because memory ran out{_SHOWN}"),
         (ExitCode.CRASHED, {}, r"the training process ended with exit code 1\. The end of its log .*:\n$"),
         (ExitCode.DONE, {}, r"the training process wrote no result\.json\. Run the command again"),
