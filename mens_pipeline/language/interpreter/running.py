@@ -313,8 +313,7 @@ def run_tests(
 
 def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[ast.Module | None, ProgramReport]:
     """Parse a program; return its syntax tree, or None and a report on its rejection (J1, R8)."""
-    size = byte_length(source)
-    if size > limits.max_source:
+    if (size := byte_length(source)) > limits.max_source:
         message = f"the program has {size:,} bytes; the most is {limits.max_source:,}"
         return None, ProgramReport(ProgramStatus.REJECTED, message=message)
     analysis = analyze(source, mode)
@@ -324,8 +323,7 @@ def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tupl
 def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()
-        tests = run.program.tests
-        if not tests:
+        if not (tests := run.program.tests):
             return ProgramReport(ProgramStatus.NO_TESTS, message="the program has no tests")
         end = thread_time() + limits.program_seconds
         results = []

@@ -61,7 +61,7 @@ def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) 
     (workspace / "examples" / "golden" / "b.vox").unlink()
     result = _extract("docs/", "--report", "report.json")
 
-    assert [line.split(" ")[0] + line.rpartition(":")[2] for line in result.stderr.splitlines()] == [
+    assert [line.split(" ")[1] + line.rpartition(":")[2] for line in result.stderr.splitlines()] == [
         *("2 gone", "1 changed", "1 negative_root")
     ]
     assert json.loads(Path("report.json").read_text())["other_folders"] == {
