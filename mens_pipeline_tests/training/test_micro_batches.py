@@ -64,7 +64,7 @@ def test_memory_that_runs_out_later_ends_the_run(
     with monkeypatch.context() as patch:
         patch.setattr("mens_pipeline.training.sft.PlannedTrainer._fits", lambda *_: True)
         with pytest.raises(
-            RefusedError, match=r"^step 1: 4 rows of \d+ tokens in 1 part.*allocate 2\.00 GiB\. Use .* goes on"
+            RefusedError, match=r"^step 1: 4 rows of \d+ tokens in 1 part.*allocate 2\.00 GiB\. Use .* It resumes"
         ):
             train_here(run)
 
