@@ -26,7 +26,7 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
 
 def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "probe"
-    with pytest.raises(RefusedError, match="the probe process ended with 1"):
+    with pytest.raises(RefusedError, match="the probe process ended with exit code 1"):
         SpeedProbe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1, print).measure(
             prepare_fast(tiny_base, tmp_path)
         )
