@@ -127,12 +127,12 @@ def test_a_person_asks_in_a_browser(page: Page) -> None:
         ".observe(document.getElementById('verdict'), {childList: true})"
     )
     _click(page, "double")
-    page.wait_for("document.getElementById('verdict').textContent.includes('written')")
+    page.wait_for("document.getElementById('verdict').textContent.includes('decoding')")
 
     assert "fn double" in page.run("document.getElementById('prompt').value")
     assert _text(page, "program")
     assert re.fullmatch(
-        r"(parses|does not parse: \d+ errors?)(, .*)?; written (free|constrained) in [\d.]+ s", _text(page, "verdict")
+        r"(parses|does not parse: \d+ errors?)(, .*)?; (free|constrained) decoding, [\d.]+ s", _text(page, "verdict")
     )
     assert any(re.fullmatch(r"writing, [\d.]+ s", said) for said in page.run("window.seen"))
 
@@ -167,7 +167,7 @@ def test_a_failed_example_offers_the_best_of_four(page: Page) -> None:
     assert page.run("by('better').hidden") is False
     page.run("void (window.asked = [], window.write = (signal, options) => { asked.push(options); return 'free'; })")
     _click(page, "Best of four")
-    page.wait_for("document.getElementById('verdict').textContent.includes('written')")
+    page.wait_for("document.getElementById('verdict').textContent.includes('decoding')")
     assert page.run("asked") == [{"best_of": 4}]
 
 
