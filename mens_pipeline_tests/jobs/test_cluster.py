@@ -148,5 +148,5 @@ def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_machine_without_a_cluster_is_told_how_to_join() -> None:
-    with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=127.0.0.1:1: no cluster .*refused.*`ray start --head`"):
+    with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=127.0.0.1:1: cannot .*refused.*`ray start --head`"):
         join_cluster("127.0.0.1:1")
