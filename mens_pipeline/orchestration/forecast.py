@@ -403,7 +403,7 @@ class Planner:
         return resolve_choices(self.settings, self.device, **choice, overrides=overrides).resolved
 
     def _turn(self, rates: Rates, counts: Counts, resolved: ResolvedRecipe) -> Dial:
-        assert self.minutes is not None, "without minutes there is no dial"  # noqa: S101 - an internal invariant
+        assert self.minutes is not None, "only a plan in minutes has a dial"  # noqa: S101 - an internal invariant
         spent = perf_counter() - self.began
         return turn_dial(self.minutes, spent, rates, counts.rows, resolved.recipe, counts.suite)
 

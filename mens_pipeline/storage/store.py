@@ -261,7 +261,7 @@ class ArtifactStore:
             self._agree(kind, key, None)
             os.utime(found.path / MANIFEST)  # retention uses the time of the last use
         made = _read(kind, key, self.root / kind / key)
-        assert made is not None, "what was just written or found is there"  # noqa: S101 - an internal invariant
+        assert made is not None, "it was just written or found"  # noqa: S101 - an internal invariant
         self.point("latest", made)
         return made, found is not None
 

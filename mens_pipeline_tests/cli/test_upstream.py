@@ -41,7 +41,7 @@ def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
 def test_merge_is_not_offered_and_mix_is_named() -> None:
     result = invoke("corpus", "merge", "a.jsonl", "b.jsonl")
 
-    assert "use `mens corpus mix`" in str(result.exception)
+    assert "Use `mens corpus mix`" in str(result.exception)
     assert re.search(r"^ +merge\b", invoke("corpus", "--help").stdout, re.MULTILINE) is None
 
 
