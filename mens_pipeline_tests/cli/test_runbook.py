@@ -63,7 +63,7 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens merge-weights mens/runs/v1 --output-dir mens/runs/mean", 2, "Name a run of `mens scratch train`"),
     ("vox mens serve --model target/dogfood/run --port 11434", 1, "needs config.json, tokenizer.json and weights"),
     ("vox mens serve --run-dir target/dogfood/run", 1, "Name the folder of a complete run"),
-    ("vox mens corpus merge", 2, "use `mens corpus mix`"),
+    ("vox mens corpus merge", 2, "Use `mens corpus mix`"),
     ("vox mens corpus extract-docs docs/src", 2, "Use `mens corpus extract DIR -o FILE`"),
     ("vox mens corpus evol mens/data/train.jsonl -o target/dogfood/evolved.jsonl", 1, "Set EVOL_GATE=1"),
     ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Use `mens gate"),

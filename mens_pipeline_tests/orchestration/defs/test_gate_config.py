@@ -152,7 +152,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
         (
             {"benchmark_min_pass_rate": 0.2},
             {"VOX_BENCHMARK": "1", "VOX_BENCHMARK_MIN_PASS_RATE": "0.3"},
-            "benchmark_min_pass_rate is 0.2, expected 0.3, .*only be overruled with `mens override`",
+            "benchmark_min_pass_rate is 0.2, expected at least 0.3 .*only be overruled with `mens override`",
         ),
     ],
 )
