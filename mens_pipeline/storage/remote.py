@@ -93,7 +93,7 @@ class Remote:
             except FileNotFoundError:
                 return StoredObject()
             if found.meta["size"] > _MOST_BYTES:
-                raise ConfigurationError(f"{self.url}/{name}: over {_MOST_BYTES} bytes, not ours. Name another folder.")
+                raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Use another folder.")
             named = ((name, found.meta[name]) for name in ("e_tag", "version"))
             version = {name: value for name, value in named if value is not None}
             return StoredObject(bytes(found.bytes()), version, found.meta["last_modified"])

@@ -72,5 +72,5 @@ def test_a_document_that_is_too_large_is_refused(store_url: str, monkeypatch: py
     monkeypatch.setattr("mens_pipeline.storage.remote._MOST_BYTES", 3)
     obstore.put(from_url(store_url), "k/latest", b"four")
 
-    with pytest.raises(ConfigurationError, match=r"k/latest: over 3 bytes, not ours\."):
+    with pytest.raises(ConfigurationError, match=r"k/latest: larger than 3 bytes\. Use another folder\."):
         Remote(store_url).read("k/latest")
