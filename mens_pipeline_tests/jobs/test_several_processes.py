@@ -165,7 +165,7 @@ def test_several_processes_say_why_they_refuse(
 def test_sharding_is_refused_by_name() -> None:
     refuse_sharding({"ACCELERATE_USE_FSDP": "false"})
     with pytest.raises(
-        RefusedError, match=r"^ACCELERATE_USE_DEEPSPEED: DeepSpeed would shard .* Unset it, and use --devices N\.$"
+        RefusedError, match=r"^ACCELERATE_USE_DEEPSPEED: DeepSpeed would .* Unset it, and use --devices N\.$"
     ):
         refuse_sharding({"ACCELERATE_USE_DEEPSPEED": "true"})
 
