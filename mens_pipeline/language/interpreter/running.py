@@ -1,4 +1,4 @@
-"""Run a program: single calls, one case (section 5 of the run-time rules), its own tests, or hidden tests (T5)."""
+"""Run a program: single calls, one case (T2-T10 of the run-time rules), its own tests, or hidden tests (T5)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

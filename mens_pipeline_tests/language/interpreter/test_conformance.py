@@ -1,8 +1,10 @@
 """The interpreter gives the outcome that the run-time rules demand, on every example and every golden program."""
 
 import json
+import re
 from pathlib import Path
 
+from mens_pipeline import language
 from mens_pipeline.language import mode_of
 from mens_pipeline.language.interpreter import Features, Limits, ProgramStatus, Refusal, run_tests
 from mens_pipeline_tests.every import every
@@ -32,7 +34,19 @@ def test_example_has_its_outcome(example: dict[str, str]) -> None:
 
 
 def test_there_are_examples_of_both_kinds() -> None:
-    assert (len(_EXAMPLES), sum(example["outcome"] == "pass" for example in _EXAMPLES)) == (234, 151)
+    assert (len(_EXAMPLES), sum(example["outcome"] == "pass" for example in _EXAMPLES)) == (265, 172)
+
+
+_WITHOUT_EXAMPLE = {"J7", "T10", "U5", "U6", "R5", "R6", "R7", "R8", "R9", "R10"}
+"""Rules about reports, options of a run and the sandbox, which no outcome shows; other tests of this package do."""
+
+
+def test_the_examples_cite_the_rules_of_the_page() -> None:
+    page = (Path(language.__file__).parent / "vox-semantics.md").read_text(encoding="utf-8")
+
+    assert {rule for example in _EXAMPLES for rule in example["rules"]} == (
+        set(re.findall(r"\*\*([A-Z]\d+)\*\*", page)) - _WITHOUT_EXAMPLE
+    )
 
 
 _UNSUPPORTED = {

@@ -7,16 +7,9 @@ from mens_pipeline_tests.every import every_row
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _PASSING = {
-    "bare return": "fn f(n: int) { if n is 1 { return } }\nfn g() { return }\n"
-    "@test fn t() { assert(f(1) is Unit) assert(g() is Unit) assert(f(2) is Unit) }",
-    "empty body": "fn f() { }\n@test fn t() { assert(f() is Unit) }",
     "loop continues": "@test fn t() { let mut n = 0 loop { n += 1 if n < 3 { continue } break } assert(n is 3) }",
-    "for as value with index": "@test fn t() { assert((for x, k in [5, 6] { x * k }) is [0, 6]) }",
-    "nested assignment": "@test fn t() { let mut r = { a: [1, { b: 2 }] } r.a[1].b = 5 r.a[-2] += 1 "
-    'r["c"] = 7 assert(r is { a: [2, { b: 5 }], c: 7 }) }',
     "tuple patterns": "@test fn t() { let v = match (1, 2, 3) { (a, b) => 0, (_, 2, c) => c, _ => 9 } assert(v is 3) "
     'let w = match 5 { (a, b) => 0 "x" => 1 6 => 2 _ => 3 } assert(w is 3) }',
-    "mutable pattern": "@test fn t() { let mut (a, b) = (1, 2) a = b + 1 assert(a is 3) }",
     "variant mismatch": "type S = | A(n: int) | B(n: int)\n"
     "@test fn t() { assert(match B(2) { A(n) => n B(_) => 7 } is 7) }",
     "url and actor and workflow": "url P { Home Task(id: int) }\n"
@@ -30,26 +23,14 @@ _PASSING = {
     "messages are texts": '@test fn t() { assert(true, "m") assert(1 < 2, "m") assert_eq([1], [1]) assert_ne(1, 1.0) }',
     "imports of built-ins": "import std.regex as regex, std.log as log, std.json, fs\n"
     '@test fn t() { assert(regex.compile("a").is_ok()) log.info("x") assert(json.parse("1") is 1) }',
-    "constants": 'let A = 2\nlet B = half(A * 4)\nlet C = Error("no")?\nfn half(n: int) to int { return n / 2 }\n'
-    "@test fn t() { assert(B is 4) assert(C.is_err()) }",
-    "a lambda keeps what it saw": "@test fn t() { let k = 2 let fs = [1, 2].map(a => (b => a * b + k)) "
-    "let f = fs.get(1).unwrap() assert(f(10) is 22) }",
-    "a lambda does not see later names": "fn later() to int { return 1 }\n"
-    "@test fn t() { let f = fn() later() let later = fn() 2 assert(f() is 1) assert(later() is 2) }",
     "side effects are lambdas": "@test fn t() { let mut n = 1 let v = side_effect { n = 5 return n } "
     "assert(v is 5) assert(n is 1) }",
-    "defaults see earlier parameters": "fn f(a: int, b: int = a + 1, c: int = b * 2) to int { return a + b + c }\n"
-    "@test fn t() { assert(f(1) is 7) assert(f(1, 1) is 4) assert(f(1, 1, 1) is 3) }",
     "option of a shadowing type": "type O = | None | Some(v: int)\n"
     "@test fn t() { assert(None is null) assert([].first() is None) assert(not bool(None)) }",
-    "with and version": "fn f() to int { return 1 }\n@test fn t() { assert((f() with { retries: 2 }) is 1) }",
     "modules of every kind": "@table type N { a: int }\n@index N.by on (a)\n@form F { field a: int }\n"
     'component C(a: int) { view: text("x") }\nfragment G() { text("y") }\n@loading fn l() { text("z") }\n'
     'routes { "/" to C }\n@resource("u", "d") fn r() to int { return 1 }\n@tool "d" fn q() to int { return 2 }\n'
     "@test fn t() { assert(r() + q() is 3) }",
-    "err in patterns": '@test fn t() { assert(match Err("x") { Err(m) => m _ => "" } is "x") }',
-    "a question mark in a lambda": "@test fn t() { let f = fn(o) { let v = o? Some(v + 1) } "
-    "assert(f(Some(1)) is Some(2)) assert(f(None) is None) }",
     "fields of imported names": 'import std\n@test fn t() { assert(std.path.basename("a/b") is "b") }',
 }
 
@@ -58,7 +39,7 @@ _ERRORS = {
     "continue without a loop": ("continue", "error:LoopControl"),
     "assignment to a field of a list": ("let mut x = [1] x.a = 2", "error:TypeError"),
     "assignment to a new field": ("let mut x = { a: 1 } x.b = 2", "error:MissingField"),
-    "assignment behind a missing field": ('let mut x = { a: 1 } x["b"]["c"] = 2', "error:MissingField"),
+    "assignment below a missing field": ('let mut x = { a: 1 } x["b"]["c"] = 2', "error:MissingField"),
     "assignment outside a list": ("let mut x = [1] x[1] = 2", "error:IndexOutOfRange"),
     "assignment to a built-in": ("len = 2", "error:AssignToImmutable"),
     "assignment to a loop name": ("for x in [1] { x = 2 }", "error:AssignToImmutable"),

@@ -1,4 +1,4 @@
-"""Compile literals, names, operators and access (section 2 of the run-time rules), and the assert family (C8, T3)."""
+"""Compile literals, names, operators and access (O1-O14 of the run-time rules), and the assert family (C8, T3)."""
 
 from collections.abc import Callable, Collection
 from typing import Final

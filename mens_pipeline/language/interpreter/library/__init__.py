@@ -1,1 +1,1 @@
-"""The built-in functions, methods and namespaces (section 4 of the run-time rules)."""
+"""The built-in functions, methods and namespaces (F1-F10 of the run-time rules)."""

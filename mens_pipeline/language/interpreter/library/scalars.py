@@ -1,4 +1,4 @@
-"""Argument checks of built-ins (section 4), and methods of numbers and bools (F1, F2) and strings (F3)."""
+"""Argument checks of built-ins (F1), and methods of numbers and bools (F2) and strings (F3)."""
 
 import math
 import re
