@@ -30,7 +30,7 @@ GRAMMAR_FILE: Final = Path(__file__).with_name("vox.lark")
 
 _FINGERPRINT: Final = "// Grammar fingerprint: "
 _alternatives: Final = " | ".join
-_TABLES: Final = "// Made from the tables of the front end.\n"
+_TABLES: Final = "// Generated from the tables of the front end.\n"
 _KEY_VALUES: Final = {"[": "loose_list", **{kind: kind for kind in ("STRING", "INT", "FLOAT", "IDENT", "TYPEIDENT")}}
 _PIECE: Final = re.compile(
     r'//(?P<comment>.*)|/(?P<classes>(?:[^/\\]|\\.)++)/?|(?P<rule>\w+):|(?P<name>\w+)|(?P<repetition>[*+?])|"(?:[^"\\]|\\.)*+"?|[|()]'
