@@ -1,5 +1,4 @@
-# One command each: `make demo`, `make test`, `make quick`, `make check`, `make check-all`, `make run`, `make ui`, `make bench`,
-# `make soak`, `make month`, `make docs`. All of them install first. `make gpu-check` does not have to.
+# `make help` lists the commands. All of them install the packages first, except `make gpu-check` with a bundle.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,24 +7,24 @@ EXTRAS ?= dev
 PORT ?= 3000
 PAGES ?= 8001
 MINUTES ?= 60
-# Which tests `make check` runs: all but those that need a CUDA device, and those for the night.
+# The tests of `make check`: all that need no CUDA device and are not nightly.
 TIER ?= not gpu and not nightly
-# A file is one worker's, and with it what its module makes once; the slowest file that is left is next. Workers that compute
-# with all cores each wait for one another: tests of models of two layers take several times as long.
+# One worker runs all tests of a file, so module fixtures are made once; slow files start first. Each worker has one thread:
+# with more, the workers compete for the cores, and tests of tiny models take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
-# `make check DURATIONS=mens_pipeline_tests/durations.tsv` writes the committed table of how long test files take.
+# `make check DURATIONS=mens_pipeline_tests/durations.tsv` updates the committed table of durations.
 TIMED = $(PYTEST) $(if $(DURATIONS),--durations-table $(DURATIONS))
-# What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
+# The tests of `make quick`: language and storage, except tests that need an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py \
 	storage/test_signing.py)
 GPU_PARTS := smoke training bench serving tests generation
-# A machine that reaches nothing has its own Python beside what the bundle brings.
+# A GPU machine without a network uses its own Python with the packages of the bundle.
 GPU_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
-# Hundreds of processes start in a run of the tests: each reads our modules compiled, wherever this is switched off.
+# The tests start hundreds of processes. They start faster with compiled modules, which some systems disable.
 export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
@@ -45,13 +44,13 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $@
 
-test: install  ## Run the default tier of the tests.
+test: install  ## Run the tests that take at most two seconds each.
 	$(PYTEST) -m "not slow and not nightly and not e2e and not gpu and not postgres"
 
-quick: install  ## Unit tests in a minute, without deep learning; `make quick EXTRAS=quick` installs none.
+quick: install  ## Run unit tests without deep learning, in a minute; `make quick EXTRAS=quick` does not install it.
 	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not nightly and not e2e" $(QUICK)
 
-check: install  ## Format, lint, types, layers, definitions, and all tests but the nightly ones: a quarter of an hour on two cores.
+check: install  ## Check format, lint, types, layers and definitions, and run all tests except nightly ones: 20 to 30 minutes on two cores.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -61,13 +60,13 @@ check: install  ## Format, lint, types, layers, definitions, and all tests but t
 	$(TIMED) -m "not measured and ($(TIER))"
 
 check-all: TIER := not gpu
-check-all: check  ## `make check` with the nightly tests as well: every night, and before a release.
+check-all: check  ## `make check` with nightly tests; for each night and before a release.
 
-format: install  ## Format the code and mend what ruff can.
+format: install  ## Format the code and apply the fixes of ruff.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: install  ## Complete five prompts and five lines with the adapter that comes with the code.
+demo: install  ## Complete five prompts and five lines with the included adapter.
 	$(BIN)/mens demo
 
 run: install  ## Run the whole graph once, without a server.
@@ -80,7 +79,7 @@ $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
 	@ln -sfn $(CURDIR)/dagster.yaml $@
 
-bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), scale, training and generation on build; CHECK=1: compare.
+bench: install  ## Measure speed, also of the corpus of SOURCE=DIR, and of training and generation with build/; CHECK=1 compares with the record.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end
 	$(BIN)/python -m mens_pipeline_tests.bench.interpreter
 	$(BIN)/python -m mens_pipeline_tests.bench.vox_tokenizer
@@ -92,39 +91,39 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
 	@test -z "$(CHECK)" || $(BIN)/python -m mens_pipeline_tests.bench.ratios
 
-gpu-bundle: install  ## Pack what a GPU machine that reaches nothing lacks into build/gpu-bundle.tar; GPU_MACHINE="--python 3.11 --cuda 128".
+gpu-bundle: install  ## Pack build/gpu-bundle.tar for a GPU machine without a network; GPU_MACHINE="--python 3.11 --cuda 128".
 	$(BIN)/mens run --no-train
 	$(BIN)/python -m mens_pipeline_tests.gpu.bundle $(GPU_MACHINE)
 
-# Before a bundle is packed for minutes.
+# Check the arguments before minutes of packing.
 ifneq ($(filter gpu-check,$(MAKECMDGOALS)),)
-$(if $(filter-out $(GPU_PARTS),$(PART)),$(error PART=$(PART): choose of $(GPU_PARTS)))
-$(if $(filter-out cuda cpu,$(DEVICE)),$(error DEVICE=$(DEVICE): choose of cuda cpu))
+$(if $(filter-out $(GPU_PARTS),$(PART)),$(error PART=$(PART): choose from $(GPU_PARTS)))
+$(if $(filter-out cuda cpu,$(DEVICE)),$(error DEVICE=$(DEVICE): choose from cuda cpu))
 endif
 
-gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Ask a GPU everything in eight minutes, on one page; PART="smoke training"; GPU_OPTIONS="--layers 32 --seconds 1800".
+gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Run all checks on a GPU in eight minutes and write one page; PART="smoke training"; GPU_OPTIONS="--layers 32 --seconds 1800".
 	$(GPU_PYTHON) -m mens_pipeline_tests.gpu.check $(PART) $(if $(DEVICE),--device $(DEVICE)) $(GPU_OPTIONS)
 
-soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
+soak: install  ## Kill processes, fill disks and send noise for MINUTES=60; writes docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)
 
-month: install  ## Pass thirty nights of everything that goes wrong, and write docs/reliability.md and its chart.
+month: install  ## Simulate thirty nights of failures; writes docs/reliability.md and its chart.
 	$(BIN)/python -m mens_pipeline_tests.soak.month
 
-docs: install  ## Write the pages of docs/reference again, and build the site into build/site.
+docs: install  ## Update docs/reference and build the site in build/site.
 	$(BIN)/python -m mens_pipeline_tests.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lock:  ## Write constraints.txt again from what pyproject.toml asks for.
+lock:  ## Update constraints.txt from pyproject.toml.
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
 	$(VENV)-lock/bin/pip install --quiet hatchling==1.33.0 editables ".[dev,train,serve]"
-	@{ echo "# Every direct and transitive version, by \`make lock\`. torch stands first: another pin takes another build."; \
-		echo "# On a machine with CUDA, torch pins its nvidia packages itself."; \
+	@{ echo "# All direct and transitive versions, written by \`make lock\`. Keep torch first: its version decides the build."; \
+		echo "# On a machine with CUDA, torch pins its nvidia packages."; \
 		echo "torch==2.13.0"; \
 		$(VENV)-lock/bin/pip freeze | grep -v -E '^(torch|mens-pipeline)\b' | sed 's/+cpu$$//'; } > constraints.txt
 	rm -rf $(VENV)-lock
 
-clean:  ## Remove what the tools made; data stays.
+clean:  ## Remove output of tools, and keep data.
 	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist

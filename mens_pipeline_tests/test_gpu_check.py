@@ -255,6 +255,6 @@ def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
     right = subprocess.run([*command[:-1], "PART=tests bench"], cwd=PROJECT_ROOT, capture_output=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{wrong}: choose of {choices}." in done.stderr
+    assert f"{wrong}: choose from {choices}." in done.stderr
     assert set(choices.split()) in (set(check.PARTS), {"cuda", "cpu"})
     assert right.returncode == 0

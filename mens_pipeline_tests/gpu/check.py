@@ -80,7 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tests", default="hybrid or qwen3", help="-k of pytest")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"{', '.join(sorted(unknown))}: choose of {', '.join(PARTS)}")
+        parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
     options.parts = options.parts or PARTS[:-1]
     options.presets = options.presets or _PRESETS[options.device]
     return options
