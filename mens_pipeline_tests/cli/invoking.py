@@ -1,4 +1,4 @@
-"""Commands in this process, as tests give them."""
+"""Run commands in this process."""
 
 import sys
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ def refusal(result: Result, kind: type[MensError] = MensError) -> str:
 
 
 def run_main(*arguments: object, folder: Path, variables: Mapping[str, str] | None = None) -> CompletedProcess[str]:
-    """Run the whole program in this process: what a test of an exit code or a message needs, without loading it again.
+    """Run the whole program in this process, for tests of exit codes and messages, without loading it again.
 
-    What the program would print a traceback for is raised.
+    An error for which it would print a traceback is raised.
     """
     words = [str(argument) for argument in arguments]
     stdout, stderr = StringIO(), StringIO()

@@ -1,4 +1,4 @@
-"""`mens check` as a person and as a machine meet it."""
+"""`mens check`, for people and for programs."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def _check(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder with a good, a bad and a reactive file, and some that are none of ours."""
+    """A folder with a good, a bad and a reactive file, and some that are not checked."""
     (tmp_path / "good.vox").write_text(_GOOD)
     (tmp_path / "bad.vox").write_text(_BAD)
     (tmp_path / "view.vox.ui").write_text("state n = 0\n")
@@ -81,7 +81,7 @@ def test_json_is_one_document_without_colours(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "exit_code"), [("source", 1), ("script", 0), ("ui", 1), ("auto", 1)])
-def test_mode_says_how_to_read(mode: str, exit_code: int) -> None:
+def test_reads_a_program_in_the_given_mode(mode: str, exit_code: int) -> None:
     assert _check("-", "--mode", mode, stdin="print(1)\n").exit_code == exit_code
 
 
@@ -92,7 +92,7 @@ def test_standard_input_has_a_name(workspace: Path) -> None:
     assert result.stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
 
 
-def test_bytes_that_are_no_text_are_shown_safely(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_shown_safely(tmp_path: Path) -> None:
     (tmp_path / "x.vox").write_bytes(b"let a = 1\x07\xff\xfe")
     result = _check(tmp_path / "x.vox")
 
@@ -110,7 +110,7 @@ def test_long_lines_are_cut_around_the_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["\tlet x = )", "let x = '日本' )", "let x = 'e\u0301' )"])
-def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
+def test_caret_is_below_its_text(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.vox").write_text(line)
     shown, marks = _check(tmp_path / "x.vox").stdout.splitlines()[-2:]
     width = {"日": 2, "本": 2, "\u0301": 0}
@@ -119,7 +119,7 @@ def test_caret_stands_below_its_text(tmp_path: Path, line: str) -> None:
     assert marks.index("^") == sum(width.get(character, 1) for character in before)
 
 
-def test_lines_are_answered_in_order() -> None:
+def test_replies_are_in_the_order_of_the_lines() -> None:
     requests = [
         {"id": "a", "source": "import b\nfn f() { }"},
         {"id": 2, "source": "x = 1", "mode": "script"},
@@ -159,7 +159,7 @@ def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
         (b"[" * 100_000, "line 1 is not JSON"),
     ],
 )
-def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, problem: str) -> None:
+def test_a_malformed_line_gets_a_reply_and_does_not_stop_the_stream(line: bytes, problem: str) -> None:
     result = _check("--jsonl", "-", stdin=line + b'\n{"id": 8, "source": ""}\n')
     bad, good = map(json.loads, result.stdout.splitlines())
 
@@ -170,8 +170,8 @@ def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, 
 
 
 @pytest.mark.slow
-def test_the_stream_takes_constant_memory() -> None:
-    """Forty times the lines take no more than 4 MiB more, a kilobyte a line."""
+def test_the_stream_uses_constant_memory() -> None:
+    """Forty times as many lines use at most 4 MiB more, a kilobyte per line."""
     code = (
         "import resource, sys; from mens_pipeline.cli.main import app\n"
         "try: app(['check', '--jsonl', '-'])\n"
@@ -229,7 +229,7 @@ def test_json_has_names_and_types_beside_the_verdict(tmp_path: Path) -> None:
     assert "semantic" not in json.loads(_check("--json", "--syntax-only", tmp_path).stdout)["files"][0]
 
 
-def test_lines_are_answered_with_names_and_types() -> None:
+def test_replies_have_names_and_types() -> None:
     lines = "".join(json.dumps({"id": 1, "source": source}) + "\n" for source in (_MEANINGLESS, "fn f() { }"))
     result = _check("--jsonl", "-", stdin=lines)
     first, second = map(json.loads, result.stdout.splitlines())

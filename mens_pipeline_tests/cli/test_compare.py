@@ -1,4 +1,4 @@
-"""`mens compare` of models that were tried."""
+"""`mens compare` of several models."""
 
 import json
 import re
@@ -29,19 +29,19 @@ def _try(name: str, writes: Callable[[int, Task], str], folder: Path = _BENCH) -
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the trials of three models: one knows all, one half, one nothing."""
+    """A folder with trials: all tasks solved, half, none, and all but one of ten."""
     folder = tmp_path_factory.mktemp("tried")
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         _try("all", lambda _number, task: task.reference)
         _try("half", lambda number, task: task.reference if number % 2 else "no <b>Vox</b>")
         _try("none", lambda _number, _task: "I cannot.")
-        _some = _smaller(folder / "some", load_benchmark(_BENCH))
-        _try("few", lambda number, task: task.reference if number else "fn", _some)
+        few_tasks = _write_smaller_bench(folder / "some", load_benchmark(_BENCH))
+        _try("few", lambda number, task: task.reference if number else "fn", few_tasks)
     return folder / "build" / "endpoint"
 
 
-def _smaller(folder: Path, benchmark: Benchmark) -> Path:
+def _write_smaller_bench(folder: Path, benchmark: Benchmark) -> Path:
     manifest = json.loads((benchmark.folder / "manifest.json").read_text())
     manifest["benchmarks"] = manifest["benchmarks"][:10]
     for task in benchmark.tasks[:10]:
@@ -52,22 +52,22 @@ def _smaller(folder: Path, benchmark: Benchmark) -> Path:
     return folder
 
 
-def _board(tried: Path, *names: str) -> tuple[dict[str, Any], Result]:
+def _compare(tried: Path, *names: str) -> tuple[dict[str, Any], Result]:
     page = tried / "page.html"
     result = invoke("compare", *(str(tried / name) for name in names), "-o", str(page), "--json")
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout), result
 
 
-def _cells(board: dict[str, Any], label: str) -> dict[str, Any]:
+def _find_cells(board: dict[str, Any], label: str) -> dict[str, Any]:
     (row,) = (row for row in board["rows"] if row["label"] == label)
     return dict(zip(board["models"], row["cells"], strict=True))
 
 
 def test_models_are_ranked_with_intervals_and_paired_differences(tried: Path) -> None:
-    """Beside the first, by the exact test over the same tasks; of the others the best comes first."""
-    board, _ = _board(tried, "none", "half", "all")
-    cells = _cells(board, "pass@1")
+    """Each against the first, by the exact test over the same tasks; the others are sorted by rate."""
+    board, _ = _compare(tried, "none", "half", "all")
+    cells = _find_cells(board, "pass@1")
 
     assert list(cells) == ["none", "all", "half"]
     assert [cell["rate"]["numerator"] for cell in cells.values()] == [0, len(_TASKS), len(_TASKS) // 2]
@@ -82,19 +82,19 @@ def test_models_are_ranked_with_intervals_and_paired_differences(tried: Path) ->
     assert "<b>Vox</b>" not in page
 
 
-def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
-    board, result = _board(tried, "all/trial_completions.jsonl", "few")
+def test_only_tasks_that_all_models_completed_count(tried: Path) -> None:
+    board, result = _compare(tried, "all/trial_completions.jsonl", "few")
 
     assert board["num_tasks"] == 10
     for row in board["rows"]:
         for cell in row["cells"]:
             assert cell["rate"] is None or cell["rate"]["denominator"] <= 10
             assert cell["difference"] is None or cell["difference"]["num_tasks"] == cell["rate"]["denominator"]
-    assert [cell["rate"]["numerator"] for cell in _cells(board, "pass@1").values()] == [10, 9]
+    assert [cell["rate"]["numerator"] for cell in _find_cells(board, "pass@1").values()] == [10, 9]
     assert f"all completed {len(_TASKS)} tasks; only the 10 that all completed count." in result.stderr
 
 
-def test_people_read_a_table(tried: Path) -> None:
+def test_prints_a_table(tried: Path) -> None:
     result = invoke("compare", str(tried / "half"), str(tried / "all"), "-o", str(tried / "page.html"))
     lines = [re.split(r" {2,}", line) for line in result.stdout.splitlines()]
 
@@ -103,7 +103,7 @@ def test_people_read_a_table(tried: Path) -> None:
     assert ["pass@1", "+50.0 points (p < 0.001)"] in [[line[1], line[-1]] for line in lines]
 
 
-def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None:
+def test_rejects_input_that_it_cannot_compare(tried: Path, tmp_path: Path) -> None:
     both = tmp_path / "both"
     (tmp_path / "wrong.jsonl").write_text('{"model": "adapter"}\n')
     both.mkdir()

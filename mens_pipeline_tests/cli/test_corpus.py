@@ -65,7 +65,7 @@ def test_extract_reports_for_machines(workspace: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_chain_as_the_seeds_show(tmp_path: Path) -> None:
+def test_the_commands_chain_on_the_seed_data(tmp_path: Path) -> None:
     data = PROJECT_ROOT / "data"
     names = ("extracted.jsonl", "checked.jsonl", "pairs.jsonl", "train.jsonl", "again.jsonl")
     extracted, checked, made, train, again = (tmp_path / name for name in names)
@@ -104,7 +104,7 @@ def test_validate_prints_and_writes_its_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.seed_row(4, 35)
-def test_what_is_not_kept_lies_beside_what_is(tmp_path: Path) -> None:
+def test_dropped_rows_are_written_beside_kept_rows(tmp_path: Path) -> None:
     rows, output = tmp_path / "rows.jsonl", tmp_path / "o.jsonl"
     rows.write_text(_GOOD + _BAD)
     first = json.loads(invoke("corpus", "validate", rows, "-o", output, "--json").stdout)
@@ -160,7 +160,7 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
         ({"VOX_EVAL_MIN_PARSE_RATE": "0", "VOX_EVAL_MIN_COVERAGE": "0.04"}, False),
     ],
 )
-def test_eval_compares_with_what_is_required_of_data(
+def test_eval_compares_figures_with_their_thresholds(
     variables: dict[str, str], *, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rows.jsonl").write_text(_GOOD + _BAD)

@@ -1,4 +1,4 @@
-"""`mens corpus evol`: behind its gate, over HTTP."""
+"""`mens corpus evol`: its gate, and its requests over HTTP."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_good_rows_of_an_endpoint_are_kept(folder: Path) -> None:
     assert result.stdout.splitlines()[-1] == f"{len(rows)} pairs in {out}"
 
 
-def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Path) -> None:
+def test_the_account_adds_up_and_no_request_is_sent_twice(folder: Path) -> None:
     out = folder / "out.jsonl"
     with serving(_reply_in_turn) as server:
         arguments = (folder / "pairs.jsonl", "-o", out, "--endpoint", server.url, "--name", "m", "--json")
@@ -109,7 +109,7 @@ def test_the_account_adds_up_and_what_was_answered_is_not_asked_again(folder: Pa
     assert out.read_bytes() == before
 
 
-def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_endpoint_loses_no_reply(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def respond(content: dict[str, Any], number: int) -> Served:
@@ -133,7 +133,7 @@ def test_an_endpoint_that_breaks_down_loses_nothing(folder: Path, monkeypatch: p
     assert account["kept"] > 0
 
 
-def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
+def test_rows_near_held_out_pairs_are_dropped(folder: Path) -> None:
     out, second = folder / "out.jsonl", folder / "second.jsonl"
     with serving(lambda content, _number: completion(good(_as_request(content)))) as server:
         base = (folder / "pairs.jsonl", "--endpoint", server.url, "--name", "m", "--generations", "1")
@@ -149,13 +149,13 @@ def test_held_out_pairs_are_kept_away_from(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--endpoint", "https://host/v1")])
-def test_who_writes_must_be_said(folder: Path, options: tuple[str, ...]) -> None:
+def test_a_model_must_be_named(folder: Path, options: tuple[str, ...]) -> None:
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "out.jsonl", *options)
 
     assert "No model is set. Pass --endpoint URL and --name MODEL" in refusal(result, ConfigurationError)
 
 
-def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
+def test_an_interrupted_command_says_how_to_resume(folder: Path) -> None:
     def respond(content: dict[str, Any], number: int) -> Served:
         if number == 3:
             import _thread  # noqa: PLC0415 - as Ctrl-C would
@@ -164,7 +164,7 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
         return completion(good(_as_request(content)))
 
     out = folder / "out.jsonl"
-    # A suite that was started in the background of a shell is deaf to it.
+    # A shell starts background jobs with SIGINT ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with serving(respond) as server:
@@ -175,11 +175,11 @@ def test_a_call_that_is_interrupted_says_how_to_go_on(folder: Path) -> None:
     assert result.exit_code == 130
     assert "run the same command to resume" in result.stderr
     assert not out.exists()
-    # What was on its way when the interrupt came is in the ledger as well.
+    # The ledger also has the requests that were in flight at the interrupt.
     assert len((folder / "out.ledger.jsonl").read_text().splitlines()) == len(server.requests)
 
 
-def test_seeds_are_not_written_over(folder: Path) -> None:
+def test_seeds_are_not_overwritten(folder: Path) -> None:
     before = (folder / "pairs.jsonl").read_bytes()
     result = _invoke(folder / "pairs.jsonl", "-o", folder / "pairs.jsonl", "--endpoint", "https://h/v1", "--name", "m")
 

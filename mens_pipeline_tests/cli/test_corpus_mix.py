@@ -20,7 +20,7 @@ _PATHS = [f"{number}.vox" for number in range(60)]
 _SHARES = (_POLICY.model_copy(update={"heldout_share": number / 1000}) for number in range(1001))
 _FIRST = ([path for path in _PATHS if is_held_out(path, policy)] for policy in _SHARES)
 _HELD = next(paths for paths in _FIRST if len(paths) == _POLICY.max_heldout_share * len(_PATHS))
-"""So few files that as many of them are held out as may be."""
+"""As many of the files as may be held out."""
 _PROGRAM = "fn f{0}(a{0}: int) to int {{ return g{0}(a{0}, {0}) + h{0}(a{0}, k{0}(a{0}), m{0}({0}, a{0})) }}\n"
 _MIX = """
 sources:
@@ -49,7 +49,7 @@ def _mix(folder: Path, *options: str) -> Result:
 
 
 @pytest.mark.slow
-def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
+def test_mix_writes_the_train_set_and_reports_its_sources(folder: Path) -> None:
     result = _mix(folder)
     output = folder / "out" / "train.jsonl"
     num_train = 60 - len(_HELD)
@@ -80,7 +80,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_infill_cuts_holes_that_mix_puts_among_the_others(folder: Path) -> None:
+def test_infill_cuts_holes_that_mix_adds_to_the_train_set(folder: Path) -> None:
     _mix(folder)
     before = (folder / "out" / "train.jsonl").read_bytes()
     cut = invoke("corpus", "infill", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--per-file", "2")
@@ -156,7 +156,7 @@ def test_mix_refuses_a_source_that_is_missing(folder: Path) -> None:
         ("sources: [{path: .}]\n", "Name a readable file of JSON lines"),
     ],
 )
-def test_a_mix_that_does_not_hold_together_is_misuse(folder: Path, content: str, problem: str) -> None:
+def test_an_invalid_mix_is_misuse(folder: Path, content: str, problem: str) -> None:
     (folder / "mix.yaml").write_text(content)
     done = run_main("corpus", "mix", "--config", "mix.yaml", folder=folder)
 
@@ -164,7 +164,7 @@ def test_a_mix_that_does_not_hold_together_is_misuse(folder: Path, content: str,
     assert problem in done.stderr
 
 
-def test_stats_print_what_is_in_a_file(folder: Path) -> None:
+def test_stats_print_the_figures_of_a_file(folder: Path) -> None:
     with (folder / "pairs.jsonl").open("a") as rows:
         rows.write("nope\n")
     lines = invoke("corpus", "stats", folder / "pairs.jsonl").stdout.splitlines()
@@ -182,7 +182,7 @@ def test_stats_print_one_document_for_machines(folder: Path) -> None:
     assert figures["counts"]["lane"] == {"vox_codegen": 61, "vox_docs_qa": 1}
 
 
-def test_stats_of_an_empty_file_are_no_error(tmp_path: Path) -> None:
+def test_stats_accept_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
     result = invoke("corpus", "stats", tmp_path / "rows.jsonl")
 

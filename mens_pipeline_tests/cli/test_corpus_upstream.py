@@ -1,4 +1,4 @@
-"""Data of upstream's toolchain, from the commands that it is given to, to the rows that train."""
+"""Data of upstream's toolchain, from the first command to the rows that train."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def _documents(folder: Path, *arguments: str) -> dict[str, Any]:
+def _read_document(folder: Path, *arguments: str) -> dict[str, Any]:
     done = run_main(*arguments, "--json", folder=folder)
 
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def _documents(folder: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.seed_row(36, 48)
-def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_agree_between_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     dogfood = tmp_path / "target" / "dogfood"
@@ -77,9 +77,9 @@ def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.Mo
         "output: target/dogfood/validated_mixed.jsonl\ninclude_lanes: [vox_codegen, vox_tooling, vox_docs_qa]\n"
     )
     validate = ("corpus", "validate", "target/dogfood/train.jsonl", "-o", "target/dogfood/validated.jsonl")
-    checked = _documents(tmp_path, *validate)
-    mixed = _documents(tmp_path, "corpus", "mix", "--config", "mix.yaml")
-    trained = _documents(
+    checked = _read_document(tmp_path, *validate)
+    mixed = _read_document(tmp_path, "corpus", "mix", "--config", "mix.yaml")
+    trained = _read_document(
         tmp_path, "train", "--data-dir", "target/dogfood", "--preset", "cpu_demo", "--device", "cpu", "--dry-run"
     )
     (source,) = mixed["sources"]
@@ -124,7 +124,7 @@ def test_records_of_upstream_become_pairs(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(4)
 @pytest.mark.parametrize("output", ["rows.jsonl", "other.jsonl"])
-def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: str) -> None:
+def test_a_file_stays_unchanged_if_no_row_is_kept(tmp_path: Path, output: str) -> None:
     _write(tmp_path / "rows.jsonl", [{**_TRACE, "response": '{"tool":"vox_submit_task"}'}])
     (tmp_path / "other.jsonl").write_text("before\n")
     before = (tmp_path / output).read_bytes()

@@ -50,7 +50,7 @@ def test_the_adapter_is_complete_and_small() -> None:
     adapter = Adapter.open(DEMO)
 
     assert adapter.weights.stat().st_size <= 8_000_000
-    assert adapter.manifest.base_model.name in WHEEL_BASES, "it is had without the Hub"
+    assert adapter.manifest.base_model.name in WHEEL_BASES, "it needs no Hub"
     assert not adapter.manifest.train_file.is_absolute()
     assert not adapter.manifest.base_model.path.is_absolute()
 
@@ -69,14 +69,14 @@ def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
     assert REMAKE in str(refused.value)
 
 
-def test_places_count_from_one() -> None:
+def test_lines_and_columns_count_from_one() -> None:
     (unknown, broken) = (judge(task(), completion(text)) for text in ("fn add() to int { return c }", BROKEN))
 
     assert "1:26: unknown-name: " in describe_score(unknown)
     assert "does not parse: 2:15: expected-expression: " in describe_score(broken)
 
 
-def test_five_prompts_and_five_lines_are_asked() -> None:
+def test_the_tasks_are_five_prompts_and_five_lines() -> None:
     pairs = [*read_pairs(DEMO / TASKS)]
 
     assert [pair.infill is not None for pair in pairs] == [False] * 5 + [True] * 5
@@ -107,9 +107,9 @@ def test_the_adapter_was_made_for_its_base_and_this_prompt() -> None:
 
 
 @pytest.mark.nightly
-def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
+def test_the_demo_needs_no_network(tmp_path: Path, offline: list[str]) -> None:
     if not offline:
-        pytest.skip("this machine gives no network namespaces")
+        pytest.skip("this machine allows no network namespaces")
     command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "demo"]
     environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path), "MENS_CACHE_ROOT": str(load_settings().cache_root)}
 
@@ -123,9 +123,9 @@ def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: l
 
 
 @pytest.mark.slow
-def test_the_base_of_the_wheels_is_the_one_that_the_adapter_was_trained_on() -> None:
+def test_the_adapter_was_trained_on_the_base_of_the_wheels() -> None:
     base = _base()
     if base.origin != "wheel":
-        pytest.skip("the base came from the Hub as it is")
+        pytest.skip("the base came from the Hub")
 
     assert digest_of_folder(base.path) == base.sha256 == _contract().base_sha256

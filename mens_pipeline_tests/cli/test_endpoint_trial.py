@@ -24,7 +24,7 @@ def _try(url: str, *more: str) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where replies are kept."""
+    """The folder of the replies."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / "build" / "endpoint" / "org_some-model"
 
@@ -40,11 +40,11 @@ def test_a_model_with_all_solutions_passes_all(folder: Path) -> None:
     assert len((folder / "trial_completions.jsonl").read_text().splitlines()) == len(_TASKS)
 
 
-def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
-    paid = [True]
+def test_completed_tasks_are_not_requested_again(folder: Path) -> None:
+    attempts = [True]
 
     def fail(content: dict[str, Any], number: int) -> Served:
-        is_answered = number < 40 or len(paid) > 1
+        is_answered = number < 40 or len(attempts) > 1
         return (
             completion(_REFERENCES[_read_question(content)]) if is_answered else Served(403, {"error": "no more money"})
         )
@@ -53,7 +53,7 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
         failed = _try(server.url)
         kept = len((folder / "replies.jsonl").read_text().splitlines())
         server.requests.clear()
-        paid.append(True)
+        attempts.append(True)
         again = _try(server.url)
 
     assert failed.exit_code != 0

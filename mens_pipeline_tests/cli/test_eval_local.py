@@ -19,7 +19,7 @@ from mens_pipeline_tests.training.runs import pairs
 
 _SHORT = ("--no-bench", "--device", "cpu")
 _NUM_TOKENS = 32
-"""Of an answer: random weights are held to the language sign by sign, and what they write need not be long."""
+"""Random weights complete under the constraint of the parser, which is slow."""
 
 
 def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -39,13 +39,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A run that was trained and not judged."""
+    """A trained run that was not evaluated."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")
 def first(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """A folder with a run that was judged once and the store of that, and what the command said."""
+    """A folder with an evaluated run and its store, and the result of the command."""
     folder = tmp_path_factory.mktemp("judged")
     shutil.copytree(trained, folder / "run")
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def scored(first: tuple[Path, Result], store: ArtifactStore) -> Path:
 def test_a_run_is_evaluated_refused_overridden_and_rolled_back(
     first: tuple[Path, Result], scored: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random weights write no Vox: the gate says so, and only a signed record gets them in."""
+    """Random weights write no Vox: the gate refuses them, and only a signed record promotes them."""
     said = first[1]
     again = invoke("eval-local", "--run-dir", scored, *_SHORT, "--json")
     gate = invoke("gate", "--run-dir", scored)
@@ -125,7 +125,7 @@ def test_a_run_evaluated_on_other_rows_is_refused(trained: Path, scored: Path, s
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: ArtifactStore) -> None:
+def test_changed_artifacts_are_not_reused(scored: Path, store: ArtifactStore) -> None:
     (results,) = (store.root / "eval_results").glob("*/eval_results.json")
     completions = sorted((store.root / "generations").glob("*/completions.jsonl"))
     before = [path.read_text() for path in (results, *completions)]

@@ -24,7 +24,7 @@ def _summary(results: EvalResults) -> list[list[str]]:
     return [_cells(line) for line in format_summary(results, Path("report.html")).splitlines()]
 
 
-def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
+def test_every_figure_of_a_suite_is_shown_beside_the_base() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     base = tuple(completion(BROKEN, to, n) for to in tasks for n in range(6))
     adapter = tuple(completion(GOOD if n == 0 else BROKEN, to, n) for to in tasks for n in range(6))
@@ -69,7 +69,7 @@ def test_chosen_completions_are_in_the_served_column() -> None:
     assert ["", "best-of-2", "1/1"] in [_cells(line) for line in trial.splitlines()]
 
 
-def test_examples_and_families_are_shown_where_they_were_asked() -> None:
+def test_examples_and_families_are_shown_if_evaluated() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK)]
     known, unknown = task(2, Suite.NEW_CONSTANTS, tests=_TESTS), task(3, Suite.UNKNOWN_TASK, tests=_TESTS)
     completions = {
@@ -98,7 +98,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     assert "0/1 (0.0 %) 0.0 to 85.3" in format_summary(results, Path("report.html"))
 
 
-def test_what_is_served_has_a_column_where_it_was_asked() -> None:
+def test_served_completions_have_a_column_if_evaluated() -> None:
     served = _summary(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)).results)
 
     assert served[:2] == [
@@ -123,7 +123,7 @@ def test_a_trial_says_that_it_is_one() -> None:
 
 
 @pytest.mark.seed_row(67)
-def test_a_trial_does_not_take_what_the_parser_steered_for_the_model() -> None:
+def test_a_trial_separates_constrained_completions_from_the_model() -> None:
     tasks = [task(number, Suite.BENCHMARK, tests=_TESTS) for number in range(3)]
     own = [completion(text, to) for text, to in zip((GOOD, BROKEN, BROKEN), tasks, strict=True)]
     again = [completion(GOOD, to).model_copy(update={"constrained": True}) for to in tasks[1:]]

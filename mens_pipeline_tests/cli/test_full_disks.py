@@ -1,4 +1,4 @@
-"""Disks that are full or can only be read: a line, exit code 1, and what was there is as it was."""
+"""Full and read-only disks: one line, exit code 1, and nothing is changed."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 _KILOBYTE = 1024
 _NOBODY = 65534
 _LARGE = 600
-"""Kilobytes of the weights: more than any document of a verdict, and than a page of it."""
+"""Kilobytes of the weights: more than any document or page of a verdict."""
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
     assert champion_key(store) != champion
 
 
-def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
+def test_a_verdict_without_disk_space_fails_in_one_line(tmp_path: Path) -> None:
     run, store = evaluated_run(tmp_path, "run", "weights"), ArtifactStore(tmp_path / "store")
     before = _state(store)
     with full_after(5 * _KILOBYTE):
@@ -78,7 +78,7 @@ def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
     assert _state(store) == before
 
 
-def test_a_home_without_room_is_a_line(tmp_path: Path) -> None:
+def test_a_home_without_disk_space_fails_in_one_line(tmp_path: Path) -> None:
     variables = {**_environment(tmp_path), "MENS_NUM_WORKERS": "1"}
     with full_after(20 * _KILOBYTE):
         done = run_main("run", "--no-train", folder=tmp_path, variables=variables)
@@ -93,7 +93,7 @@ def _raise_later(earlier: Exception, later: Exception) -> None:
     try:
         raise earlier
     except type(earlier):
-        raise later  # noqa: B904 - what is raised is no consequence
+        raise later  # noqa: B904 - it has another cause
 
 
 _FULL: Final = OSError(errno.ENOSPC, "No space left on device")
@@ -111,14 +111,14 @@ def test_an_error_while_handling_a_full_disk_is_not_a_full_disk(
 
 
 def _read_refusal_of(app: Callable[[], object], folder: Path) -> str:
-    """Return the line of a program that does something else than its commands."""
+    """Return the message of a program that runs `app` in place of its commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mens_pipeline.cli.main.app", app)
         return _read_refusal(run_main(folder=folder, variables={"DAGSTER_HOME": str(folder / "home")}))
 
 
 def test_errors_of_a_database_are_reported(tmp_path: Path) -> None:
-    """Also those that SQLite wraps; one that may not be opened asks for no room."""
+    """Including those that SQLite wraps; a database that cannot be opened needs no room."""
     wrapper = sqlite3.OperationalError("the next statement could not begin")
     full = _read_refusal_of(lambda: _raise_later(_BY_SQLITE, wrapper), tmp_path)
     missing = _read_refusal_of(lambda: sqlite3.connect(tmp_path / "home" / "history" / "runs.db"), tmp_path)
@@ -145,7 +145,7 @@ _SAFETENSORS: Final = "Error while serializing: I/O error: Read-only file system
         (OSError(errno.ENOLCK, "No locks available"), "No locks available. Use folders on another file system"),
     ],
 )
-def test_whatever_the_machine_lacks_is_a_line(tmp_path: Path, error: Exception, said: str) -> None:
+def test_a_missing_resource_fails_in_one_line(tmp_path: Path, error: Exception, said: str) -> None:
     def fail(cause: Exception | None) -> None:
         if cause is None:
             raise error
@@ -155,7 +155,7 @@ def test_whatever_the_machine_lacks_is_a_line(tmp_path: Path, error: Exception, 
         assert said in _read_refusal_of(partial(fail, cause), tmp_path)
 
 
-def test_a_postgresql_that_is_gone_is_a_line(tmp_path: Path) -> None:
+def test_an_unreachable_postgresql_fails_in_one_line(tmp_path: Path) -> None:
     psycopg2 = pytest.importorskip("psycopg2")
     line = _read_refusal_of(lambda: psycopg2.connect("host=127.0.0.1 port=1 dbname=x connect_timeout=2"), tmp_path)
 
@@ -163,12 +163,12 @@ def test_a_postgresql_that_is_gone_is_a_line(tmp_path: Path) -> None:
     assert line.endswith("Make sure that it runs, and run the command again.")
 
 
-def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:
+def test_a_store_of_another_user_fails_in_one_line(tmp_path: Path) -> None:
     store, user = ArtifactStore(tmp_path / "store"), os.geteuid()
     promoted(trained(tmp_path / "one", "one"), store)
     store.root.chmod(0)
     try:
-        os.seteuid(_NOBODY if user == 0 else user)  # root may read whatever it likes
+        os.seteuid(_NOBODY if user == 0 else user)  # root may read every file
         done = run_main("promote", "--history", folder=Path("/"), variables=_environment(tmp_path))
     finally:
         os.seteuid(user)
@@ -192,9 +192,9 @@ def _explain_no_mount(folder: Path) -> str | None:
 
 
 @pytest.mark.nightly
-def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
+def test_a_read_only_store_fails_in_one_line(tmp_path: Path) -> None:
     if problem := _explain_no_mount(tmp_path):
-        pytest.skip(f"mounting takes root on Linux: {problem}")
+        pytest.skip(f"mounting needs root on Linux: {problem}")
     store = ArtifactStore(tmp_path / "store")
     for name in ("one", "two"):
         promoted(trained(tmp_path / name, name), store)

@@ -27,7 +27,7 @@ def test_a_prompt_becomes_a_program_or_nothing(trained: Path, tmp_path: Path, mo
     assert shown.exit_code == 0
 
 
-def test_without_a_champion_a_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_champion_a_run_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
 
     assert "no adapter is promoted. Name a run with --run-dir, such as " in refusal(invoke("generate", "Write f."))

@@ -12,7 +12,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import invoke
 
 
-def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None:
+def test_writes_the_requested_number_of_pairs_and_prints_shares(tmp_path: Path) -> None:
     records, output = tmp_path / "records.jsonl", tmp_path / "synthetic.jsonl"
     assert invoke("corpus", "extract", PROJECT_ROOT / "data" / "golden" / "core", "-o", records).exit_code == 0
     result = invoke("generate-data", "--limit", "100", "-o", output, "--corpus", records)
@@ -25,7 +25,7 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
     assert result.stdout.endswith(f"100 pairs in {output}\n")
 
 
-def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_print_their_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mens_pipeline.cli.synthesis._EVERY_SECONDS", 0)
     result = invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
 
@@ -33,7 +33,7 @@ def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Monk
     assert re.fullmatch(r"11 of 11 pairs, \d+ a second, 0\.0 min to go", result.stderr.splitlines()[-1])
 
 
-def test_what_is_prepared_first_is_not_taken_for_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_speed_excludes_the_preparation(capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     progress = show_pairs(1800, lambda: now)
     for number in range(1, 1801):

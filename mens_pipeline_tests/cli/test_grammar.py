@@ -1,4 +1,4 @@
-"""`mens grammar` as a person meets it."""
+"""`mens grammar`."""
 
 from pathlib import Path
 

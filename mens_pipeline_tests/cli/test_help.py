@@ -36,7 +36,7 @@ def test_every_command_has_help_and_is_in_the_reference(command: tuple[str, ...]
 
     assert result.exit_code == 0
     assert "Exit code 0" in result.stdout
-    assert not re.search(r"\.\.\.\W+\.\.\.", result.stdout), "an argument that repeats has dots of its own"
+    assert not re.search(r"\.\.\.\W+\.\.\.", result.stdout), "a repeated argument has its own dots"
     assert f"## `mens {' '.join(command)}`\n" in _REFERENCE
 
 
@@ -53,7 +53,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert ("commit" in found) == (PROJECT_ROOT / ".git").exists()
 
 
-def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_shows_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mens_pipeline.settings.PROJECT_ROOT", tmp_path)
     found = {}
     for commit in ("0123456789abcdef" * 2 + "01234567", "", "main"):
@@ -65,7 +65,7 @@ def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeyp
     assert "MENS_COMMIT" in str(found["main"].exception)
 
 
-def test_commands_stand_under_their_use() -> None:
+def test_commands_are_grouped_by_use() -> None:
     shown = invoke("--help").stdout
 
     assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [

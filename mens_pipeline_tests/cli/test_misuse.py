@@ -30,7 +30,7 @@ _CASES = [
 
 
 @every("case", _CASES, ids=lambda case: case[0])
-def test_a_mistake_is_told_with_advice(tmp_path: Path, case: tuple[str, int, str]) -> None:
+def test_a_mistake_prints_advice(tmp_path: Path, case: tuple[str, int, str]) -> None:
     words, code, message = case
     (tmp_path / "empty").mkdir(exist_ok=True)
     (tmp_path / "rows.jsonl").write_text("\n{}\n")

@@ -1,4 +1,4 @@
-"""What typer makes of the fields of a model."""
+"""Options of commands, from the fields of a model."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_fields_are_options_with_their_names_types_and_defaults() -> None:
     assert options == _Options(source=Path("a.vox"), output=Path("b.jsonl"), as_json=True)
 
 
-def test_only_what_was_given_sets_fields_of_another_model() -> None:
+def test_only_given_options_set_fields_of_another_model() -> None:
     _, _, [options] = _run("a.vox", "-o", "b", "--rank", "16", "--no-curriculum")
     assert read_values(options) == {"--rank": ("lora_r", 16), "--curriculum": ("curriculum", False)}
 
@@ -46,7 +46,7 @@ def test_only_what_was_given_sets_fields_of_another_model() -> None:
         (("a.vox", "-o", "b", "--no-dry-run"), "--no-dry-run"),
     ],
 )
-def test_what_does_not_fit_a_field_is_misuse(arguments: tuple[str, ...], message: str) -> None:
+def test_arguments_that_do_not_fit_the_fields_are_misuse(arguments: tuple[str, ...], message: str) -> None:
     """Exit code 2 and a line that names the option; the command is not called."""
     code, output, seen = _run(*arguments)
     assert code == 2
@@ -54,7 +54,7 @@ def test_what_does_not_fit_a_field_is_misuse(arguments: tuple[str, ...], message
     assert not seen
 
 
-def test_the_help_says_what_the_fields_say() -> None:
+def test_the_help_describes_the_fields() -> None:
     _, output, _ = _run("--help")
     assert "Look, write nothing." in output
     assert "range" in output

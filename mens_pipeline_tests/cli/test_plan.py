@@ -45,7 +45,7 @@ def test_a_plan_needs_a_train_set(tmp_path: Path, places: dict[str, str], words:
 
 
 @pytest.mark.parametrize("words", [("--no-train",), ("--recipe", "default", "--recipe", "wide")])
-def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str, str], words: tuple[str, ...]) -> None:
+def test_minutes_require_one_recipe_that_trains(tmp_path: Path, places: dict[str, str], words: tuple[str, ...]) -> None:
     done = run_main("run", "--minutes", 20, *words, folder=tmp_path, variables=places)
 
     assert done.returncode == 2
@@ -87,7 +87,7 @@ def test_a_plan_is_shown_with_the_presets(tmp_path: Path, places: dict[str, str]
     assert re.search(r"^training +15 steps +10\.0\n", said, re.MULTILINE)
     assert re.search(r"^total +11\.1\nnote: take more minutes\n", said, re.MULTILINE)
     assert re.search(r"^qwen_4080_16g +RTX 4080 +311 +8,192 +0\.0002 +\d+ min", said, re.MULTILINE)
-    assert not re.search(r"^(cpu_demo|smol) ", said, re.MULTILINE), "`auto` picks them for no GPU"
+    assert not re.search(r"^(cpu_demo|smol) ", said, re.MULTILINE), "`auto` picks them only without a GPU"
     assert run_main("plan", "--preset", "smol", folder=tmp_path, variables=places).stdout.endswith(
         "take more minutes\n"
     )
@@ -98,7 +98,7 @@ def test_a_plan_is_shown_with_the_presets(tmp_path: Path, places: dict[str, str]
 
 
 @pytest.mark.usefixtures("_planned")
-def test_presets_are_estimated_with_the_kernels_of_the_gpu_here(
+def test_presets_are_estimated_with_the_kernels_of_this_gpu(
     tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card, seconds = Device("cuda", "a GPU", 80.0, has_bfloat16=True, capability=(8, 0)), {}

@@ -1,4 +1,4 @@
-"""`mens promote` on runs that were judged well: what it looks at beside the verdict."""
+"""`mens promote` on runs that passed the gate: its checks besides the verdict."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, mon
         (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs next to the train set. Restore them"),
     ],
 )
-def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
+def test_an_unknown_held_out_set_blocks_a_promotion(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
     spoil(run)
     refused = refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
@@ -105,7 +105,7 @@ def test_an_unknown_held_out_set_is_a_reason(run: _Run, spoil: Callable[[_Run], 
     assert overridden.exit_code == 0, overridden.exception
 
 
-def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> None:
+def test_no_override_allows_another_held_out_set(run: _Run) -> None:
     run.evaluate(heldout_sha256=digest_of(run.train), num_good=39)
     assert _invoke("gate", run).exit_code == 0
     _invoke("override", run, "--by", "me", "--reason", "I would like to.")
@@ -115,7 +115,7 @@ def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> Non
     assert champion_key(run.store) is None
 
 
-def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
+def test_a_manifest_without_a_train_set_is_refused(run: _Run) -> None:
     manifest = json.loads((run.folder / MANIFEST).read_text())
     del manifest["train_sha256"]
     (run.folder / MANIFEST).write_text(json.dumps(manifest))
@@ -123,13 +123,13 @@ def test_a_manifest_without_a_train_set_is_said(run: _Run) -> None:
     assert "training_manifest.json: train_sha256: Field required" in refusal(_invoke("promote", run))
 
 
-def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
+def test_an_empty_reason_is_refused_with_advice(run: _Run) -> None:
     result = _invoke("override", run, "--by", "me", "--reason", "")
 
     assert re.search(r"options: reason: .* Say who is responsible, and why\.", refusal(result))
 
 
-def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
+def test_an_impossible_number_is_refused_with_advice(run: _Run) -> None:
     result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
 
     assert re.search(
@@ -148,7 +148,7 @@ def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None
     assert champion_key(run.store) is None
 
 
-def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
+def test_a_broken_home_of_dagster_changes_no_exit_code(
     run: _Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -167,7 +167,7 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
 
 
 def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> None:
-    """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
+    """In the history and on the report page: the name of the policy cannot hide a lowered one."""
     assert _invoke("promote", run).exit_code == 0
     champion = champion_in(run.store)
     history = invoke("promote", "--history").stdout
@@ -180,7 +180,7 @@ def test_thresholds_of_the_environment_are_shown_with_the_verdict(run: _Run) -> 
         assert "min_heldout_tasks 20" in text
 
 
-def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_key_only_a_signed_verdict_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _invoke("promote", run).exit_code == 0
     record_try(run.store, tried_by("a" * 64), now=1_800_000_000)
     monkeypatch.setenv("MENS_SIGNING_KEY", "5b" * 32)
@@ -201,7 +201,7 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
     assert (champion.path / "signature.json").is_file()
 
 
-def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
+def test_a_verdict_whose_manifest_names_no_documents_is_refused(run: _Run) -> None:
     gate = run.store.get(Kind.BENCHMARK_GATE, json.loads((run.folder / FILE).read_text())[Kind.BENCHMARK_GATE])
     assert gate is not None
     (gate.path / "manifest.json").write_text(json.dumps({**gate.manifest, "outputs": {}}))
@@ -214,7 +214,7 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
         Verdict.open(emptied, run.store)
 
 
-def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
+def test_a_lost_history_is_reported(run: _Run) -> None:
     assert "no adapter has been promoted yet" in _invoke("promote", run, "--history").stderr
     assert _invoke("promote", run).exit_code == 0
     (run.store.root / "promoted_adapter" / "history.jsonl").unlink()

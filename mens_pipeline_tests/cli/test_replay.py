@@ -1,4 +1,4 @@
-"""`mens replay`: what an adapter would have written of lines that came to a workspace later."""
+"""`mens replay`: completions of an adapter for lines that a workspace gained later."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
     assert set(results.parts["lines"]) == {"adapter", "ngram", "left_to_right", "base"}
     assert results.parts["lines"]["ngram"].num_commits == 12
     assert [name for name in results.parts if name.isdecimal()] == list("123456789")
-    assert "completions, " not in again.stderr, "kept completions are asked for once"
+    assert "completions, " not in again.stderr, "kept completions are reused"
     (folder,) = (path.parent for path in (tmp_path / "store").rglob(RESULTS))
     assert f"results {folder}" in said.stdout
     pieces = list(read_models(folder / INSERTS, InsertScore))
@@ -67,7 +67,7 @@ def test_a_short_history_decides_nothing(run: Path, workspace: Repository) -> No
 
 
 @pytest.mark.usefixtures("jobs_here")
-def test_the_adapter_in_use_is_asked_beside_another(run: Path, tmp_path: Path) -> None:
+def test_the_champion_is_replayed_beside_another_adapter(run: Path, tmp_path: Path) -> None:
     other, _ = promoted_run(run, tmp_path)
     (other / ADAPTER / "note.txt").write_text("Another adapter.")
 
@@ -90,7 +90,7 @@ def test_holes_are_counted_without_a_model(workspace: Repository) -> None:
     assert "--since 2026-05-01" in invoke("replay", workspace.root, "--dry-run").stderr
 
 
-def test_who_cannot_be_asked_is_refused_in_a_line(run: Path, trained: Path) -> None:
+def test_an_adapter_that_cannot_be_replayed_is_refused(run: Path, trained: Path) -> None:
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "vcs_sha": None}))
 

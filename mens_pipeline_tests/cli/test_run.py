@@ -35,12 +35,12 @@ def _run(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A Dagster home of the test's own."""
+    """A Dagster home of this test."""
     return tmp_path / "home"
 
 
 @pytest.mark.slow
-def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
+def test_seed_data_passes_and_is_counted(seed_run: Path) -> None:
     stdout, stderr = ((seed_run / name).read_text() for name in ("stdout", "stderr"))
 
     assert (seed_run / "exit_code").read_text() == "0", stderr
@@ -65,7 +65,7 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
 
 _SUM = "fn total(prices: list[int]) to int {\n    let mut sum = 0\n    for price in prices { sum = sum + price }\n}\n"
-_OWN = {
+_FILES = {
     "broken.vox": "fn half(n: int) to int {\n    return ) n\n}\n",
     "crlf.vox": "fn smaller(a: int, b: int) to int {\r\n    if a < b { return a }\r\n    return b\r\n}\r\n",
     "keys.vox": f'fn key() to str {{ return "{"AKIA" + "QYLPMN5HHHFPZAM2"}" }}\n',
@@ -82,8 +82,8 @@ _OWN = {
 
 
 @pytest.mark.slow
-def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in _OWN.items():
+def test_the_summary_accounts_for_user_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in _FILES.items():
         path = tmp_path / "shop" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
@@ -111,7 +111,7 @@ def test_the_end_accounts_for_the_own_files(home: Path, tmp_path: Path, monkeypa
     assert re.search(r" train, \d held out \(\w+\.vox", found[3])
     assert found[4].startswith(f"mixed: {counts[1]} pairs, 60 synthetic, ")
     assert Path(found[5]).is_file()
-    assert "passed   mixed_train_set/shares_as_asked" in stdout, "all that there is trains"
+    assert "passed   mixed_train_set/shares_as_asked" in stdout, "all existing rows train"
     assert re.search(
         rf"^eval suite  {re.escape(refusal)}\d held-out prompts from \d files, required", stdout, re.MULTILINE
     )
@@ -136,8 +136,8 @@ def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_progress")
-def test_a_home_that_cannot_work_is_misuse(tmp_path: Path) -> None:
-    """Its configuration is none, or a file is in its way."""
+def test_an_unusable_home_is_misuse(tmp_path: Path) -> None:
+    """Its configuration is invalid, or a file is in its place."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "dagster.yaml").write_text("storage: {nonsense: {}}\n")
     (tmp_path / "file").touch()
@@ -148,7 +148,7 @@ def test_a_home_that_cannot_work_is_misuse(tmp_path: Path) -> None:
         assert str(home) in result.stderr
 
 
-def test_a_workspace_that_is_no_folder_is_misuse(home: Path, tmp_path: Path) -> None:
+def test_a_workspace_that_is_not_a_folder_is_misuse(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name, found in (("nowhere", "no such folder"), ("file", "not a folder")):
         result = run_main("run", "--source-root", tmp_path / name, folder=tmp_path, variables=_places(home))

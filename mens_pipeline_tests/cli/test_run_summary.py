@@ -57,7 +57,7 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     ]
 
 
-def test_a_suite_that_the_gate_refuses_is_said_before_training() -> None:
+def test_a_suite_that_the_gate_refuses_is_reported_before_training() -> None:
     split = {"suite_size": "the gate will refuse (policy ci): 4 held-out prompts", "is_suite_enough": False}
     lines = _lines(mixed_train_set=_TRAIN_SET, heldout_split=split).splitlines()
 
@@ -69,7 +69,7 @@ def test_a_suite_that_the_gate_refuses_is_said_before_training() -> None:
     assert _lines(heldout_split={**split, "is_suite_enough": True}).endswith("trains the adapter")
 
 
-def test_the_own_files_come_first() -> None:
+def test_user_files_come_first() -> None:
     seen, read = {"yours": "2 programs"}, {"yours": "2 vox files", "report": "report.json"}
     pairs, mixed = {"yours": "2 records"}, {**_TRAIN_SET, "yours": "mixed: 3 pairs"}
     made: dict[str, Any] = {"extracted_corpus": read, "validated_pairs": pairs, "mixed_train_set": mixed}
@@ -84,7 +84,7 @@ def test_the_own_files_come_first() -> None:
     )
 
 
-def test_what_was_never_shown_stands_below_what_was() -> None:
+def test_rows_that_were_never_shown_follow_shown_rows() -> None:
     left = "telemetry (372 rows)"
     lines = _lines(qlora_adapter={**_ADAPTER, "never_shown": left}).splitlines()
 
@@ -95,7 +95,7 @@ def test_what_was_never_shown_stands_below_what_was() -> None:
 
 @pytest.mark.seed_row(77)
 def test_a_refusal_shows_reasons_and_report() -> None:
-    """The scores of both models stand above it; training the same again would give the same adapter."""
+    """The scores of both models come first; the same training would give the same adapter."""
     text = _lines(
         is_good=False, mixed_train_set=_TRAIN_SET, qlora_adapter=_ADAPTER, eval_results=_RESULTS, benchmark_gate=_GATE
     )
@@ -123,53 +123,53 @@ _UNDECIDED = f"undecided, not promoted, policy ci, {_GATE['attempt']}\n         
 _AGAIN = "next        fix the failure, and run the same command again: finished steps are reused"
 
 
-def _trained(**changes: Any) -> dict[str, Any]:
+def _train(**changes: Any) -> dict[str, Any]:
     return {"qlora_adapter": {**_ADAPTER, **changes}}
 
 
-def _refused(**changes: Any) -> dict[str, Any]:
+def _refuse(**changes: Any) -> dict[str, Any]:
     return {"is_good": False, "benchmark_gate": {**_GATE, **changes}}
 
 
-def _used(**changes: Any) -> dict[str, Any]:
+def _use(**changes: Any) -> dict[str, Any]:
     return {"promoted_adapter": {**_CHAMPION, **changes}}
 
 
 @every(
     "case",
     [
-        (_refused(remedy="preset"), "next        use a recipe that accepts longer rows: .venv/bin/mens run --preset"),
+        (_refuse(remedy="preset"), "next        use a recipe that accepts longer rows: .venv/bin/mens run --preset"),
         (
-            _refused(remedy="data"),
+            _refuse(remedy="data"),
             "next        use a larger workspace: .venv/bin/mens run --source-root DIR; for its first",
         ),
-        (_refused(remedy="setting"), "next        fix the cause named above, then: .venv/bin/mens run --preset tiny"),
-        (_refused(status="undecided"), f"verdict     {_UNDECIDED}"),
-        (_trained(num_updates_before=300), "150 steps in 7.5 min after 300 earlier ones, loss"),
+        (_refuse(remedy="setting"), "next        fix the cause named above, then: .venv/bin/mens run --preset tiny"),
+        (_refuse(status="undecided"), f"verdict     {_UNDECIDED}"),
+        (_train(num_updates_before=300), "150 steps in 7.5 min after 300 earlier ones, loss"),
         (
-            _trained(num_updates=142),
+            _train(num_updates=142),
             "training    142 of 150 steps in 7.5 min, limited by the time budget, loss 1.4",
         ),
-        (_used() | {"benchmark_gate": _PASSED}, "champion    folder\n"),
-        (_used(changed=False), "champion    folder, unchanged\n"),
-        (_used(changed=False), "make ui shows the graph; .venv/bin/mens promote --history shows every champion"),
-        (_used(best_recipe="wide, pass@1 40/40"), "best        wide, pass@1 40/40\nchampion    folder\n"),
+        (_use() | {"benchmark_gate": _PASSED}, "champion    folder\n"),
+        (_use(changed=False), "champion    folder, unchanged\n"),
+        (_use(changed=False), "make ui shows the graph; .venv/bin/mens promote --history shows every champion"),
+        (_use(best_recipe="wide, pass@1 40/40"), "best        wide, pass@1 40/40\nchampion    folder\n"),
         ({"is_good": False}, _AGAIN),
         ({"is_good": False, "mixed_train_set": _TRAIN_SET}, _AGAIN),
-        (_refused(**_PASSED), "next        the adapter passed but was not promoted; see the"),
-        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "recipe      wide, adapter 0123456789ab"),
-        (_trained(recipe_name="wide") | {"benchmark_gate": _PASSED}, "tiny promotes it; .venv/bin/mens compare A B"),
-        (_trained() | {"benchmark_gate": _TRIAL}, "next        a trial is never promoted; .venv/bin/mens run trains"),
+        (_refuse(**_PASSED), "next        the adapter passed but was not promoted; see the"),
+        (_train(recipe_name="wide") | {"benchmark_gate": _PASSED}, "recipe      wide, adapter 0123456789ab"),
+        (_train(recipe_name="wide") | {"benchmark_gate": _PASSED}, "tiny promotes it; .venv/bin/mens compare A B"),
+        (_train() | {"benchmark_gate": _TRIAL}, "next        a trial is never promoted; .venv/bin/mens run trains"),
     ],
     ids=itemgetter(1),
 )
-def test_the_end_of_a_run_says_what_came_of_it_and_what_is_next(case: tuple[dict[str, Any], str]) -> None:
+def test_the_summary_names_the_outcome_and_the_next_step(case: tuple[dict[str, Any], str]) -> None:
     figures, said = case
 
     assert said in _lines(**figures)
 
 
-def test_a_time_is_read_and_anything_else_is_misuse() -> None:
+def test_parses_a_duration_and_rejects_other_text() -> None:
     assert [_minutes(text) for text in ("90s", "10m", "1h", "1.5h")] == [1.5, 10.0, 60.0, 90.0]
     for text in ("", "10", "m", "0m", "-1m", "1e3m", "ten minutes", "²m"):
         with pytest.raises(typer.BadParameter, match=r"not a duration\. Use one such as 90s, 10m or 1h"):
@@ -185,7 +185,7 @@ def test_a_time_is_read_and_anything_else_is_misuse() -> None:
     ],
     ids=["by its path", "by its name", "as a module"],
 )
-def test_advice_can_be_typed_as_it_stands(
+def test_advice_starts_the_program_as_the_user_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, shown: str
 ) -> None:
     (tmp_path / "mens").touch(mode=0o755)

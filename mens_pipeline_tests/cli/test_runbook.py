@@ -1,6 +1,6 @@
-"""The lines that upstream's pages tell people to type, as they stand there; only `vox mens` is `mens`.
+"""The commands of upstream's pages, word for word; only `vox mens` is `mens`.
 
-Where a page starts `vox.exe` in PowerShell and sets `$env:NAME="value"` before, it is `NAME=value vox` here.
+If a page sets `$env:NAME="value"` in PowerShell and starts `vox.exe`, it is `NAME=value vox` here.
 """
 
 import json
@@ -44,7 +44,7 @@ _LINES: tuple[str, ...] = (
     ),
     "vox mens corpus mix --config mens/config/mix.yaml",
 )
-"""In the order of the pages; each works, and later ones use what earlier ones wrote. The pages ask for 500 rows."""
+"""In the order of the pages; each works, and later ones read files of earlier ones. The pages generate 500 rows."""
 
 _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens train --device cuda --data-dir target/dogfood --output-dir target/dogfood/run", 1, "--device cpu"),
@@ -68,7 +68,7 @@ _REFUSED: tuple[tuple[str, int, str], ...] = (
     ("vox mens corpus evol mens/data/train.jsonl -o target/dogfood/evolved.jsonl", 1, "Set EVOL_GATE=1"),
     ("vox mens eval-gate --run-dir target/dogfood/run --policy mens/config/eval-gates.yaml", 2, "Use `mens gate"),
 )
-"""A line, its exit code, and what it says one should do; on a machine without a GPU."""
+"""A line, its exit code and its advice, on a machine without a GPU."""
 
 _MIX = """
 sources:
@@ -88,7 +88,7 @@ output: mens/data/train_mixed.jsonl
 include_lanes: [vox_codegen, vox_tooling, vox_docs_qa, vox_lang_tier_b]
 exclude_lanes: [vox_speech, vox_rust_expert_cross]
 """
-"""Upstream's keys; what nothing here writes is optional."""
+"""Upstream's keys; a file that nothing here writes is optional."""
 
 _PAGE = (
     "---\ntitle: {0}\ntraining_eligible: {1}\n---\n\n## {0}\n\nWrite {0}.\n\n"
@@ -98,7 +98,7 @@ _BENCH = "mens/data/heldout_bench"
 _BENCH_TASKS = 3
 
 
-def _argv(line: str) -> tuple[list[str], dict[str, str]]:
+def _parse_line(line: str) -> tuple[list[str], dict[str, str]]:
     words = shlex.split(line)
     variables = dict(word.split("=", 1) for word in words if words.index(word) < words.index("vox"))
     words = words[words.index("vox") + 1 :]
@@ -128,7 +128,7 @@ def _write_workspace(folder: Path, programs: str) -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A base that trains in seconds, a short eval suite, a store of its own, no card."""
+    """A base that trains in seconds, a short eval suite, a separate store, no GPU."""
     folder = tmp_path_factory.mktemp("machine")
     recipe = {**FAST, "model_name_or_path": write_tiny_base(folder / "base"), "max_steps": 3, "max_length": 512}
     return {
@@ -152,10 +152,10 @@ def size(request: pytest.FixtureRequest) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def run_line(environment: dict[str, str], size: tuple[str, int]) -> Iterator[_RunLine]:
-    """Run a line in this process, with its jobs; at night in a process of its own, as people do."""
+    """Run a line in this process, with its jobs; a nightly test starts a process, as people do."""
 
     def run(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-        arguments, variables = _argv(line)
+        arguments, variables = _parse_line(line)
         given = {**environment, **variables}
         if size[0] == "core":
             return run_main(*arguments, folder=folder, variables={**given, "VOX_BENCHMARK_DIR": _BENCH})
@@ -173,7 +173,7 @@ def run_line(environment: dict[str, str], size: tuple[str, int]) -> Iterator[_Ru
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory, run_line: _RunLine, size: tuple[str, int]) -> Path:
-    """A workspace in which all lines have run, one after the other."""
+    """A workspace in which all lines have run in order."""
     folder = tmp_path_factory.mktemp("workspace")
     programs, limit = size
     _write_workspace(folder, programs)
@@ -184,11 +184,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, run_line: _RunLine, size
 
 
 @pytest.mark.seed_row(1)
-def test_generated_rows_are_as_many_as_were_asked_for(workspace: Path, size: tuple[str, int]) -> None:
+def test_generates_the_requested_number_of_rows(workspace: Path, size: tuple[str, int]) -> None:
     assert len(list(read_pairs(workspace / "mens" / "data" / "train.jsonl"))) == size[1]
 
 
-def _num_programs(workspace: Path) -> int:
+def _count_programs(workspace: Path) -> int:
     return len(list((workspace / "examples" / "golden").rglob("*.vox*")))
 
 
@@ -201,7 +201,7 @@ def test_both_extractions_are_in_one_file(workspace: Path) -> None:
     assert {record.source.kind for record in records} == {
         *(SourceKind.VOX_FILE, SourceKind.VOX_DECLARATION, SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION)
     }
-    assert len({path for path in paths if path.startswith("examples/golden/")}) > 0.8 * _num_programs(workspace)
+    assert len({path for path in paths if path.startswith("examples/golden/")}) > 0.8 * _count_programs(workspace)
     assert "docs/src/research/page.md" in paths
     assert "docs/src/adr/page.md" not in paths
 
@@ -210,13 +210,13 @@ def test_both_extractions_are_in_one_file(workspace: Path) -> None:
 def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> None:
     pairs = list(read_pairs(workspace / "target" / "dogfood" / "train.jsonl"))
 
-    assert len({(pair.prompt, pair.response) for pair in pairs}) == len(pairs) > 3 * _num_programs(workspace)
+    assert len({(pair.prompt, pair.response) for pair in pairs}) == len(pairs) > 3 * _count_programs(workspace)
     assert len([pair for pair in pairs if "fn f_research(" in pair.response]) == 1
     assert not [pair for pair in pairs if "fn f_adr(" in pair.response]
 
 
 @pytest.mark.seed_row(8, 37)
-def test_training_writes_what_the_next_step_of_the_pages_reads(workspace: Path) -> None:
+def test_training_writes_the_input_of_the_next_step(workspace: Path) -> None:
     dogfood = workspace / "target" / "dogfood"
     mixed = dogfood / "validated_mixed.jsonl"
     report = json.loads(mixed.with_suffix(".mix_report.json").read_text())
@@ -233,7 +233,7 @@ def test_training_writes_what_the_next_step_of_the_pages_reads(workspace: Path) 
 
 
 @pytest.mark.seed_row(9, 43)
-def test_the_mix_takes_upstreams_file(workspace: Path) -> None:
+def test_the_mix_accepts_upstreams_file(workspace: Path) -> None:
     report = json.loads((workspace / "mens" / "data" / "train_mixed.mix_report.json").read_text())
 
     assert [source["skipped_reason"] for source in report["sources"]] == [
@@ -246,7 +246,7 @@ def test_the_mix_takes_upstreams_file(workspace: Path) -> None:
 
 @pytest.mark.seed_row(12, 18, 29, 36)
 @pytest.mark.parametrize("folder", ["target/dogfood/run", "mens/runs/v1"])
-def test_training_obeys_the_folders_and_the_processor(workspace: Path, folder: str) -> None:
+def test_training_uses_the_given_folders_and_device(workspace: Path, folder: str) -> None:
     run = workspace / folder
     manifest = json.loads((run / "training_manifest.json").read_text())
 
@@ -264,7 +264,7 @@ def test_the_adapter_is_evaluated_on_the_named_benchmark(workspace: Path) -> Non
 
 
 @pytest.mark.seed_row(37)
-def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, run_line: _RunLine) -> None:
+def test_a_missing_file_names_the_command_that_writes_it(workspace: Path, run_line: _RunLine) -> None:
     gate = run_line("vox mens gate --run-dir mens/runs/latest", workspace)
     evaluation = run_line("vox mens eval-local --run-dir mens/runs/latest", workspace)
 
@@ -274,7 +274,7 @@ def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, run
     assert "Name the folder of a complete run of `mens train`" in evaluation.stderr
 
 
-def test_the_gate_says_no_to_random_weights(workspace: Path, run_line: _RunLine) -> None:
+def test_the_gate_refuses_random_weights(workspace: Path, run_line: _RunLine) -> None:
     done = run_line("vox mens gate --run-dir target/dogfood/run", workspace)
 
     assert done.returncode == 1
@@ -283,11 +283,11 @@ def test_the_gate_says_no_to_random_weights(workspace: Path, run_line: _RunLine)
 
 @pytest.mark.seed_row(25)
 @pytest.mark.parametrize(("line", "code", "advice"), _REFUSED, ids=[line for line, _, _ in _REFUSED])
-def test_a_line_that_is_refused_says_what_to_do(  # noqa: PLR0913, PLR0917 - a line, and where it is typed
+def test_a_refused_line_gives_advice(  # noqa: PLR0913, PLR0917 - a line, and where it is typed
     line: str, code: int, advice: str, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # whichever test asked first, and on any machine
-    arguments, variables = _argv(line)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # in any order of tests, on any machine
+    arguments, variables = _parse_line(line)
     done = run_main(*arguments, folder=tmp_path, variables={**environment, **variables})
 
     assert done.returncode == code, done.stderr

@@ -1,4 +1,4 @@
-"""`mens score` and `mens export-tasks`: the benchmark for other programs that ask models."""
+"""`mens score` and `mens export-tasks`: the benchmark for other programs that evaluate models."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_completions_of_another_program_are_scored_like_ours(tmp_path: Path) -> 
         ([], "found no completion"),
     ],
 )
-def test_other_rows_than_completions_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+def test_rows_that_are_not_completions_are_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
     result = _score(tmp_path, *rows)
 
     assert result.exit_code != 0

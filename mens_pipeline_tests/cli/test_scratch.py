@@ -15,7 +15,7 @@ _SMALL = ("--config", "small", "--max-steps", "3", "--checkpoint-every", "1", "-
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a train set, and a cache of its own."""
+    """A folder with a train set, and an empty cache."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     write_jsonl(tmp_path / "data" / "train.jsonl", pairs(60))
     return tmp_path / "data"
@@ -50,7 +50,7 @@ def test_a_train_set_becomes_a_model(
     assert (tmp_path / "mean" / "model.safetensors").is_file()
 
 
-def test_a_dry_run_looks_and_trains_nothing(data: Path, tmp_path: Path) -> None:
+def test_a_dry_run_reports_and_trains_nothing(data: Path, tmp_path: Path) -> None:
     rows = [pair.model_copy(update={"response": "x" * 900}) for pair in pairs(3)]
     write_jsonl(data / "train.jsonl", [*pairs(60), *rows])
     result = invoke("scratch", "train", "--data-dir", data, "--output-dir", tmp_path / "run", *_SMALL, "--dry-run")
@@ -70,7 +70,7 @@ def test_the_full_model_is_the_default(data: Path, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["num_parameters"] == 38_227_968
 
 
-def test_errors_are_named(data: Path, tmp_path: Path) -> None:
+def test_refuses_unusable_options_and_data(data: Path, tmp_path: Path) -> None:
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")
     missing = invoke("scratch", "train", "--data-dir", tmp_path, *output)

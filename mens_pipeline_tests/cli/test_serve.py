@@ -1,4 +1,4 @@
-"""`mens serve`: what is asked of it, what it refuses, and how a real one lives and ends."""
+"""`mens serve`: its options and refusals, and how a real server starts and ends."""
 
 import os
 import signal
@@ -42,14 +42,14 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def _message(*arguments: str | Path, **environment: str | None) -> str:
+def _read_refusal(*arguments: str | Path, **environment: str | None) -> str:
     result = CliRunner().invoke(app, ["serve", *map(str, arguments)], env=environment)
     assert isinstance(result.exception, MensError), result.output
     return str(result.exception)
 
 
 def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
-    """A run that would fill the same memory is refused, and told by whom; CPUs are shared."""
+    """A run that needs the same memory is refused, with the name of the holder; CPUs are shared."""
     gpu, cores = Device("cuda", "a GPU", 16.0, has_bfloat16=True), Device("cpu", "cores", None, has_bfloat16=True)
     with serve_module._hold(gpu, tmp_path, 8080):  # noqa: SLF001 - the function under test
         message = rf"process {os.getpid()} \(mens serve, port 8080\) holds this device\. Wait for it to end"
@@ -78,16 +78,16 @@ def test_a_gpu_is_held_while_its_model_is_served(tmp_path: Path) -> None:
     ],
     ids=itemgetter(2),
 )
-def test_what_it_cannot_serve_is_refused(
+def test_refuses_a_model_or_address_that_it_cannot_serve(
     tmp_path: Path, case: tuple[tuple[str, ...], dict[str, str | None], str]
 ) -> None:
-    """Others may reach it with a secret alone; one model is served, and by an address of this machine."""
+    """Other machines need a secret; it serves one model, at an address of this machine."""
     arguments, variables, said = case
 
-    assert said in _message(*arguments, **{"MENS_STORE_ROOT": str(tmp_path), **variables})
+    assert said in _read_refusal(*arguments, **{"MENS_STORE_ROOT": str(tmp_path), **variables})
 
 
-def test_a_short_token_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_SERVE_TOKEN", "too short")
 
     with pytest.raises(ConfigurationError, match=r"MENS_SERVE_TOKEN: .*Correct or unset") as caught:
@@ -99,14 +99,14 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
     model = write_endless(tmp_path / "endless")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        message = _message("--model", model, "--port", str(port))
+        message = _read_refusal("--model", model, "--port", str(port))
 
     assert message.startswith(
         f"http://127.0.0.1:{port}: cannot listen on this address (Address already in use). Choose another"
     )
 
 
-def test_missing_libraries_are_named_with_what_installs_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_libraries_are_named_with_their_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(serve_module, "find_spec", {"torch": True, "transformers": True, "peft": True}.get)
     result = run_main("serve", folder=tmp_path)
 
@@ -157,7 +157,7 @@ def _serve(*arguments: str | Path, **environment: str) -> Iterator[_Served]:
 
 
 @pytest.mark.slow
-def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
+def test_a_signal_ends_the_server_after_its_completions(tmp_path: Path) -> None:
     model = write_endless(tmp_path / "endless")
     messages = [{"role": "user", "content": "Go on."}]
     ask = {"model": "mens", "messages": messages, "max_tokens": 300, "stream": True, "decoding": "free"}
@@ -181,7 +181,7 @@ def test_a_signal_ends_it_after_running_completions(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_server(tmp_path: Path) -> None:
     with _serve("--model", write_endless(tmp_path / "endless")) as served:
         served.url()
         code = served.end(signal.SIGINT)
@@ -191,7 +191,7 @@ def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path) -> None:
     model = write_endless(tmp_path / "endless")
     (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-1_000])
     with _serve("--model", model) as served:

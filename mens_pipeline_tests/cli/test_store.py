@@ -1,4 +1,4 @@
-"""`mens store prune`: what the store deletes."""
+"""`mens store prune`: its plan, and the removal of artifacts."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def _prune(*options: str) -> Result:
     return invoke("store", "prune", *options)
 
 
-def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None:
+def test_a_dry_run_lists_removals_with_reasons(artifacts: list[Artifact]) -> None:
     first, second = artifacts
     result = _prune()
 
@@ -49,7 +49,7 @@ def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None
     assert first.path.is_dir()
 
 
-def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None:
+def test_apply_prints_the_plan_and_removes_artifacts(artifacts: list[Artifact]) -> None:
     first, second = artifacts
     result = _prune("--apply")
 
@@ -59,7 +59,7 @@ def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None
     assert "to remove: 0/1" in _prune().stdout
 
 
-def test_machines_read_the_same(artifacts: list[Artifact]) -> None:
+def test_json_has_the_same_plan(artifacts: list[Artifact]) -> None:
     plan = json.loads(_prune("--json").stdout)
     (removed,) = (row for row in plan["artifacts"] if row["action"] == "remove")
 

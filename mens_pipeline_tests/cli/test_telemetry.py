@@ -31,7 +31,7 @@ def _invoke(*arguments: str | Path) -> Result:
 
 
 def test_import_writes_pairs_and_prints_the_account(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the table that the option names, whatever the environment says."""
+    """`--url` takes precedence over the environment."""
     monkeypatch.setenv("MENS_TELEMETRY_URL", "sqlite:///missing.db")
     output = tmp_path / "out" / "pairs.jsonl"
     result = _invoke("--url", url, "-o", output, "--rating-column", "stars")
@@ -62,7 +62,7 @@ def test_import_reports_for_machines(url: str, tmp_path: Path, monkeypatch: pyte
     assert (counts["table"], counts["seen"], counts["kept"]) == ("AgentTelemetry", 2, 1)
 
 
-def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
+def test_a_table_without_usable_rows_is_refused(url: str, tmp_path: Path) -> None:
     output = tmp_path / "pairs.jsonl"
     output.write_text("before")
     empty = _invoke("--url", url, "-o", output, "--table", "Silence")

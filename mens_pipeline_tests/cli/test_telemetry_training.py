@@ -1,4 +1,4 @@
-"""From a table of accepted completions to an adapter, with nothing beside it."""
+"""From a table of accepted completions alone to an adapter."""
 
 import json
 import sqlite3
@@ -77,7 +77,7 @@ def test_pieces_at_a_cursor_train_alone(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_dry_run_says_where_every_row_is(folder: Path) -> None:
+def test_a_dry_run_accounts_for_every_row(folder: Path) -> None:
     rows = [*pairs(90), *(pair.model_copy(update={"task_family": "telemetry"}) for pair in pairs(3))]
     rows = [
         row.model_copy(update={"prompt": row.prompt * 40}) if row.task_family == "telemetry" else row for row in rows

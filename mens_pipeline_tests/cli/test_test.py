@@ -1,4 +1,4 @@
-"""`mens test` as a person and as a machine meet it."""
+"""`mens test`, for people and for programs."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_json_is_one_document(tmp_path: Path) -> None:
     assert (bad["error_class"], bad["tests"][0]["line"], bad["tests"][0]["column"]) == ("wrong_answer", 4, 4)
 
 
-def test_files_without_tests(tmp_path: Path) -> None:
+def test_files_without_tests_alone_are_misuse(tmp_path: Path) -> None:
     path = _write(tmp_path, "none.vox.ui", "state n = 0\n")
 
     assert _test(path).exit_code == 2
@@ -102,9 +102,7 @@ def test_files_without_tests(tmp_path: Path) -> None:
         ("@table type N { a: int }\n@test fn t() { assert(db.N.count() is 0) }", "--database", (1, 0)),
     ],
 )
-def test_features_are_off_unless_asked_for(
-    tmp_path: Path, source: str, option: str, exit_codes: tuple[int, int]
-) -> None:
+def test_features_are_off_by_default(tmp_path: Path, source: str, option: str, exit_codes: tuple[int, int]) -> None:
     path = _write(tmp_path, "x.vox", source)
 
     assert (_test(path).exit_code, _test(option, path).exit_code) == exit_codes
@@ -139,7 +137,7 @@ _HOSTILE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("command", ["test", "check", "corpus"])
-def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> None:
+def test_a_bad_file_does_not_stop_the_others(tmp_path: Path, command: str) -> None:
     for name, content in _HOSTILE.items():
         _write(tmp_path, f"{name}.vox", content)
     good = _write(tmp_path, "z.vox", _GOOD)
@@ -153,16 +151,16 @@ def test_no_file_ends_the_work_on_the_others(tmp_path: Path, command: str) -> No
         assert "large.vox" in report.read_text()
         return
     text, document = invoke(command, tmp_path), invoke(command, "--json", tmp_path)
-    told = {Path(file["path"]).stem: file for file in json.loads(document.stdout)["files"]}
+    reported = {Path(file["path"]).stem: file for file in json.loads(document.stdout)["files"]}
 
     assert (text.exit_code, document.exit_code) == (1, 1)
-    assert told.keys() == {*_HOSTILE, "z", "large"}
+    assert reported.keys() == {*_HOSTILE, "z", "large"}
     assert "larger than 67108864 bytes. Name a readable file." in text.stdout
     assert f"{tmp_path / 'later.vox'}:4:" in text.stdout
     assert str(good) not in text.stdout
 
 
-def test_open_ways_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_protections_of_the_sandbox_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"files": "", "system calls": "Invalid argument"}
     monkeypatch.setattr(Sandbox, "kept_out", lambda _sandbox: kept)
     path = tmp_path / "a.vox"

@@ -1,4 +1,4 @@
-"""`mens train`: what it says to the flags of earlier toolchains."""
+"""`mens train`: its flags, dry runs, warnings and folders."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.training.runs import pairs
 
 
-def test_what_is_not_offered_names_what_is_with_the_folders_that_were_given() -> None:
+def test_an_unsupported_provider_names_the_command_with_given_folders() -> None:
     result = invoke("train", "--data-dir", "D", "--output-dir", "O", "--provider", "local")
 
     assert "Run: mens train --backend qlora --data-dir D --output-dir O --preset auto" in refusal(result)
@@ -71,7 +71,7 @@ def test_the_summary_warns_of_a_kind_that_was_never_shown(shown: int, *, is_warn
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 @pytest.mark.seed_row(38)
-def test_a_run_lies_by_its_id_and_latest_names_it(
+def test_a_run_is_stored_by_its_id_and_linked_as_latest(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`mens train` with the variables of upstream's pages: it evaluates and gates what it trained, or ends before that."""
+"""`mens train` with the variables of upstream's pages: it evaluates and gates the adapter, or refuses to train."""
 
 import json
 import shutil
@@ -63,7 +63,7 @@ def _train(workspace: Path, base: Path, *options: str, **variables: str) -> "Com
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
 @pytest.mark.seed_row(30, 31, 32, 40, 69)
-def test_the_variables_of_the_pages_have_the_adapter_evaluated_and_gated(base: Path, workspace: Path) -> None:
+def test_the_variables_of_the_pages_evaluate_and_gate_the_adapter(base: Path, workspace: Path) -> None:
     run = workspace / "target" / "dogfood" / "run"
     alone = _train(workspace, base)
     left = {path.name for path in run.iterdir()}
@@ -98,8 +98,8 @@ def test_the_variables_of_the_pages_have_the_adapter_evaluated_and_gated(base: P
 
 @pytest.mark.slow
 @pytest.mark.seed_row(30)
-def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, workspace: Path) -> None:
-    """Hours are not spent for a verdict that cannot come: nothing is held out, or it trains as well."""
+def test_an_adapter_that_cannot_be_evaluated_is_not_trained(base: Path, workspace: Path) -> None:
+    """Held-out pairs are missing, or they are also in the train set."""
     dogfood = workspace / "target" / "dogfood"
     write_jsonl(dogfood / "heldout.jsonl", pairs(60)[:4])
     trained = _train(workspace, base, VOX_EVAL_STRICT="1")
@@ -128,7 +128,7 @@ def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, worksp
     ],
 )
 @pytest.mark.seed_row(30, 31, 32)
-def test_by_default_nothing_is_evaluated(
+def test_evaluates_only_if_a_variable_requests_it(
     variables: dict[str, str], *, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in _ASKING:

@@ -1,4 +1,4 @@
-"""What `mens train` trains on: what a person mixed, or what is left of pairs when some are held out."""
+"""`mens train` trains on a mixed file, or on the pairs that it does not hold out."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def _write(folder: Path, number: int) -> None:
     write_jsonl(folder / "train.jsonl", [*programs, _PROSE])
 
 
-def _chosen(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
+def _choose(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, bool]:
     path = find_train_set(folder, load_settings())
     return path.name, "holding out source files first; --fast-corpus trains on all rows" in capsys.readouterr().err
 
@@ -33,12 +33,12 @@ def test_pairs_alone_are_split_once_and_again_when_they_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _write(tmp_path, 40)
-    first, again = (_chosen(tmp_path, capsys) for _ in range(2))
+    first, again = (_choose(tmp_path, capsys) for _ in range(2))
     mixed, heldout = (list(read_pairs(tmp_path / name)) for name in ("validated_mixed.jsonl", "heldout.jsonl"))
     _write(tmp_path, 41)
-    changed = _chosen(tmp_path, capsys)
+    changed = _choose(tmp_path, capsys)
     (tmp_path / "heldout.jsonl").unlink()
-    restored = _chosen(tmp_path, capsys)
+    restored = _choose(tmp_path, capsys)
 
     assert first == changed == restored == ("validated_mixed.jsonl", True)
     assert again == ("validated_mixed.jsonl", False)
@@ -52,19 +52,19 @@ def test_pairs_alone_are_split_once_and_again_when_they_change(
 
 
 @pytest.mark.seed_row(36)
-def test_what_a_person_mixed_is_taken_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = _chosen(tmp_path, capsys)
+def test_a_mixed_file_is_used_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = _choose(tmp_path, capsys)
     _write(tmp_path, 2)
     (tmp_path / "heldout.jsonl").touch()
-    split = _chosen(tmp_path, capsys)
+    split = _choose(tmp_path, capsys)
     (tmp_path / "validated_mixed.jsonl").write_bytes((tmp_path / "train.jsonl").read_bytes())
-    mixed = _chosen(tmp_path, capsys)
+    mixed = _choose(tmp_path, capsys)
     report = tmp_path / "validated_mixed.mix_report.json"
     report.write_text(json.dumps({"made_from": "another time"}))
     (tmp_path / "train.mix_report.json").write_text("{}")
-    newer = _chosen(tmp_path, capsys)
+    newer = _choose(tmp_path, capsys)
     (tmp_path / "train.jsonl").unlink()
-    alone = _chosen(tmp_path, capsys)
+    alone = _choose(tmp_path, capsys)
 
     assert nothing == split == newer == ("train.jsonl", False)
     assert mixed == alone == ("validated_mixed.jsonl", False)

@@ -1,4 +1,4 @@
-"""What users of the Rust toolchain type and this one does not have."""
+"""Commands and options of the Rust toolchain that this one lacks."""
 
 import re
 import subprocess
@@ -27,25 +27,25 @@ _ADVICE = [(place, word, text) for place in load_yaml(TABLE) for word, text in a
 _WORDS = [(*place.split(), word) for place, word, _ in _ADVICE if not word.startswith("-")]
 _OPTIONS = [(place.split(), word, text) for place, word, text in _ADVICE if word.startswith("-")]
 _OFFERED = {"--backend": "lora", "--tokenizer": "vox", "--device": "vulkan", "--resume": "runs/x/checkpoint_state.json"}
-"""Options that are here as well, with values that are not."""
+"""Options that exist here too, but without these values."""
 
 
 @every("words", _WORDS, ids=" ".join)
-def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
+def test_a_command_of_upstream_names_ours(words: tuple[str, ...]) -> None:
     result = invoke(*words, "--whatever", "x")
 
     assert f"{words[-1]}: no such command." in refusal(result, ConfigurationError)
 
 
 @pytest.mark.seed_row(10)
-def test_merge_is_not_offered_and_mix_is_named() -> None:
+def test_merge_does_not_exist_and_names_mix() -> None:
     result = invoke("corpus", "merge", "a.jsonl", "b.jsonl")
 
     assert "Use `mens corpus mix`" in str(result.exception)
     assert re.search(r"^ +merge\b", invoke("corpus", "--help").stdout, re.MULTILINE) is None
 
 
-def test_advice_names_commands_that_are_there() -> None:
+def test_advice_names_existing_commands() -> None:
     for command in {name for *_, text in _ADVICE for name in re.findall(r"`mens ([a-z-]+(?: [a-z]+)?)", text)}:
         words = command.split() if command.split()[0] in {"corpus", "store", "telemetry"} else command.split()[:1]
         assert invoke(*words, "--help").exit_code == 0, command
@@ -53,7 +53,7 @@ def test_advice_names_commands_that_are_there() -> None:
 
 @pytest.mark.seed_row(19, 20, 23, 26)
 @every("asked", _OPTIONS, ids=lambda asked: " ".join((*asked[0], asked[1])))
-def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], str, str]) -> None:
+def test_an_option_of_upstream_names_its_replacement(asked: tuple[list[str], str, str]) -> None:
     place, option, text = asked
     value = _OFFERED.get(option, "1")
     name = f"{option} {value}" if option in _OFFERED else option
@@ -62,11 +62,11 @@ def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], 
 
 
 @pytest.mark.parametrize(("option", "value"), [("--resume", "never"), ("--device", "cpu"), ("--backend", "qlora")])
-def test_values_that_are_offered_are_taken(option: str, value: str, tmp_path: Path) -> None:
+def test_supported_values_are_accepted(option: str, value: str, tmp_path: Path) -> None:
     assert "train.jsonl: No such file" in str(invoke("train", "--data-dir", tmp_path, option, value).exception)
 
 
-def test_options_that_are_refused_are_not_there() -> None:
+def test_refused_options_do_not_exist() -> None:
     whole: Any = typer.main.get_command(app)
     for place, option, _ in _OPTIONS:
         command = whole
@@ -76,7 +76,7 @@ def test_options_that_are_refused_are_not_there() -> None:
         assert option not in known or _OFFERED[option] not in known[option] != (), (place, option)
 
 
-def test_fields_that_are_written_instead_are_fields() -> None:
+def test_replacements_name_existing_fields() -> None:
     from mens_pipeline.training.recipe import Recipe  # noqa: PLC0415 - the command line loads without it
 
     named = {name for _, _, text in _ADVICE for name in re.findall(r"--set (\w+)=", text)}
@@ -99,12 +99,12 @@ def test_fields_that_are_written_instead_are_fields() -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_what_is_refused_is_explained(words: tuple[str, ...], advice: str) -> None:
+def test_a_refused_option_is_explained(words: tuple[str, ...], advice: str) -> None:
     assert advice in _refusal("train", *words)
 
 
 @pytest.mark.slow
-def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_source_of_a_mix_may_be_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOX_BENCHMARK_DIR", str(write_bench(tmp_path / "bench", task())))
     pair = '{"prompt": "Write f.", "response": "fn f() { }"}\n'
     (tmp_path / "mix.yaml").write_text("sources: [{path: a.jsonl}, {path: missing.jsonl}]\n")
@@ -120,7 +120,7 @@ def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path, monkeypa
 
 
 @pytest.mark.seed_row(27)
-def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_training_libraries_are_named_with_their_command(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
         "from mens_pipeline.cli.main import main; main()"
@@ -141,7 +141,7 @@ def test_the_form_for_powershell_is_documented_once() -> None:
 
 
 @pytest.mark.seed_row(47)
-def test_history_is_mentioned_as_such() -> None:
+def test_removed_scripts_are_documented_as_history() -> None:
     page = (PROJECT_ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
 
     assert re.search(r"`scripts/datagen.py` and `mens/training/train.py` are history .* no counterpart", page)
