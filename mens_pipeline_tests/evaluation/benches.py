@@ -1,4 +1,4 @@
-"""Small benchmarks in a folder of their own."""
+"""Small benchmarks, each in its own folder."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ SOLUTION = "fn one() to int {\n    return 1\n}\n"
 
 
 def task(**changes: Any) -> dict[str, Any]:
-    """A task that is in order, but for the changes; a change to None takes the key away."""
+    """A valid task with changes; a change to None removes the key."""
     whole = {
         "id": "fn_one",
         "category": "function",

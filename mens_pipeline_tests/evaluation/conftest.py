@@ -1,4 +1,4 @@
-"""What takes long to make and several tests need."""
+"""Fixtures that are slow to make, and shared by several tests."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""HumanEval-Vox as its tests use it."""
+"""HumanEval-Vox, for its tests."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ from mens_pipeline.language.interpreter import Limits, ProgramReport, run_with_t
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 
 NUM_TASKS: Final = 164
-"""How many tasks there are, numbered from 1."""
+"""The number of tasks, which are numbered from 1."""
 
 _PATIENT: Final = Limits(test_seconds=60.0, program_seconds=60.0)
-"""Whether an answer is right is no question of how much else the machine does."""
+"""A busy machine must not turn a right completion into a timeout."""
 
 HUMANEVAL: Final = load_benchmark(SHIPPED / "humaneval_vox")
 

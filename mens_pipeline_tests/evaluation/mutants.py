@@ -45,7 +45,7 @@ _SWAPS: Final = {
     "true": ("false",),
     "false": ("true",),
 }
-"""Spelling -> what stands in its place."""
+"""Spelling -> its replacements."""
 
 _DEFAULTS: Final = {
     "int": "0",
@@ -56,13 +56,13 @@ _DEFAULTS: Final = {
     "List": "[]",
     "Option": "None",
 }
-"""Return type -> the least that a function could return."""
+"""Return type -> its smallest value."""
 
 _SPELLINGS: Final = {"Not": "not", "Neg": "-"}
-"""Prefix operator -> how it is written."""
+"""Prefix operator -> its spelling."""
 
 _DROPPED: Final = Assign | Return | Break | Continue | ExprStatement
-"""A dropped `let` is left out: its name is gone, and any test notices."""
+"""Not `let`: without its name, any test fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ def mutants_of(program: str, mode: Mode = Mode.SOURCE) -> list[Mutant]:
 
 def _token_edits(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, str]]:
     for token in tokens:
-        for new in _instead_of(token):
+        for new in _replace(token):
             yield token.start, token.end, new
 
 
-def _instead_of(token: Token) -> tuple[str, ...]:
+def _replace(token: Token) -> tuple[str, ...]:
     if token.kind == "INT":
         return str(int(token.text) + 1), str(int(token.text) - 1)
     if token.kind in {"STRING", "SSTRING"}:

@@ -1,4 +1,4 @@
-"""A workspace with a history of nine weeks, and a run that may be asked for it."""
+"""A workspace with a history of nine weeks, and a run that can be replayed on it."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from mens_pipeline_tests.corpus.infill.repository import Repository, program
 
 
 def weekly_history(folder: Path) -> Repository:
-    """Thirteen commits of a line each, the last one too long for a piece of 16 tokens; and a new file."""
+    """Thirteen commits of one line each, the last too long for a piece of 16 tokens; and a new file."""
     repository = Repository(folder / "workspace")
     for number in range(1, 13):
         repository.commit("a.vox", program("f", f"    return {number}0\n") + program("g"), days=5 * number)
@@ -21,7 +21,7 @@ def weekly_history(folder: Path) -> Repository:
 
 
 def taught_run(trained: Path, folder: Path, commit: str) -> Path:
-    """A copy of a run that says it was shown holes, and that it is of a commit; its held-out pairs are beside it."""
+    """A copy of a run whose manifest names infill rows and a commit; its held-out pairs are beside it."""
     run = Path(shutil.copytree(trained, folder / "taught" / "run"))
     shutil.copy2(trained.parent / HELDOUT, run.parent / HELDOUT)
     manifest = json.loads((run / MANIFEST).read_text())

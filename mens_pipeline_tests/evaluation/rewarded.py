@@ -1,4 +1,4 @@
-"""A task with hidden tests, and answers to it, as training prompts have them."""
+"""A task with hidden tests, as in a train set, and the reward of a completion."""
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.evaluation.evaluate import score_completions
@@ -19,7 +19,7 @@ TESTS = "".join(
 
 
 def pair(number: int = 0) -> TrainingPair:
-    """A row of a train set with hidden tests; the number makes another row of the same kind, and stands in its name."""
+    """A row of a train set with hidden tests; the number is part of its name."""
     name = f"twice_or_zero_{number}" if number else "twice_or_zero"
     prompt, response, tests = (text.replace("twice_or_zero", name) for text in (PROMPT, RIGHT, TESTS))
     return TrainingPair(

@@ -1,4 +1,4 @@
-"""Runs that were trained and judged, made up without a model: real documents, real verdicts."""
+"""Trained and evaluated runs without a model: real documents, real verdicts."""
 
 import hashlib
 import json
@@ -90,7 +90,7 @@ def trained(folder: Path, weights: str = "weights") -> Path:
 
 
 def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
-    """Fill a folder as training does, and return what the manifest of an artifact says besides."""
+    """Fill a folder as training does, and return the fields of an artifact's manifest."""
     adapter = folder / ADAPTER
     adapter.mkdir(parents=True)
     (adapter / WEIGHTS).write_text(weights, encoding="utf-8")
@@ -102,7 +102,7 @@ def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
 
 
 def training_manifest() -> dict[str, Any]:
-    """What a verdict reads of a training manifest."""
+    """The fields of a training manifest that a verdict reads."""
     manifest = manifest_about(described_base(name="tiny", sha256=BASE), vcs_sha="abc1234")
     manifest["recipe_name"] = "night"
     manifest["result"] |= {
@@ -125,9 +125,9 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     heldout_sha256: str = HELDOUT,
     decoding: Decoding = DECODING,
 ) -> Artifact:
-    """The evaluation of a run; the base writes no Vox at all, and every second try is good.
+    """The evaluation of a run; the base writes no Vox, and every second try is good.
 
-    `num_good` prompts are answered well by the adapter, `num_good_of_champion` by the champion, if there is one.
+    The adapter completes `num_good` prompts well, and the champion, if any, `num_good_of_champion`.
     """
     sha256 = adapter_digest(run)
     subject = Subject(
@@ -164,7 +164,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 
 
 def evaluated_run(folder: Path, name: str, weights: str) -> Path:
-    """A run that was evaluated, beside its rows, as commands find it."""
+    """An evaluated run beside its rows, as commands expect it."""
     run, store = trained(folder / name, weights), ArtifactStore(folder / "store")
     rows = {key: folder / f"{key}.jsonl" for key in ("train", "heldout")}
     pair = TrainingPair(prompt="Write f.", response="fn f() {\n}\n", category="function")
@@ -183,7 +183,7 @@ def evaluated_run(folder: Path, name: str, weights: str) -> Path:
 
 
 def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> EvaluationTry:
-    """A try on an eval suite that nobody else takes."""
+    """A try on an eval suite that has no other tries."""
     rows = hashlib.sha256(f"{adapter_sha256} {decoding}".encode()).hexdigest()
     return EvaluationTry(
         adapter_sha256=adapter_sha256,
@@ -247,10 +247,10 @@ def champion_in(store: ArtifactStore) -> Artifact:
 
 
 def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
-    """Evaluate a run and judge it; of 40 answers so many are good."""
+    """Evaluate and gate a run; `num_good` of its 40 completions are good."""
     return scored(run, store, evaluated(run, store, num_good, num_good_of_champion))
 
 
 def promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
-    """Evaluate, judge and promote a run, and return the key of the champion; of 40 answers so many are good."""
+    """Evaluate, gate and promote a run, and return the key of the champion; `num_good` of 40 completions are good."""
     return promote(verdict_of(run, store, num_good), run, store, PRESENT, now=NOW).champion.key

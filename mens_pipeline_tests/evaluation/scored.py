@@ -44,7 +44,7 @@ WRONG_PIECE = InsertScore(
 
 
 def task(number: int = 0, suite: Suite = Suite.HELDOUT, **changes: Any) -> Task:
-    """A task that asks for the function `add`, but for the changes."""
+    """A task that asks for the function `add`, with changes."""
     values: dict[str, Any] = {
         "id": f"{suite}/{number:04}",
         "suite": suite,
@@ -128,20 +128,20 @@ def _score(model: Any, of: Task, score: Score) -> ScoredCompletion:
 
 
 def with_overall(results: EvalResults, **changes: Any) -> EvalResults:
-    """The same results, but for some figures of the adapter over everything."""
+    """The same results with changed figures of the adapter over all suites."""
     overall = results.adapter.overall.model_copy(update=changes)
     return _with_adapter(results, results.adapter.model_copy(update={"overall": overall}))
 
 
 def with_suite(results: EvalResults, suite: Suite, **changes: Any) -> EvalResults:
-    """The same results, but for some figures of the adapter over a suite."""
+    """The same results with changed figures of the adapter over a suite."""
     scores: Scores = results.adapter.suites[suite].model_copy(update=changes)
     suites = {**results.adapter.suites, suite: scores}
     return _with_adapter(results, results.adapter.model_copy(update={"suites": suites}))
 
 
 def without_suite(results: EvalResults, suite: Suite) -> EvalResults:
-    """The same results, as if a suite had not been asked."""
+    """The same results without a suite."""
     suites = {name: scores for name, scores in results.adapter.suites.items() if name != suite}
     return _with_adapter(results, results.adapter.model_copy(update={"suites": suites}))
 

@@ -37,7 +37,7 @@ def test_examples_show_two_functions_and_the_most_frequent_constructs() -> None:
     assert found == examples_among(reversed(rows))
 
 
-def test_a_train_set_of_one_construct_gives_more_of_the_same() -> None:
+def test_a_train_set_of_one_construct_gives_distinct_examples() -> None:
     assert len(examples_among(pairs(9))) == len(set(examples_among(pairs(9)))) == 5
     assert len(examples_among(pairs(3))) == 3
 
@@ -57,7 +57,7 @@ def test_a_train_set_of_one_construct_gives_more_of_the_same() -> None:
     ],
     ids=["shows code", "long", "two", "no value", "Unit", "another construct", "no Vox", "prose", "no construct"],
 )
-def test_what_is_no_good_example_is_passed_over(row: TrainingPair) -> None:
+def test_unsuitable_rows_are_not_examples(row: TrainingPair) -> None:
     assert examples_among([row]) == ()
 
 
@@ -68,14 +68,14 @@ def test_the_prompt_holds_description_and_examples() -> None:
     assert prompt.endswith(f"\n\nAbout Vox.\n\nRequest: Write `add`.\nAnswer:\n```vox\n{GOOD.strip()}\n```")
 
 
-def test_what_the_description_says_is_vox() -> None:
+def test_the_description_contains_valid_vox() -> None:
     spans = re.findall(r"`((?:type|@table|@test)[^`]*)`", FEW_SHOT.read_text())
 
     assert len(spans) == 4
     assert [span for span in spans if analyze(span).module is None] == []
 
 
-def test_a_sample_is_the_same_every_time() -> None:
+def test_a_sample_is_reproducible() -> None:
     tasks = [task(number, prompt=f"Write {number}.") for number in range(20)]
     sample = draw_tasks(tasks, 5)
 
@@ -110,6 +110,6 @@ def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
         build_few_shot([task()], 2, FEW_SHOT, train, before)
 
 
-def test_a_description_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_description_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"few_shot\.md: .* Restore the description"):
         build_few_shot([task()], 2, tmp_path / "few_shot.md", tmp_path / "train.jsonl", "")

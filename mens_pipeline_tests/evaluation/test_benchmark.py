@@ -1,4 +1,4 @@
-"""Benchmarks: read whole, or refused with all that is wrong."""
+"""Benchmarks: read whole, or refused with all mistakes."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def _refusal(folder: Path) -> str:
     return str(error.value)
 
 
-def test_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
+def test_reads_a_folder_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "tests.vox").write_text(_TESTS)
     (tmp_path / "given.vox").write_text("// given\n")
     given = task(tests="tests.vox", file="given.vox", context_files=["one.vox"], never_train=True)
@@ -52,7 +52,7 @@ def test_the_digest_covers_the_manifest_and_every_file(tmp_path: Path) -> None:
     assert len({first, other_text, load_benchmark(tmp_path / "b").digest}) == 3
 
 
-def test_wrong_answers_are_read_with_their_task(tmp_path: Path) -> None:
+def test_wrong_completions_are_read_with_their_task(tmp_path: Path) -> None:
     folder = write_bench(tmp_path, task(wrong=["two.vox", "three.vox"]))
     (folder / "two.vox").write_text("fn one() to int { return 2 }\n")
     (folder / "three.vox").write_text("fn one() to int { return 3 }\n")
@@ -116,9 +116,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         ({"tests": "one.vox"}, "task `fn_one`: one.vox: found no `@test` function, expected at least one."),
     ],
 )
-def test_mistakes_say_where_what_was_found_and_what_was_expected(
-    tmp_path: Path, changes: dict[str, Any], problem: str
-) -> None:
+def test_mistakes_name_place_found_and_expected_value(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
     folder = write_bench(tmp_path / "bench", task(**changes))
     (folder / "link.vox").symlink_to(tmp_path / "outside.vox")
     (folder / "bytes.vox").write_bytes(b"\xff")
@@ -139,7 +137,7 @@ def test_mistakes_say_where_what_was_found_and_what_was_expected(
         ("[]", "the document: expected a valid dict"),
     ],
 )
-def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, case: tuple[Any, str]) -> None:
+def test_mistakes_of_the_whole_manifest_are_named(tmp_path: Path, case: tuple[Any, str]) -> None:
     content, problem = case
     if isinstance(content, dict):
         write_bench(tmp_path, task(), **content)
@@ -149,7 +147,7 @@ def test_mistakes_of_the_whole_manifest_are_told(tmp_path: Path, case: tuple[Any
     assert problem in _refusal(tmp_path)
 
 
-def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     folder = write_bench(
         tmp_path,
         task(difficulty="none"),
@@ -192,7 +190,7 @@ def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) 
 
 
 @pytest.mark.seed_row(21, 41)
-def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
+def test_accepts_a_manifest_with_upstreams_keys_alone(tmp_path: Path) -> None:
     keys = ("id", "category", "description", "semantic_expected_contains")
     theirs = {key: task(category="action", semantic_expected_contains=["fn one", "return"])[key] for key in keys}
     benchmark = load_benchmark(write_bench(tmp_path, theirs))
@@ -206,7 +204,7 @@ def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair_at("a.vox", pair.prompt, SOLUTION)) is not None
 
 
-def test_what_a_task_requires_decides_and_its_substrings_do_not(tmp_path: Path) -> None:
+def test_requirements_take_precedence_over_substrings(tmp_path: Path) -> None:
     (asked,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, task())))
 
     assert judge(asked, completion("fn one() to int { 1 }\n", asked)).unmet == ()

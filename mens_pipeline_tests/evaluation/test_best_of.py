@@ -31,7 +31,7 @@ def _best_of(tasks: list[Task], completions: list[Completion]) -> BestOf:
     return found
 
 
-def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
+def test_the_chosen_completion_is_scored_and_compared_with_the_first() -> None:
     stated = task(0, prompt=_STATED, tests=_TESTS)
     voted = task(1, Suite.BENCHMARK, tests=_TESTS)
     completions = [
@@ -48,14 +48,14 @@ def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
 
 
 @pytest.mark.parametrize("tests", [None, _TESTS, _TESTS.replace("3", "-1")])
-def test_hidden_tests_have_no_part_in_it(tests: str | None) -> None:
+def test_hidden_tests_do_not_affect_the_choice(tests: str | None) -> None:
     asked = task(0, tests=tests)
     completions = [completion(text, asked, n) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))]
 
     assert _best_of([asked], completions).chosen == {task().id: 1}
 
 
-def test_the_likelihood_of_answers_counts() -> None:
+def test_the_likelier_completion_is_chosen() -> None:
     asked = task(0, prompt="Write a function.")
     completions = [
         completion(text, asked, n).model_copy(update={"likelihood": -1.0 / (n + 1)})
@@ -66,14 +66,14 @@ def test_the_likelihood_of_answers_counts() -> None:
     assert (found.chosen, found.steps) == ({asked.id: 1}, {"likelihood": 1})
 
 
-def test_one_answer_is_no_choice() -> None:
+def test_one_completion_has_no_best_of() -> None:
     asked = task()
 
     assert best_of([asked], [completion()], score_completions([asked], [completion()])) is None
 
 
 @pytest.mark.slow
-def test_the_examples_of_humaneval_vox_are_read_as_they_are_meant() -> None:
+def test_the_examples_of_humaneval_vox_hold_for_its_solutions() -> None:
     tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
     stated = {one.id: (one.solution, examples) for one in tasks if (examples := stated_examples(one.spec.description))}
     failed = {
@@ -109,7 +109,7 @@ def _choose(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOUR
     return selector.choose(prompt, mode, [SampledText(text, -float(n)) for n, text in enumerate(texts)], **options)
 
 
-def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
+def test_rejected_and_empty_programs_are_not_chosen(selector: Selector) -> None:
     assert _choose(selector, _PROMPT, BROKEN, "// add\n", _WRONG) == Selection(2, Step.PARSER)
     assert _choose(selector, _PROMPT, BROKEN, "fn (") == Selection(0, Step.LIKELIHOOD)
 
@@ -127,13 +127,13 @@ def test_names_and_types_decide_before_examples(selector: Selector) -> None:
     )
 
 
-def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
+def test_the_examples_of_the_prompt_are_run(selector: Selector) -> None:
     assert _choose(selector, _WITH_EXAMPLES, _WRONG, _WRONG, GOOD, _MORE) == Selection(2, Step.EXAMPLES)
     fenced = f"Here it is:\n```vox\n{GOOD}```\n"
     assert _choose(selector, _WITH_EXAMPLES, _MORE, fenced) == Selection(1, Step.EXAMPLES)
 
 
-def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
+def test_completions_may_use_the_code_in_a_prompt(selector: Selector) -> None:
     prompt = (
         "Write `area` for a box. For example, `area({ w: 2, h: 3 })` is 6.\n\nThis is there already:\n\n"
         "type Box { w: int, h: int }\n\nfn times(a: int, b: int) to int { return a * b }\n"
@@ -145,7 +145,7 @@ def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
     assert _choose(selector, prompt.replace("For example", "So"), wrong, good).place == 1
 
 
-def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selector) -> None:
+def test_the_majority_of_outputs_decides_if_examples_do_not(selector: Selector) -> None:
     assert _choose(selector, _PROMPT, _WRONG, GOOD, _ALSO_ADD) == Selection(1, Step.LIKELIHOOD)
     assert _choose(selector, _PROMPT, GOOD, _WRONG, _WRONG) == Selection(1, Step.OUTPUTS)
     also = "fn add(a: int, b: int) to int { return a + b + 0 * a }"
@@ -154,7 +154,7 @@ def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selecto
     assert _choose(selector, two, wrong, also, _ALSO_ADD).place == 1
 
 
-def test_likelihood_decides_at_last(selector: Selector) -> None:
+def test_likelihood_decides_last(selector: Selector) -> None:
     first, second = "type A {\n    a: int\n}\n", "type A {\n    b: int\n}\n"
     likelier = [SampledText(first, -2.0), SampledText(second, -1.0)]
 
@@ -164,7 +164,7 @@ def test_likelihood_decides_at_last(selector: Selector) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
+def test_a_completion_that_exceeds_a_limit_is_not_chosen(selector: Selector) -> None:
     begin = time.monotonic()
     by_examples = _choose(selector, _WITH_EXAMPLES, _HUNGRY, _WRONG)
     by_outputs = _choose(selector, _PROMPT, _HUNGRY, _WRONG)
@@ -173,7 +173,7 @@ def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
     assert time.monotonic() - begin < 20
 
 
-def test_when_time_is_up_nothing_is_run(selector: Selector) -> None:
+def test_after_the_deadline_nothing_is_run(selector: Selector) -> None:
     assert _choose(selector, _WITH_EXAMPLES, BROKEN, _WRONG, GOOD, end=0.0) == Selection(1, Step.LIKELIHOOD)
 
 
@@ -184,7 +184,7 @@ def test_several_threads_may_choose(selector: Selector) -> None:
     assert found == list(range(8))
 
 
-def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(selector: Selector) -> None:
+def test_harmful_examples_run_in_the_sandbox(selector: Selector) -> None:
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
     assert _choose(selector, prompt, _WRONG, GOOD) == Selection(1, Step.EXAMPLES)
@@ -193,10 +193,10 @@ def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(s
 @pytest.mark.parametrize(
     ("pieces", "best"),
     [
-        ((("n * 2", -0.5), ("n * (", -0.1)), 0),  # stands
-        ((("m * 2", -0.1), ("n * 2", -0.5)), 1),  # a name that is there
+        ((("n * 2", -0.5), ("n * (", -0.1)), 0),  # parses
+        ((("m * 2", -0.1), ("n * 2", -0.5)), 1),  # a known name
         ((("n * 2", -0.5), ("n * 3", -0.2)), 1),  # likelier
-        ((("n * 2", -0.5), ("n * 3", -0.5)), 0),  # as good
+        ((("n * 2", -0.5), ("n * 3", -0.5)), 0),  # equally likely
         ((("", -0.1), ("m * 2", -0.5)), 1),  # anything before nothing
         ((("", -0.1), ("", -0.1)), 0),
     ],

@@ -1,4 +1,4 @@
-"""Nothing that solves a task of a benchmark trains, whatever it looks like."""
+"""A row that solves a task of a benchmark does not train, however it is written."""
 
 import re
 from typing import Final
@@ -23,7 +23,7 @@ _WITHOUT_FUNCTIONS: Final = {
     *("fragment_name_tag", "fragment_star_row", "v0_price_table", "v0_player"),
     *("reactive_counter.vox.ui", "reactive_thermometer.vox.ui", "reactive_egg_timer.vox.ui"),
 }
-"""Tasks whose tests call nothing that has parameters, or only what gives a constant; tests and pages count as that."""
+"""Tasks whose tests call no function with parameters, or only constant ones, such as tests and pages."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def functions(protected: tuple[TrainingPair, ...], workers: BehaviourWorkers) ->
     return TaskFunctions(protected, workers)
 
 
-def test_tasks_bring_their_tests(protected: tuple[TrainingPair, ...]) -> None:
+def test_tasks_have_their_tests(protected: tuple[TrainingPair, ...]) -> None:
     tested = [str(pair.source and pair.source.path) for pair in protected if pair.tests is not None]
 
     assert sum(path.startswith("humaneval_vox/") for path in tested) == 164
@@ -61,7 +61,7 @@ def _is_one_function(task: BenchmarkTask) -> bool:
     return sum(f"{name}(" in str(task.tests) for name in declared) == 1 and "actor " not in task.solution
 
 
-def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> None:
+def test_wrong_completions_do_not_count_as_solutions(functions: TaskFunctions) -> None:
     tried = [
         (f"humaneval_vox/solutions/{task.id}.vox", TrainingPair(prompt="p", response=wrong))
         for task in load_benchmark(_HUMANEVAL).tasks
@@ -74,7 +74,7 @@ def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> 
     assert [label for (own, _), label in zip(tried, found, strict=True) if label == own] == []
 
 
-def test_another_way_to_write_a_solution_is_found(functions: TaskFunctions) -> None:
+def test_a_rewritten_solution_is_found(functions: TaskFunctions) -> None:
     copies = {
         "hev_130_share_of_budget": """fn add_all(xs: list[int]) to int {
     let mut i = 0

@@ -1,4 +1,4 @@
-"""From answers to the documents of an evaluation."""
+"""From completions to the documents of an evaluation."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_base_and_adapter_are_compared_task_by_task() -> None:
     assert results.champion is None
 
 
-def test_the_champion_is_compared_on_the_same_requests() -> None:
+def test_the_champion_is_compared_on_the_same_prompts() -> None:
     results = evaluation(champion=(GOOD, GOOD, GOOD)).results
 
     assert results.champion is not None
@@ -50,7 +50,7 @@ def test_the_champion_is_compared_on_the_same_requests() -> None:
     assert results.champion.parse_difference.only_first == results.champion.pass_difference.only_first == 1
 
 
-def test_second_tries_stand_in_the_place_of_the_first_ones() -> None:
+def test_second_tries_replace_first_tries() -> None:
     evaluated = evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD))
     results, fallback = evaluated.results, evaluated.results.fallback
 

@@ -1,4 +1,4 @@
-"""Completions that are run."""
+"""Completions are run with hidden tests, and their names are resolved."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ def _task(label: str, tests: str | None = _TESTS, **changes: Any) -> Task:
     ],
     ids=["right", "right here", "wrong", "divides by zero", "never ends", "asks outside", "another name"],
 )
-def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_class: ErrorClass | None) -> None:
+def test_a_program_is_classified_by_its_tests(program: str, num_passed: int, error_class: ErrorClass | None) -> None:
     (execution,) = run_hidden_tests([(program, _TESTS)])
 
     assert (execution.num_passed, execution.error_class) == (num_passed, error_class)
@@ -52,7 +52,7 @@ def test_a_program_is_what_its_tests_say(program: str, num_passed: int, error_cl
     assert bool(execution.message) == (error_class is not None)
 
 
-def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_a_message_can_be_written(tmp_path: Path) -> None:
     asked = _task("half", "@test fn hidden() { assert(f() is 1) }\n", suite=Suite.HELDOUT, name="f")
     program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
     completions = dict.fromkeys(("base", "adapter"), (completion(program, asked),))
@@ -65,11 +65,11 @@ def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
     assert "\\ud800" in first.score.execution.message
 
 
-def test_without_programs_nothing_is_started() -> None:
+def test_without_programs_nothing_runs() -> None:
     assert run_hidden_tests([]) == []
 
 
-def test_an_answer_passes_when_its_tests_do() -> None:
+def test_a_completion_passes_if_its_tests_pass() -> None:
     tasks = [_task("right"), _task("wrong"), _task("broken"), _task("untested", None)]
     wrong = "fn double(n: int) to int { return n }\n"
     scored = score_completions(tasks, answers_to(tasks, (_GOOD, wrong, "fn (", wrong)))
@@ -99,9 +99,9 @@ _AREA = "fn area(shape: Shape) to int { match shape { Circle(r) => twice(r), Squ
         (_AREA.replace("twice", "thrice"), False),
         (f"fn twice(n: int) to int {{ return n }}\n{_AREA}", False),
     ],
-    ids=["relies on what is given", "repeats it", "relies on what is not", "has one of its own"],
+    ids=["uses given code", "repeats given code", "uses missing code", "replaces given code"],
 )
-def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> None:
+def test_a_completion_may_use_given_code(program: str, *, passes: bool) -> None:
     pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
     asked = heldout_tasks([pair])
     (scored,) = score_completions(asked, [completion(program, asked[0])])
@@ -109,7 +109,7 @@ def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> N
     assert scored.passes_tests is passes, scored.execution
 
 
-def test_tests_that_the_reference_fails_judge_nothing() -> None:
+def test_tests_that_the_reference_fails_are_dropped() -> None:
     bad = "@test fn hidden() { assert(double(2) is 5) }\n"
     tasks = [_task("sound"), _task("unsound", bad), _task("untested", None)]
     sound, num_dropped = with_sound_tests(tasks)
@@ -128,7 +128,7 @@ def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
     assert (difference.num_tasks, difference.only_first, difference.only_second) == (2, 0, 2)
 
 
-_BESIDE = "type Point {\n    x: int\n}\n\nfn twice(n: int) to int {\n    return n * 2\n}"
+_POINT_AND_TWICE = "type Point {\n    x: int\n}\n\nfn twice(n: int) to int {\n    return n * 2\n}"
 
 
 def _score(program: str, **changes: Any) -> Score:
@@ -149,15 +149,15 @@ def test_every_reference_of_the_benchmarks_passes_and_resolves() -> None:
     ("program", "error"),
     [
         ("fn add(p: Point) to int { return twice(p.x) }", None),
-        (f"{_BESIDE}\n\nfn add(p: Point) to int {{ return twice(p.x) }}", None),
+        (f"{_POINT_AND_TWICE}\n\nfn add(p: Point) to int {{ return twice(p.x) }}", None),
         ("fn add(p: Point) to int {\n    return p.y\n}", "2:13: unknown-field: `Point` has no field `y`"),
         ("fn add() to int { return thrice(2) }", "1:25: unknown-name: no name `thrice` is known here"),
         ("fn twice() to int { return 1 }\nfn add() to int { return twice() }", None),
     ],
-    ids=["relies on it", "repeats it", "wrong of it", "not there", "has one of its own"],
+    ids=["uses it", "repeats it", "misuses it", "missing", "replaces it"],
 )
-def test_what_is_given_is_known(program: str, error: str | None) -> None:
-    score = _score(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
+def test_names_of_given_code_resolve(program: str, error: str | None) -> None:
+    score = _score(program, given=_POINT_AND_TWICE + "\n\nfn wrong() to int { return nothing }")
 
     assert (score.resolves, score.semantic_error) == (error is None, error)
     assert score.semantic_code == (error.split(": ")[1] if error is not None else None)
@@ -171,13 +171,13 @@ def test_what_is_given_is_known(program: str, error: str | None) -> None:
         ("Write add_all beside ```\nfn helper() { }\n```", True),
         ("Write a function that is a helper.", False),
     ],
-    ids=["backticks", "code behind a blank line", "fence", "prose"],
+    ids=["backticks", "code after a blank line", "fence", "prose"],
 )
-def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> None:
+def test_names_mentioned_in_the_prompt_resolve(prompt: str, *, resolves: bool) -> None:
     assert _score("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
 
 
-def test_what_is_asked_for_is_not_there_yet_but_what_the_reference_relies_on() -> None:
+def test_requested_names_do_not_resolve_but_names_of_the_reference_do() -> None:
     prompt = "Write `add` and `minus`; `plus` is there."
     changes = {"prompt": prompt, "requires": (needs("function", name="minus"), needs("function"))}
 
@@ -191,13 +191,13 @@ def test_what_is_asked_for_is_not_there_yet_but_what_the_reference_relies_on() -
     assert not _score(program).resolves
 
 
-def test_what_does_not_parse_does_not_resolve() -> None:
+def test_a_rejected_program_does_not_resolve() -> None:
     for program in ("fn add(", "// nothing"):
         score = _score(program)
         assert (score.parses, score.resolves, score.semantic_error) == (False, False, None)
 
 
-def test_what_cannot_be_known_is_not_wrong() -> None:
+def test_unreadable_given_code_reports_no_unknown_name() -> None:
     given = "@pure fn twice(n: int) to int { return n * 2 }"
 
     assert first_semantic_error(task(given=given, mode=Mode.SCRIPT), "print(missing)") is None

@@ -1,4 +1,4 @@
-"""The script of `docs/` that hands the reward to TRL's own trainer."""
+"""The script of `docs/` that passes the reward to the trainer of TRL."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Whether the hidden tests of HumanEval-Vox notice small mistakes: they are run against mutants of the solutions."""
+"""The hidden tests of HumanEval-Vox notice small mistakes: they are run against mutants of the solutions."""
 
 import pytest
 
@@ -12,7 +12,7 @@ _LIMITS = Limits(max_steps=50_000)
 """Far more than any reference solution needs, so that endless mutants end soon."""
 
 _ENOUGH = 4
-"""Of fewer mutants, one that means the same as the solution would weigh too much."""
+"""Among fewer mutants, one that is equivalent to the solution would weigh too much."""
 
 _PROGRAM = """fn sign(value: int) to str {
     let mut word = "zero"
@@ -43,7 +43,7 @@ _CHANGES = {
 }
 
 
-def test_mutants_are_small_mistakes_that_parse_and_differ() -> None:
+def test_mutants_parse_and_differ_from_the_program() -> None:
     mutants = mutants_of(_PROGRAM)
 
     assert {mutant.change for mutant in mutants} >= _CHANGES
@@ -53,7 +53,7 @@ def test_mutants_are_small_mistakes_that_parse_and_differ() -> None:
 
 @pytest.mark.nightly
 def test_hidden_tests_notice_small_mistakes() -> None:
-    """Nine of ten mutants over all tasks, three of four for each; the rest may mean the same as the solution."""
+    """Nine of ten mutants over all tasks, three of four for each; the rest may be equivalent to the solution."""
     mutants = {task.id: mutants_of(task.solution) for task in HUMANEVAL.tasks}
     survivors = {task.id: _survivors(task, mutants[task.id]) for task in HUMANEVAL.tasks}
     num_mutants = sum(map(len, mutants.values()))

@@ -1,4 +1,4 @@
-"""HumanEval-Vox: its tasks can be solved, its hidden tests tell right from wrong, and no corpus knows them."""
+"""HumanEval-Vox: its tasks can be solved, its hidden tests tell right from wrong, and no train set contains them."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,13 +17,13 @@ from mens_pipeline_tests.evaluation.trainable import near_to
 from mens_pipeline_tests.every import every
 
 _CEILING = 0.4
-"""Share of the runs of words of a solution that a row may have; the nearest, its first lines alone, has 39 %."""
+"""The share of a solution's word n-grams that a row may have; the nearest, its first lines alone, has 39 %."""
 _CEILING_BESIDE = 0.25
-"""Likewise for the tasks of the benchmark beside it, which do not train either."""
+"""The same for the tasks of the other benchmark, which do not train either."""
 _TASKS = every("task", HUMANEVAL.tasks, ids=lambda task: task.id)
 
 
-def _ask(task: BenchmarkTask) -> Requirement:
+def _find_main_requirement(task: BenchmarkTask) -> Requirement:
     return [requirement for requirement in task.spec.requires if requirement.construct_ == task.spec.category][-1]
 
 
@@ -41,31 +41,31 @@ def test_the_tasks_are_numbered() -> None:
 
 
 def test_there_are_tasks_of_three_difficulties() -> None:
-    shares = {level: count / NUM_TASKS for level, count in _difficulties().items()}
+    shares = {level: count / NUM_TASKS for level, count in _count_difficulties().items()}
 
     assert 0.3 <= shares[Difficulty.EASY] <= 0.5
     assert 0.3 <= shares[Difficulty.MEDIUM] <= 0.5
     assert 0.1 <= shares[Difficulty.HARD] <= 0.3
 
 
-def _difficulties() -> Counter[Difficulty]:
+def _count_difficulties() -> Counter[Difficulty]:
     return Counter(task.spec.difficulty for task in HUMANEVAL.tasks)
 
 
-def test_requests_and_answers_stand_once() -> None:
+def test_ids_prompts_and_solutions_are_unique() -> None:
     tasks = (*HUMANEVAL.tasks, *load_benchmark(SHIPPED).tasks)
 
     for texts in ([task.id for task in tasks], [task.spec.description for task in tasks], [t.solution for t in tasks]):
         assert [text for text, count in Counter(texts).items() if count > 1] == []
 
 
-def test_hidden_tests_have_names_of_their_own() -> None:
+def test_names_of_hidden_tests_are_unique() -> None:
     counts = Counter(name for task in HUMANEVAL.tasks for name in _test_names(task))
 
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-def test_every_file_of_the_folder_is_named() -> None:
+def test_tasks_name_every_file_of_the_folder() -> None:
     named = {name for task in HUMANEVAL.tasks for name in task.spec.files()}
     found = {path.relative_to(HUMANEVAL.folder).as_posix() for path in HUMANEVAL.folder.rglob("*.vox*")}
 
@@ -73,19 +73,19 @@ def test_every_file_of_the_folder_is_named() -> None:
 
 
 @_TASKS
-def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
-    asked = _ask(task)
+def test_the_prompt_names_the_required_declarations(task: BenchmarkTask) -> None:
+    asked = _find_main_requirement(task)
 
     assert [name for name in (r.name for r in task.spec.requires) if name and name not in task.spec.description] == []
     assert [part for part in (*(asked.params or ()), asked.returns or "") if part not in task.spec.description] == []
 
 
 _SAME_IDEA = {("hev_003_is_square_number", "hev_126_whole_root"), ("hev_042_merge_ordered", "hev_127_merge_queues")}
-"""A plain task, and one that asks for the same with contracts and more."""
+"""A plain task, and one that asks for the same with contracts."""
 
 
 @_TASKS
-def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
+def test_tasks_never_train_and_have_no_warnings(task: BenchmarkTask) -> None:
     assert task.spec.never_train
     assert analyze(task.solution).diagnostics == ()
     assert analyze(task.tests or "").diagnostics == ()
@@ -103,7 +103,7 @@ def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
 
 @pytest.mark.slow
 @_TASKS
-def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
+def test_wrong_completions_fail(task: BenchmarkTask) -> None:
     modules = [analyze(completion).module for completion in task.wrong]
     lacking = [
         None if module is None else unmet(task.spec.requires, module, completion)
@@ -117,7 +117,7 @@ def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
 
 
 @_TASKS
-def test_an_answer_of_defaults_is_refused(task: BenchmarkTask) -> None:
+def test_a_completion_of_defaults_fails(task: BenchmarkTask) -> None:
     empty = re.sub(r"\breturn\b[^\n]*", "return None", task.solution)
 
     assert not scored(task, empty).passed
@@ -138,7 +138,7 @@ def test_no_solution_solves_another_task() -> None:
 def test_no_solution_solves_another_task_under_its_name() -> None:
     alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)
     for task in HUMANEVAL.tasks:
-        asked = _ask(task)
+        asked = _find_main_requirement(task)
         types = tuple(param.split(":")[-1] for param in asked.params or ())
         alike[task.spec.category, types, asked.returns].append(task)
     pairs = [pair for group in alike.values() for pair in permutations(group, 2)]
@@ -149,11 +149,11 @@ def test_no_solution_solves_another_task_under_its_name() -> None:
 
 
 def _rename(task: BenchmarkTask, other: BenchmarkTask) -> str:
-    return re.sub(rf"\b{_ask(other).name}\b", str(_ask(task).name), other.solution)
+    return re.sub(rf"\b{_find_main_requirement(other).name}\b", str(_find_main_requirement(task).name), other.solution)
 
 
 @pytest.mark.nightly
-def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
+def test_no_row_that_may_train_is_near_a_task(trainable_rows: list[TrainingPair]) -> None:
     assert len(trainable_rows) > 4000
     assert near_to(HUMANEVAL, trainable_rows, _CEILING) == set()
     assert near_to(HUMANEVAL, tasks_as_pairs(load_benchmark(SHIPPED)), _CEILING_BESIDE) == set()

@@ -1,4 +1,4 @@
-"""Holes of held-out programs, and what a piece is worth in one."""
+"""Holes of held-out programs, and the score of a piece in one."""
 
 from collections import Counter
 from random import Random
@@ -83,7 +83,7 @@ def test_only_whole_programs_are_cut() -> None:
     assert infill_tasks([], 40) == ()
 
 
-def test_a_piece_is_right_or_wrong_by_degrees() -> None:
+def test_a_piece_is_scored_at_four_levels() -> None:
     texts = ("n * 2", "n *  2", "2 * n", "n * 3", "m * 2", "n *", "")
     scores = _score(*texts)
 
@@ -138,14 +138,14 @@ def test_models_are_compared_on_the_holes_that_both_filled() -> None:
     assert difference.p_better < 0.05
 
 
-def _choose(*measured: Any) -> Abstention:
+def _choose_threshold(*measured: Any) -> Abstention:
     found = choose_threshold(*measured)
     assert found is not None
     return found
 
 
-def test_abstaining_shows_what_is_more_often_right() -> None:
-    found = _choose(_scores(200, 3))
+def test_abstaining_shows_likely_pieces() -> None:
+    found = _choose_threshold(_scores(200, 3))
 
     assert found.exact_shown.value is not None
     assert found.silent is None
@@ -160,14 +160,14 @@ def test_abstaining_shows_what_is_more_often_right() -> None:
 def test_pieces_with_errors_are_never_shown_and_half_of_the_others_are_exact() -> None:
     scores = _scores(200, 5)
     unresolved = [score.model_copy(update={"resolves": score.exact}) for score in scores]
-    all_shown, right, none = map(_choose, (scores, unresolved, _scores(200, 0)))
+    all_shown, right, none = map(_choose_threshold, (scores, unresolved, _scores(200, 0)))
 
     assert (all_shown.coverage, all_shown.exact_shown.value) == (1.0, 0.5)
     assert (right.coverage, right.exact_shown.value) == (0.5, 1.0)
     assert none.exact_shown.value == 0.0
 
 
-def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[TrainingPair]) -> None:
+def test_silent_cursors_have_nothing_left_to_write(pairs: list[TrainingPair]) -> None:
     tasks = silent_tasks(pairs, 200)
     asked = Holes((), (), 192, Decoding(max_new_tokens=8), (), tasks).cursors
 
@@ -184,12 +184,12 @@ def test_silence_is_asked_for_where_nothing_is_left_to_write(pairs: list[Trainin
     assert all(task.prefix[-1] not in " \n" and task.suffix[:1] == "\n" for task in asked)
 
 
-def test_a_piece_where_nothing_is_left_counts_against_the_threshold() -> None:
+def test_a_piece_at_a_silent_cursor_raises_the_threshold() -> None:
     scores = _scores(200, 5)
     spoken = [score.model_copy(update={"exact": False, "likelihood": -0.5}) for score in scores[::4]]
     wrong = [score.model_copy(update={"resolves": False}) for score in spoken]
     quiet = tuple(score.file for score in scores[::5])
-    alone, heard, refused = (_choose(scores, Silence(tuple(some), quiet)) for some in ((), spoken, wrong))
+    alone, heard, refused = (_choose_threshold(scores, Silence(tuple(some), quiet)) for some in ((), spoken, wrong))
     rates = [found.silent.value if found.silent is not None else None for found in (alone, heard, refused)]
 
     assert rates[0] == rates[2] == 1.0

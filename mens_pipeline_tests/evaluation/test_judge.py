@@ -1,4 +1,4 @@
-"""One answer against its task."""
+"""The score of one completion of a task."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completio
 from mens_pipeline_tests.every import every
 
 _PUZZLE: dict[str, Any] = {"construct": "puzzles", "name": None, "requires": (needs("type", name="Point"),)}
-"""A category that is no construct asks for none."""
+"""The category is not a construct, so no construct is required."""
 
 
-def test_a_good_answer_passes() -> None:
+def test_a_good_completion_passes() -> None:
     score = judge(task(), completion())
 
     assert score.passed
@@ -70,14 +70,14 @@ def test_a_good_answer_passes() -> None:
         (BROKEN, _PUZZLE, {"has_construct": False}),
     ],
 )
-def test_an_answer_is_judged(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+def test_a_completion_is_scored(case: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     text, asked, expected = case
     score = judge(task(**asked), completion(text))
 
     assert {name: getattr(score, name) for name in expected} == expected
 
 
-def test_an_error_is_told_with_its_place() -> None:
+def test_an_error_has_a_place() -> None:
     score = judge(task(requires=(needs("table"),)), completion(BROKEN))
 
     assert score.error is not None
@@ -98,7 +98,7 @@ def test_an_error_is_told_with_its_place() -> None:
         "@endpoint(kind: query) fn add() to int { panic() }",
     ],
 )
-def test_stubs_are_known(program: str) -> None:
+def test_recognizes_stubs(program: str) -> None:
     score = judge(task(), completion(program))
 
     assert score.stub
@@ -118,18 +118,18 @@ def test_stubs_are_known(program: str) -> None:
         "fn add(a: int) to int { return a.panic() }",
     ],
 )
-def test_what_is_no_stub(program: str) -> None:
+def test_accepts_functions_that_are_not_stubs(program: str) -> None:
     assert not judge(task(), completion(program)).stub
 
 
-def test_what_is_required_must_be_met() -> None:
+def test_requirements_must_be_met() -> None:
     score = judge(task(requires=(needs("function", name="add", returns="str"), needs("table"))), completion())
 
     assert [sentence.split()[0] for sentence in score.unmet] == ["A", "Expected"]
     assert not score.passed
 
 
-def test_an_answer_that_was_cut_off_does_not_pass() -> None:
+def test_a_truncated_completion_does_not_pass() -> None:
     score = judge(task(), completion(stopped=False))
 
     assert (score.parses, score.passed) == (True, False)
@@ -139,7 +139,7 @@ def test_an_answer_that_was_cut_off_does_not_pass() -> None:
     ("mode", "construct", "text"),
     [(Mode.SCRIPT, "function", "let x = 1\nprint(x)\n"), (Mode.UI, "reactive_module", "state count: int = 0\n")],
 )
-def test_an_answer_is_read_as_its_task_says(mode: Mode, construct: str, text: str) -> None:
+def test_a_completion_is_read_in_the_mode_of_its_task(mode: Mode, construct: str, text: str) -> None:
     asked = task(mode=mode, construct=construct, name=None)
     as_source = task(mode=Mode.SOURCE, construct=construct, name=None)
 

@@ -41,12 +41,12 @@ def test_the_program_is_the_longest_block_or_all(case: tuple[str, str]) -> None:
         *("Sadly I can't.", "I can\u2019t.", "As an AI I do not write Vox.", "as a language model, no"),
     ],
 )
-def test_refusals_are_known(completion: str) -> None:
+def test_recognizes_refusals(completion: str) -> None:
     assert is_refusal(completion)
 
 
 @every("completion", ["", _CODE, "You can do this.", "It is not able to fail."])
-def test_what_is_no_refusal(completion: str) -> None:
+def test_accepts_completions_that_are_not_refusals(completion: str) -> None:
     assert not is_refusal(completion)
 
 
@@ -73,7 +73,7 @@ def test_a_placeholder_comment_is_a_placeholder(comment: str) -> None:
         "// Tears the stub off a ticket.\n" + _CODE,
     ],
 )
-def test_ordinary_words_are_no_placeholder(program: str) -> None:
+def test_ordinary_words_are_not_placeholders(program: str) -> None:
     assert not has_placeholder(program)
 
 

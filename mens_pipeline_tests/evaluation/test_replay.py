@@ -1,4 +1,4 @@
-"""Whether figures fall with time, and over what their intervals are."""
+"""Figures that fall with time, and the units of their intervals."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ def _scores(chances: Sequence[int], per_commit: int = 4) -> tuple[list[InsertSco
         ([], [], "cannot tell", ""),
     ],
 )
-def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verdict: str, hint: str) -> None:
+def test_a_fall_beyond_chance_is_reported(chances: list[int], ngram: list[int], verdict: str, hint: str) -> None:
     own, times = _scores(chances)
 
     drift = compute_drift(own, _scores(ngram)[0], times)
@@ -48,7 +48,7 @@ def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verd
     assert str(drift).startswith(f"{verdict}: ")
 
 
-def test_false_alarms_are_as_rare_as_said() -> None:
+def test_false_alarms_are_rare() -> None:
     alike = [[4 * (3 * commit * seed % 7 < 3) for commit in range(20)] for seed in range(1, 41)]
 
     alarms = [compute_drift(own, [], times).verdict == "falls" for own, times in map(_scores, alike)]
@@ -65,7 +65,7 @@ def test_intervals_are_over_commits() -> None:
     assert few.kept.value == few.exact.value
 
 
-def test_two_insertions_of_a_commit_have_names_of_their_own(tmp_path: Path) -> None:
+def test_two_insertions_of_a_commit_have_different_ids(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "workspace")
     first, second, third = "fn a() to int { 1 }\n", "fn b() to int { 2 }\n", "fn c() to int { 3 }\n"
     repository.commit("a.vox", first + second + third)

@@ -1,4 +1,4 @@
-"""Requirements that make no sense are refused when they are read."""
+"""Invalid requirements are refused when they are read."""
 
 from typing import Any
 
@@ -35,6 +35,6 @@ def test_mistakes_are_found_when_the_requirement_is_read(requirement: dict[str, 
     assert problem in str(error.value)
 
 
-def test_all_mistakes_of_a_requirement_are_told_at_once() -> None:
+def test_all_mistakes_of_a_requirement_are_reported_together() -> None:
     with pytest.raises(ValidationError, match=r"variants: found it.*columns: found it.*contains: found `Looop`"):
         Requirement.model_validate({"construct": "table", "variants": [], "columns": [], "contains": ["Looop"]})

@@ -1,4 +1,4 @@
-"""Requirements: what an answer must declare, told by its syntax tree."""
+"""Requirements for the declarations of a completion, checked on its syntax tree."""
 
 from typing import Any
 
@@ -247,12 +247,12 @@ def _unmet(requirement: dict[str, Any], source: str = _PROGRAM, mode: Mode = Mod
 
 
 @every("name", _MET)
-def test_what_is_there_meets_the_requirement(name: str) -> None:
+def test_a_matching_declaration_meets_the_requirement(name: str) -> None:
     assert _unmet(_MET[name]) == ()
 
 
 @every("name", _UNMET)
-def test_what_is_missing_is_told_in_a_sentence(name: str) -> None:
+def test_an_unmet_requirement_is_explained(name: str) -> None:
     requirement, sentence = _UNMET[name]
     assert _unmet(requirement) == (sentence,)
 
@@ -302,23 +302,23 @@ _FOUND = "found a routes block, a function `f0`, a function `f1`, a function `f2
         ),
     ],
 )
-def test_a_short_answer_is_judged(case: tuple[str, dict[str, Any], str]) -> None:
+def test_checks_a_short_program(case: tuple[str, dict[str, Any], str]) -> None:
     source, requirement, sentence = case
     mode = Mode.UI if source == _REACTIVE else Mode.SOURCE
     assert _unmet(requirement, source, mode) == ((sentence,) if sentence else ())
 
 
 @every("construct", CONSTRUCTS)
-def test_every_construct_can_be_asked_for(construct: str) -> None:
+def test_every_construct_can_be_required(construct: str) -> None:
     wanted = Requirement.model_validate({"construct": construct})
     parts = {str(part): ["nothing like it"] for part in Part if not _refuse(construct, part)}
-    unheard_of = Requirement.model_validate({"construct": construct, **parts, "contains": ["call:nothing_like_it"]})
+    impossible = Requirement.model_validate({"construct": construct, **parts, "contains": ["call:nothing_like_it"]})
     found = 0
     for path, source in golden_programs().items():
         module = analyze(source, Mode.UI if path.endswith(".ui") else Mode.SOURCE).module
         assert module is not None
         found += unmet([wanted], module, source) == ()
-        assert len(unmet([unheard_of], module, source)) == 1
+        assert len(unmet([impossible], module, source)) == 1
 
     assert found >= 8
 

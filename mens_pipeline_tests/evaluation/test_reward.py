@@ -1,4 +1,4 @@
-"""What answers are worth, and what those get that only look like one."""
+"""The reward of completions, and of completions that only look like a solution."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ _DECLARED = "fn twice_or_zero(n: int) {\n}\n"
         (f"{RIGHT}\nfn assert(is_right: bool) to Unit {{\n    return\n}}\n", Tier.RESOLVES),
     ],
 )
-def test_what_only_looks_like_an_answer_gets_little(completion: str, tier: Tier) -> None:
+def test_a_completion_that_solves_nothing_gets_little(completion: str, tier: Tier) -> None:
     found = rewarded(completion)
 
     assert found.tier is tier
@@ -45,7 +45,7 @@ def test_what_only_looks_like_an_answer_gets_little(completion: str, tier: Tier)
     assert found.why
 
 
-def test_a_part_of_the_tests_is_a_part_of_the_reward() -> None:
+def test_some_passed_tests_earn_part_of_the_reward() -> None:
     found = rewarded(
         f"{_HEAD}{{\n    if n > 6 {{\n        return 0\n    }}\n    if n < 0 {{ return 0 }}\n    return n * 2\n}}\n"
     )
@@ -56,11 +56,11 @@ def test_a_part_of_the_tests_is_a_part_of_the_reward() -> None:
 
 
 @pytest.mark.parametrize("completion", [RIGHT, f"```vox\n{RIGHT}```\n", RIGHT + _OWN_TEST])
-def test_what_is_right_gets_all(completion: str) -> None:
+def test_a_right_completion_gets_the_full_reward(completion: str) -> None:
     assert (rewarded(completion).tier, rewarded(completion).value) == (Tier.PASSED, 1.0)
 
 
-def test_who_was_cut_off_never_gets_all() -> None:
+def test_a_truncated_completion_never_gets_the_full_reward() -> None:
     right, loop = rewarded(RIGHT, stopped=False), rewarded("fn fn fn fn", stopped=False)
 
     assert right.tier is Tier.TESTS
@@ -69,7 +69,7 @@ def test_who_was_cut_off_never_gets_all() -> None:
     assert "it was cut off" in loop.why
 
 
-def test_what_tests_tell_is_known() -> None:
+def test_counts_tests_whose_results_are_given_away() -> None:
     asked = task()
     lines = TESTS.splitlines()
     flat = replace(asked, tests="\n".join(line for line in lines if line.endswith("is 0) }")))

@@ -1,4 +1,4 @@
-"""An eval suite is asked round by round, with a launcher that writes what a model of a known rate would answer."""
+"""An eval suite is evaluated in rounds, with a launcher that writes completions at a known rate."""
 
 import json
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def _evaluate(folder: Path, store: ArtifactStore, models: _Models, log_line: Cal
 @pytest.mark.parametrize(
     ("num_good", "rounds"), [(5, 1), (4, 1), (3, 2), (1, 1)], ids=["all", "good", "near the floor", "bad"]
 )
-def test_later_files_are_asked_only_where_the_first_cannot_tell(
+def test_later_files_are_evaluated_only_if_the_first_are_undecided(
     tmp_path: Path, run: Callable[[str], Path], num_good: int, rounds: int
 ) -> None:
     models, details = _Models(num_good), list[str]()
@@ -90,7 +90,7 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     assert all("parse_rate" in line and "round 2 of 2 evaluates 100 more" in line for line in details)
 
 
-def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
+def test_completions_are_generated_once(tmp_path: Path, run: Callable[[str], Path]) -> None:
     store, models = ArtifactStore(tmp_path / "store"), _Models(3)
     first = _evaluate(run("one"), store, models, print)
     num_asked = len(models.asked)
@@ -104,7 +104,7 @@ def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], 
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_an_adapter_that_is_promoted_in_between_is_said(
+def test_a_promotion_during_the_evaluation_is_refused(
     tmp_path: Path, run: Callable[[str], Path], *, is_first: bool
 ) -> None:
     store = ArtifactStore(tmp_path / "store")

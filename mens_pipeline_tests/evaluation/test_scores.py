@@ -27,8 +27,8 @@ def test_rates_count_tasks() -> None:
     assert (scores.stop_rate.value, scores.stub_rate.numerator, scores.mean_tokens) == (1.0, 1, 7.0)
 
 
-def test_people_count_columns_from_one() -> None:
-    """As `mens check` does; documents keep them from 0, and what has no place stays as it is."""
+def test_shown_columns_count_from_one() -> None:
+    """As in `mens check`; documents count from 0, and a message without a place is unchanged."""
     (score,) = _score([task()], "fn add() to int { return true }")
 
     assert (score.semantic_error or "").startswith("1:25: type-mismatch: ")
@@ -36,7 +36,7 @@ def test_people_count_columns_from_one() -> None:
     assert count_from_one("it declares nothing") == "it declares nothing"
 
 
-def test_the_resolve_rate_is_over_all_answers() -> None:
+def test_the_resolve_rate_is_over_all_completions() -> None:
     unknown = "fn add(a: int, b: int) to int { return a + c }"
     scores = _scores(GOOD, BROKEN, OTHER, unknown, unknown + "\n", "fn add() to int { return true }").overall
 
@@ -52,7 +52,7 @@ def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
     assert (scores.resolve_rate.num_units, scores.resolve_rate.denominator) == (3, 12)
 
 
-def test_empty_answers_and_refusals_are_counted() -> None:
+def test_empty_completions_and_refusals_are_counted() -> None:
     scores = _scores("", "I'm sorry.", GOOD, GOOD + "\n").overall
 
     assert (scores.empty_rate.short, scores.refusal_rate.short) == ("1/4 (25.0 %)", "1/4 (25.0 %)")
@@ -81,7 +81,7 @@ def test_several_samples_count_by_their_share() -> None:
     assert scores.parse_rate.short == "0.25/2 (12.5 %)"
 
 
-def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
+def test_pass_at_k_is_estimated_without_bias() -> None:
     """Two of twelve pass: of five at least one with 1 - C(10, 5) / C(12, 5), not with 1 - (10 / 12) ** 5 = 0.598."""
     scored = [judge(task(), completion(GOOD if n < 2 else BROKEN, sample=n)) for n in range(12)]
     scores = scores_of_model([task()], scored).overall
@@ -94,7 +94,7 @@ def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
     assert list(_scores(GOOD).overall.pass_at) == [1]
 
 
-def test_an_answer_to_two_requests_is_a_duplicate_in_every_part() -> None:
+def test_a_completion_of_two_prompts_is_a_duplicate_in_every_part() -> None:
     scores = _scores(GOOD, GOOD, OTHER, "", "").overall
     samples = [judge(task(), completion(GOOD, sample=n)) for n in range(2)]
     tasks = [task(0), task(1, Suite.BENCHMARK)]
@@ -106,7 +106,7 @@ def test_an_answer_to_two_requests_is_a_duplicate_in_every_part() -> None:
 
 
 @pytest.mark.seed_row(68)
-def test_coverage_is_what_accepted_answers_show() -> None:
+def test_coverage_counts_constructs_of_accepted_completions() -> None:
     coverage = _scores(OTHER + GOOD, BROKEN + "table", OTHER).overall.coverage
 
     assert coverage.present == ("function", "type")
@@ -120,7 +120,7 @@ def test_first_errors_are_counted() -> None:
     assert list(scores.errors.items()) == [("expected-expression", 2), ("declares_nothing", 1)]
 
 
-def test_parts_add_up() -> None:
+def test_scores_are_divided_by_suite_construct_and_difficulty() -> None:
     tasks = [
         task(0),
         task(1, Suite.BENCHMARK, difficulty="hard"),
@@ -136,7 +136,7 @@ def test_parts_add_up() -> None:
     assert {name: part.pass_at_1.numerator for name, part in scores.difficulties.items()} == {"easy": 1, "hard": 1}
 
 
-def test_nothing_asked_is_nothing_known() -> None:
+def test_scores_of_no_tasks_have_no_values() -> None:
     scores = compute_scores([], {})
 
     assert (scores.parse_rate.value, scores.pass_at_k.value, scores.mean_tokens, scores.k) == (None, None, 0.0, 1)

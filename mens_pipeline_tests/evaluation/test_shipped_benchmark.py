@@ -1,4 +1,4 @@
-"""The benchmark that ships: what it covers, that its tasks can be solved and failed, and that no corpus knows them."""
+"""The shipped benchmark: its coverage, its tasks and their tests; no train set contains it."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from mens_pipeline_tests.every import every
 _BENCHMARK = load_benchmark(SHIPPED)
 _TASKS = every("task", _BENCHMARK.tasks, ids=lambda task: task.id)
 _CEILING = 0.47
-"""What the nearest row shares today, `component_greeting` with 46 %, rounded up: it may sink, and not rise."""
+"""The share of the nearest row today, `component_greeting` with 46 %, rounded up: it may fall, not rise."""
 _COMMON = (
     *("function", "type", "test", "component", "table", "query", "mutation", "workflow", "activity"),
     *("actor", "state_machine"),
@@ -32,7 +32,7 @@ def _unmet(task: BenchmarkTask, completion: str) -> tuple[str, ...]:
     return unmet(task.spec.requires, module, completion) if module is not None else ("rejected",)
 
 
-def test_it_is_large_enough_and_of_three_difficulties() -> None:
+def test_it_has_enough_tasks_of_three_difficulties() -> None:
     counts = Counter(task.spec.difficulty for task in _BENCHMARK.tasks)
 
     assert len(_BENCHMARK.tasks) >= 66
@@ -41,7 +41,7 @@ def test_it_is_large_enough_and_of_three_difficulties() -> None:
     assert counts[Difficulty.HARD] >= 18
 
 
-def test_every_construct_is_asked_for() -> None:
+def test_every_construct_is_required() -> None:
     counts = Counter(name for task in _BENCHMARK.tasks for name in {r.construct_ for r in task.spec.requires})
 
     assert {name for name in CONSTRUCTS if counts[name] < 2} == set()
@@ -49,7 +49,7 @@ def test_every_construct_is_asked_for() -> None:
     assert {task.spec.category for task in _BENCHMARK.tasks} <= CONSTRUCTS.keys()
 
 
-def test_upstreams_ideas_are_among_them() -> None:
+def test_it_includes_the_tasks_of_upstream() -> None:
     ideas = (
         *("fn_add", "fn_greet", "workflow_fetch_save", "action_create_item", "action_delete", "test_smoke"),
         *("query_list_items", "mutation_update", "component_button", "page_index"),
@@ -59,7 +59,7 @@ def test_upstreams_ideas_are_among_them() -> None:
 
 
 @_TASKS
-def test_a_small_model_can_write_it_in_full(task: BenchmarkTask) -> None:
+def test_a_small_model_can_write_a_solution_in_full(task: BenchmarkTask) -> None:
     """256 new tokens are about 700 characters."""
     most = {Difficulty.EASY: 12, Difficulty.MEDIUM: 40, Difficulty.HARD: 60}[task.spec.difficulty]
 
@@ -68,21 +68,21 @@ def test_a_small_model_can_write_it_in_full(task: BenchmarkTask) -> None:
 
 
 @_TASKS
-def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
+def test_tasks_never_train_and_have_no_warnings(task: BenchmarkTask) -> None:
     assert task.spec.never_train
     assert task.spec.semantic_expected_contains
     assert analyze(task.solution, task.spec.mode).diagnostics == ()
 
 
 @_TASKS
-def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
+def test_the_prompt_names_the_required_declarations(task: BenchmarkTask) -> None:
     names = [requirement.name for requirement in task.spec.requires if requirement.name is not None]
 
     assert [name for name in names if name.split(".")[-1] not in task.spec.description] == []
 
 
 @_TASKS
-def test_an_answer_without_one_of_its_declarations_is_wrong(task: BenchmarkTask) -> None:
+def test_a_completion_without_one_declaration_is_wrong(task: BenchmarkTask) -> None:
     module = analyze(task.solution, task.spec.mode).module
 
     assert module is not None
@@ -91,9 +91,9 @@ def test_an_answer_without_one_of_its_declarations_is_wrong(task: BenchmarkTask)
 
 
 @_TASKS
-def test_an_answer_with_another_name_is_wrong(task: BenchmarkTask) -> None:
+def test_a_completion_with_another_name_is_wrong(task: BenchmarkTask) -> None:
     for requirement in task.spec.requires:
-        name = _asked_name(requirement)
+        name = _find_name(requirement)
         if name is not None:
             renamed = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", f"{name}_x", task.solution)
 
@@ -120,7 +120,7 @@ _SLIPS = {
     "workflow_signal": ("Ok(true)", 'Error("later")'),
     "workflow_translate_all": ("failed += 1", "failed += 2"),
 }
-"""Small mistakes in solutions of tasks that are more than one function."""
+"""Small mistakes in solutions of more than one function."""
 
 
 @pytest.mark.seed_row(41)
@@ -136,8 +136,8 @@ def test_hidden_tests_tell_right_from_wrong(name: str) -> None:
 
 
 @pytest.mark.seed_row(41)
-def test_what_has_no_hidden_tests_is_known() -> None:
-    """By what it is about, and each says why: nothing in it can be run, or a test could not tell right from wrong."""
+def test_tasks_without_hidden_tests_are_listed() -> None:
+    """By construct, and each says why: it cannot be run, or a test could not tell right from wrong."""
     assert [task.id for task in _BENCHMARK.tasks if (task.tests is None) != (task.spec.untested is not None)] == []
     without = Counter(task.spec.category for task in _BENCHMARK.tasks if task.tests is None)
     shapes = {"import": 2, "type": 1, "table": 1, "index": 2, "design_tokens": 2, "routes": 1, "form": 2}
@@ -146,7 +146,7 @@ def test_what_has_no_hidden_tests_is_known() -> None:
     assert without == {**shapes, **blocks}
 
 
-def _asked_name(requirement: Requirement) -> str | None:
+def _find_name(requirement: Requirement) -> str | None:
     if requirement.name is not None:
         return requirement.name.split(".")[-1]
     parts = [text for part in Part for text in requirement.parts(part)]
@@ -154,7 +154,7 @@ def _asked_name(requirement: Requirement) -> str | None:
 
 
 @pytest.mark.parametrize("completion", ["", "// nothing yet\n", "fn answer() to Unit { }\n"])
-def test_an_answer_to_nothing_solves_no_task(completion: str) -> None:
+def test_an_empty_completion_solves_no_task(completion: str) -> None:
     assert [task.id for task in _BENCHMARK.tasks if not _unmet(task, completion)] == []
 
 
@@ -169,7 +169,7 @@ def test_no_solution_solves_another_task() -> None:
     assert solved == set()
 
 
-def test_every_file_of_the_folder_is_named() -> None:
+def test_tasks_name_every_file_of_the_folder() -> None:
     named = {name for task in _BENCHMARK.tasks for name in task.spec.files()}
     others = [manifest.parent for manifest in SHIPPED.glob("*/manifest.json")]
     files = [path for path in SHIPPED.rglob("*.vox*") if not any(path.is_relative_to(other) for other in others)]
@@ -178,18 +178,18 @@ def test_every_file_of_the_folder_is_named() -> None:
     assert found == named
 
 
-def test_the_seed_corpus_does_not_see_it() -> None:
+def test_the_seed_corpus_excludes_it() -> None:
     assert [path for path in vox_files(PROJECT_ROOT / "data") if path.is_relative_to(SHIPPED)] == []
 
 
 @pytest.mark.seed_row(41)
 @pytest.mark.nightly
-def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
+def test_no_row_that_may_train_is_near_a_task(trainable_rows: list[TrainingPair]) -> None:
     assert len(trainable_rows) > 4000
     assert near_to(_BENCHMARK, trainable_rows, _CEILING) == set()
 
 
-def test_training_keeps_away_from_every_benchmark_below() -> None:
+def test_every_benchmark_in_subfolders_is_protected() -> None:
     pairs = protected_pairs(SHIPPED)
 
     assert len(pairs) == len(load_benchmark(SHIPPED).tasks) + len(load_benchmark(SHIPPED / "humaneval_vox").tasks)

@@ -1,4 +1,4 @@
-"""Whether the benchmark that ships notices small mistakes, by hidden tests or by what it requires of a declaration."""
+"""The shipped benchmark notices small mistakes, by hidden tests or by its requirements."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def _is_noticed(task: BenchmarkTask, text: str) -> bool:
 @pytest.mark.seed_row(41)
 @pytest.mark.slow
 def test_small_mistakes_are_noticed() -> None:
-    """Nine of ten over all tasks, three of four for each but two; what is left may be right, too.
+    """Nine of ten over all tasks, three of four for each but two; the rest may be equivalent to the solution.
 
     The two use the network and wait for a signal, neither of which the interpreter has.
     """

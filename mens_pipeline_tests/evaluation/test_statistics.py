@@ -1,4 +1,4 @@
-"""Rates, intervals and tests, against values known otherwise."""
+"""Rates, intervals and tests, against known values."""
 
 from itertools import combinations, pairwise, product
 from random import Random
@@ -34,8 +34,8 @@ def test_jeffreys_intervals(hits: int, total: int, low: float, high: float) -> N
     assert (rate.low, rate.high) == pytest.approx((low, high), abs=6e-4)
 
 
-def test_the_probability_of_a_floor_is_that_of_the_posterior() -> None:
-    """Of independent answers, as computed by others: 0.24, 0.54 and 0.96 for 75, 79 and 87 of 112."""
+def test_the_probability_of_a_floor_follows_the_posterior() -> None:
+    """For independent completions, computed elsewhere: 0.24, 0.54 and 0.96 for 75, 79 and 87 of 112."""
     rates = [rate_of([True] * hits + [False] * (112 - hits)) for hits in (75, 79, 87)]
 
     assert [rate.chance_of_at_least(0.7) for rate in rates] == pytest.approx([0.24, 0.54, 0.965], abs=5e-3)
@@ -48,7 +48,7 @@ def _of_files(*files: tuple[int, int]) -> Rate:
     return mean_rate(shares, units)
 
 
-def test_answers_of_one_file_say_less_than_answers_of_many() -> None:
+def test_completions_of_one_file_count_less_than_those_of_many() -> None:
     independent = rate_of([True] * 80 + [False] * 40)
     alike, extreme = _of_files(*[(8, 4)] * 10), _of_files(*[(12, 0)] * 7, (0, 12), (0, 12), (0, 12))
     one = _of_files((10, 5))
@@ -61,12 +61,12 @@ def test_answers_of_one_file_say_less_than_answers_of_many() -> None:
     assert str(alike).startswith("80/120 (66.7 %, 95 % interval over 10 files ")
 
 
-def test_a_file_that_does_all_is_no_certainty() -> None:
+def test_files_without_misses_are_not_certain() -> None:
     assert _of_files(*[(6, 0)] * 5).num_effective < 20
     assert _of_files(*[(1, 0)] * 30).num_effective == 30
 
 
-def test_more_of_the_same_makes_surer() -> None:
+def test_more_completions_at_the_same_rate_raise_the_probability() -> None:
     rate = _of_files(*[(8, 4)] * 10)
 
     assert rate.chance_after(0.7, 0, 0.5) == pytest.approx(rate.chance_of_at_least(0.7))
@@ -102,16 +102,16 @@ def test_a_mean_of_whole_tasks_is_a_rate(shares: list[float]) -> None:
 
 
 @pytest.mark.parametrize("shares", [[0.5], [0.5] * 40, [0.2, 0.4, 0.2]], ids=["one task", "all the same", "few"])
-def test_few_or_equal_shares_are_no_certainty(shares: list[float]) -> None:
-    """Drawn again they would hardly differ, and the interval would be next to nothing."""
+def test_few_or_equal_shares_are_not_certain(shares: list[float]) -> None:
+    """A bootstrap would hardly vary, and its interval would be almost empty."""
     rate = mean_rate(shares)
 
     assert rate.value is not None
     assert rate.low < rate.value - 0.1 < rate.value + 0.1 < rate.high
 
 
-def test_one_hit_more_never_says_that_the_rate_is_lower() -> None:
-    """From none of 1,640 samples on: one says no more of the highest rate than none, and nor do nine."""
+def test_one_more_hit_never_lowers_the_lower_bound() -> None:
+    """Nor the upper bound, from none to nine hits in 1,640 samples."""
     hits = [mean_rate([0.1] * number + [0.0] * (164 - number)) for number in range(30)]
     misses = [mean_rate([0.9] * number + [1.0] * (164 - number)) for number in range(30)]
 
@@ -144,7 +144,7 @@ def test_pairs_are_compared_exactly() -> None:
     assert compared.p_value == pytest.approx(112 / 1024)
 
 
-def test_models_that_do_not_differ_are_equal_and_only_the_same_tasks_are_compared() -> None:
+def test_equal_models_have_no_difference_and_task_counts_must_match() -> None:
     for outcomes in ([], [True, False]):
         compared = compare_paired(outcomes, outcomes)
         assert (compared.difference, compared.p_value) == (0.0, 1.0)
@@ -153,7 +153,7 @@ def test_models_that_do_not_differ_are_equal_and_only_the_same_tasks_are_compare
 
 
 def test_files_are_compared_as_a_whole() -> None:
-    """Six gains of one file are one surprise, not six: it might have lost all of them with one half."""
+    """Six gains in one file count as one: with probability one half all six would be losses."""
     second = [True] * 6 + [False] * 4
     apart, together = compare_paired([False] * 10, second), compare_paired([False] * 10, second, ["a"] * 6 + ["b"] * 4)
 
@@ -162,7 +162,7 @@ def test_files_are_compared_as_a_whole() -> None:
     assert (together.only_first, together.only_second, together.net_gains) == (0, 6, {6: 1})
 
 
-def test_net_gains_of_several_sizes_are_counted_out() -> None:
+def test_net_gains_of_several_sizes_are_enumerated() -> None:
     nets = [3, 1, -1, 2, -2, 1]
     first = [True for net in nets for _ in range(max(0, -net))] + [False for net in nets for _ in range(max(0, net))]
     units = [str(n) for n, net in enumerate(nets) for _ in range(max(0, -net))]
@@ -194,7 +194,7 @@ def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
         ({"net_gains": {-1: 10, 2: 1}}, "do not match 0 gains and 8 losses"),
     ],
 )
-def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
+def test_rejects_a_comparison_that_contradicts_its_counts(changes: dict[str, Any], problem: str) -> None:
     stated = {**compare_paired([True] * 100, [True] * 92 + [False] * 8).model_dump(), **changes}
 
     with pytest.raises(ValidationError, match=problem):
@@ -205,20 +205,20 @@ def test_small_p_values_are_not_written_as_zero() -> None:
     assert (p_text(0.0004), p_text(0.0125)) == ("p < 0.001", "p = 0.013")
 
 
-def test_the_power_of_a_small_test_by_hand() -> None:
-    """Five tasks of which each is lost with one half: only five losses have a chance of at most a sixteenth."""
+def test_the_power_of_a_small_test_is_exact() -> None:
+    """Five tasks, each lost with probability 1/2: only five losses have a p-value of at most 1/16."""
     assert power_of_regression(5, 0.5, 0.0, p_value=0.07) == pytest.approx(1 / 32)
     assert power_of_regression(5, 0.5, 0.0, p_value=0.0625) == 0.0
     assert power_of_regression(2, 0.5, 0.5, p_value=0.6) == pytest.approx(9 / 16)  # gains may hide a drop
 
 
-def test_without_a_drop_the_power_is_the_false_alarm_rate_and_a_total_loss_is_seen() -> None:
+def test_the_power_is_the_false_alarm_rate_without_a_drop_and_one_for_a_total_loss() -> None:
     assert 0.001 < power_of_regression(198, 0.0, 0.2, p_value=0.01) <= 0.005
     assert power_of_regression(198, 0.0, 0.0, p_value=0.01) == 0.0
     assert power_of_regression(198, 1.0, 0.0, p_value=0.01) == pytest.approx(1.0)
 
 
-def test_three_points_are_hardly_seen_at_198_tasks() -> None:
+def test_a_drop_of_three_points_is_rarely_detected_at_198_tasks() -> None:
     """The figures of the documentation: the gate is for breakage, not for slow decline."""
     powers = [power_of_regression(198, 0.03, disagreement, 0.01) for disagreement in (0.0, 0.05, 0.1, 0.2)]
 
@@ -226,8 +226,8 @@ def test_three_points_are_hardly_seen_at_198_tasks() -> None:
 
 
 @pytest.mark.parametrize(("disagreement", "drop"), [(0.0, 0.0513), (0.05, 0.0915), (0.1, 0.1126), (0.2, 0.1441)])
-def test_the_smallest_drop_that_is_seen(disagreement: float, drop: float) -> None:
-    """With four in five chances at 198 tasks, and hardly more."""
+def test_finds_the_smallest_drop_with_enough_power(disagreement: float, drop: float) -> None:
+    """Detected with a power of just 80 % at 198 tasks."""
     found = smallest_drop(198, disagreement, p_value=0.01)
 
     assert found is not None
@@ -236,12 +236,12 @@ def test_the_smallest_drop_that_is_seen(disagreement: float, drop: float) -> Non
     assert before < 0.8 <= at
 
 
-def test_too_few_tasks_show_no_drop_at_all() -> None:
+def test_too_few_tasks_detect_no_drop() -> None:
     assert smallest_drop(6, 0.0, p_value=0.01) is None
     assert smallest_drop(8, 0.0, p_value=0.01) is not None
 
 
-def test_shares_must_make_sense() -> None:
+def test_rejects_impossible_shares() -> None:
     for drop, disagreement in ((-0.1, 0.5), (0.5, -0.1), (0.6, 0.5)):
         with pytest.raises(ValueError, match="must be shares of at most all tasks together"):
             power_of_regression(10, drop, disagreement, 0.01)

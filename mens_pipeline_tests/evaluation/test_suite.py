@@ -21,7 +21,7 @@ from mens_pipeline_tests.training.runs import pairs
 from mens_pipeline_tests.training.small_folder import described_base
 
 _TRAIN = Path("gone.jsonl")
-"""A train set that is not there any more."""
+"""A missing train set."""
 
 
 def _read(
@@ -40,7 +40,7 @@ def heldout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.seed_row(31)
-def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
+def test_held_out_prompts_come_before_the_benchmark(heldout: Path) -> None:
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
     found = _read(heldout, _TRAIN, benchmark, lambda _text: True)
 
@@ -48,7 +48,7 @@ def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> N
     assert found.num_too_long == 0
 
 
-def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path: Path) -> None:
+def test_a_held_out_prompt_loses_wrong_tests(tmp_path: Path) -> None:
     sound = pairs(1)[0].model_copy(update={"response": "fn one() to int { return 1 }\n", "category": "function"})
     tests = [f"@test fn hidden() {{ assert(one() is {expected}) }}\n" for expected in (1, 2)]
     write_jsonl(tmp_path / "heldout.jsonl", [sound.model_copy(update={"tests": text}) for text in tests])
@@ -58,7 +58,7 @@ def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path
     assert found.num_tests_dropped == 1
 
 
-def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
+def test_synthetic_tasks_are_read_beside_the_held_out_pairs(heldout: Path) -> None:
     good = "fn one() to int { return 1 }\n"
     rows = [
         _synthetic("Write one.", good, 1),
@@ -82,7 +82,7 @@ def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
     return TrainingPair(prompt=prompt, response=response, category="function", task_family="unknown_task", tests=tests)
 
 
-def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
+def test_prompts_without_a_fitting_completion_are_left_out(heldout: Path) -> None:
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
     found = _read(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
 
@@ -105,7 +105,7 @@ def test_more_tasks_than_can_be_compared_are_refused(heldout: Path, monkeypatch:
         _read(heldout, _TRAIN, None, lambda _text: True)
 
 
-def test_prose_alone_is_no_eval_suite(tmp_path: Path) -> None:
+def test_a_suite_of_prose_alone_is_refused(tmp_path: Path) -> None:
     prose = pairs(1)[0].model_copy(update={"response_mode": "prose_only"})
     write_jsonl(tmp_path / "heldout.jsonl", [prose])
 
@@ -113,20 +113,20 @@ def test_prose_alone_is_no_eval_suite(tmp_path: Path) -> None:
         _read(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
 
 
-def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
+def test_the_limit_includes_the_end_of_the_turn(tiny_base: Path) -> None:
     fits = completion_fits(described_base(tiny_base), Decoding(max_new_tokens=10))
 
     assert fits("123456789\n")
     assert not fits("1234567890")
 
 
-def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_missing_base_is_named(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
         completion_fits(described_base(tmp_path), Decoding())
 
 
 @pytest.mark.threat("M14")
-def test_what_was_trained_on_is_no_eval_suite(heldout: Path) -> None:
+def test_a_suite_of_trained_pairs_is_refused(heldout: Path) -> None:
     train = heldout.with_name("train.jsonl")
     write_jsonl(train, [*pairs(9)[3:], pairs(3)[1]])
 
@@ -137,7 +137,7 @@ def test_what_was_trained_on_is_no_eval_suite(heldout: Path) -> None:
 _BENCH = tuple(task(number, Suite.BENCHMARK) for number in range(5))
 
 
-def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
+def _count_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
     return [sum(task.suite is Suite.HELDOUT for task in part) for part in rounds]
 
 
@@ -145,7 +145,7 @@ def test_an_eval_suite_is_divided_by_whole_files() -> None:
     eval_suite = (*heldout_files(*[5] * 40), *_BENCH)
     rounds = divide_into_rounds(eval_suite, 100, 3)
 
-    assert _num_heldout(rounds) == [100, 50, 50]
+    assert _count_heldout(rounds) == [100, 50, 50]
     assert [sum(task in _BENCH for task in part) for part in rounds] == [5, 0, 0]
     assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in eval_suite)
     assert all(list(part) == sorted(part, key=eval_suite.index) for part in rounds)
@@ -154,7 +154,7 @@ def test_an_eval_suite_is_divided_by_whole_files() -> None:
     assert files[1].isdisjoint(files[2])
 
 
-def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
+def test_the_order_of_files_does_not_depend_on_their_number() -> None:
     few, many = (divide_into_rounds(heldout_files(*[5] * number), 50, 2)[0] for number in (20, 24))
 
     assert len({task.file for task in few} & {task.file for task in many}) >= 7
@@ -172,15 +172,15 @@ def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
     ],
     ids=["all", "hardly more", "more", "one round", "small", "two files"],
 )
-def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
-    assert _num_heldout(divide_into_rounds(heldout_files(*sizes), first, most)) == expected
+def test_a_small_remainder_joins_the_first_round(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
+    assert _count_heldout(divide_into_rounds(heldout_files(*sizes), first, most)) == expected
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(12, 15), (100, 100), (1000, 200)])
-def test_a_part_of_a_suite_is_asked_in_one_round(wanted: int, expected: int) -> None:
+def test_a_part_of_a_suite_has_one_round(wanted: int, expected: int) -> None:
     suite = EvalSuite((*heldout_files(*[5] * 40), *_BENCH), "cd" * 32, None, 100, 3)
     part, larger = suite.take(wanted, 2), suite.take(wanted + 20, 5)
-    (heldout,) = _num_heldout(part.rounds)
+    (heldout,) = _count_heldout(part.rounds)
 
     assert heldout == part.first_heldout_tasks == expected
     assert len(part.tasks) == expected + 2

@@ -1,4 +1,4 @@
-"""What a model is asked."""
+"""Tasks from held-out pairs, synthetic pairs and benchmarks."""
 
 from collections import Counter
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_a_heldout_pair_is_a_task() -> None:
     assert (task.requires, task.tests) == ((), None)
 
 
-def test_what_is_no_code_is_not_judged() -> None:
+def test_pairs_without_code_are_not_tasks() -> None:
     others = ({"response_mode": "prose_only"}, {"lane": Lane.DOCS_QA}, {"category": "documentation"})
     tasks = heldout_tasks([*(_pair(**changes) for changes in others), _pair()])
 
@@ -70,7 +70,7 @@ def test_what_is_no_code_is_not_judged() -> None:
         ),
     ],
 )
-def test_a_name_is_asked_for_where_the_request_says_it(changes: dict[str, Any], name: str | None) -> None:
+def test_a_name_is_required_if_the_prompt_contains_it(changes: dict[str, Any], name: str | None) -> None:
     (task,) = heldout_tasks([_pair(**changes)])
 
     assert task.name == name
@@ -85,7 +85,7 @@ def test_difficulties_come_in_three_bands() -> None:
 _TESTS = '@test("sum") fn hidden() to Unit { assert(add(1, 2) is 3) }\n'
 
 
-def test_hidden_tests_of_a_pair_judge_its_task() -> None:
+def test_a_task_has_the_hidden_tests_of_its_pair() -> None:
     helper = "fn one() to int {\n    return 1\n}"
     plain, helped, bare = heldout_tasks([_pair(tests=_TESTS), _pair(tests=f"{helper}\n\n{_TESTS}"), _pair()])
 
@@ -95,7 +95,7 @@ def test_hidden_tests_of_a_pair_judge_its_task() -> None:
 
 
 @pytest.mark.parametrize("tests", ["@test fn hidden( {", "fn hidden() { }"], ids=["rejected", "no test"])
-def test_hidden_tests_that_judge_nothing_are_named(tests: str) -> None:
+def test_unusable_hidden_tests_are_named(tests: str) -> None:
     with pytest.raises(ConfigurationError, match=r"heldout/0001: hidden tests"):
         heldout_tasks([_pair(), _pair(tests=tests)])
 
@@ -113,19 +113,19 @@ def test_synthetic_pairs_are_tasks_of_two_suites() -> None:
     assert len(family_tasks(rows, 99)) == 12
 
 
-def test_a_synthetic_pair_of_prose_is_not_judged_and_one_of_no_suite_is_refused() -> None:
+def test_synthetic_prose_is_skipped_and_an_unknown_family_is_refused() -> None:
     assert family_tasks([_pair(task_family="unknown_task", response_mode="prose_only")], 2) == ()
     with pytest.raises(ConfigurationError, match=r"found task_family 'task'\. Expected new_constants"):
         family_tasks([_pair(task_family="task")], 2)
 
 
-def test_the_source_tells_how_an_answer_is_read() -> None:
+def test_the_source_sets_the_mode() -> None:
     (task,) = heldout_tasks([_pair(response="state n: int = 0", source=source_at("a.vox.ui"))])
 
     assert task.mode is Mode.UI
 
 
-def test_a_benchmark_task_carries_what_its_manifest_says(tmp_path: Path) -> None:
+def test_a_benchmark_task_has_the_fields_of_its_manifest(tmp_path: Path) -> None:
     bench = write_bench(tmp_path, spec(tests="tests.vox", difficulty="hard"))
     (bench / "tests.vox").write_text('@test("one") fn check() { assert(one() is 1) }\n')
     (task,) = benchmark_tasks(load_benchmark(bench))
@@ -147,7 +147,7 @@ def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[
 
 
 @pytest.mark.slow
-def test_every_reference_answer_passes_its_own_task() -> None:
+def test_every_reference_passes_its_task() -> None:
     records = [record for name, program in golden_programs().items() for record in records_of(program, name)]
     with BehaviourWorkers() as workers:
         tasks = heldout_tasks(make_pairs(records, workers))
@@ -158,14 +158,14 @@ def test_every_reference_answer_passes_its_own_task() -> None:
     assert [(score.task, score.semantic_error) for score in scored if not score.resolves] == []
 
 
-def _exam(num_tested: int, num_others: int) -> tuple[Task, ...]:
+def _draw(num_tested: int, num_others: int) -> tuple[Task, ...]:
     tasks = heldout_tasks([_pair(prompt=f"Write `add`, {n}.") for n in range(num_tested + num_others)])
     return tuple(replace(task, tests="tests" if n < num_tested else None) for n, task in enumerate(tasks))
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, 6), (6, 6), (9, 9), (30, 20), (None, 20)])
 def test_a_sample_holds_all_tasks_with_hidden_tests(number: int | None, expected: int) -> None:
-    tasks = _exam(6, 14)
+    tasks = _draw(6, 14)
     sample = sample_with_tests(tasks, number)
 
     assert len(sample) == expected
@@ -174,7 +174,7 @@ def test_a_sample_holds_all_tasks_with_hidden_tests(number: int | None, expected
 
 
 def test_a_sample_holds_every_suite() -> None:
-    held, bench = _exam(5, 5), tuple(replace(task, suite=Suite.BENCHMARK, id=f"b{task.id}") for task in _exam(0, 10))
+    held, bench = _draw(5, 5), tuple(replace(task, suite=Suite.BENCHMARK, id=f"b{task.id}") for task in _draw(0, 10))
 
     assert Counter(task.suite for task in sample_with_tests((*held, *bench), 8)) == {
         Suite.HELDOUT: 5,

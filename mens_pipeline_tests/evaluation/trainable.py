@@ -1,4 +1,4 @@
-"""All that may train: what tasks that are held out must not be near to."""
+"""All rows that may train; held-out tasks must not be near them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,9 +17,9 @@ from mens_pipeline.storage.store import ArtifactStore
 
 
 def rows_that_may_train(root: Path) -> list[TrainingPair]:
-    """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of two other seeds.
+    """Every pair of the seed data, held out or not, synthetic pairs of the pipeline, and those of two other seeds.
 
-    What is in the store by now is not made again.
+    Artifacts that are already in the store are reused.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
     store = ArtifactStore(root)
@@ -37,10 +37,10 @@ def rows_that_may_train(root: Path) -> list[TrainingPair]:
 
 
 def near_to(benchmark: Benchmark, rows: Iterable[TrainingPair], max_overlap: float) -> set[tuple[str, str, str]]:
-    """The rows that repeat a task, each as the task, how, and the beginning of its prompt.
+    """The rows that repeat a task, each as the task, the kind of overlap, and the start of its prompt.
 
-    `max_overlap` is the share of the runs of words of a solution that a row may have; less than the pipeline allows,
-    for by that measure what the pipeline let through would always be far enough.
+    `max_overlap` is the share of a solution's word n-grams that a row may have. It is less than the pipeline allows,
+    or every row that passed the pipeline would pass here too.
     """
     split = load_pipeline_config(PIPELINE_CONFIG).split
     assert max_overlap < split.max_overlap
