@@ -1,6 +1,6 @@
-"""An executor that tells the tags of each step before it starts it, and a run by the executor that the settings name.
+"""An executor that prints the tags of each step before it starts it, and a run by the executor of the settings.
 
-`python -m mens_pipeline_tests.orchestration.routing` prints what was told.
+`python -m mens_pipeline_tests.orchestration.routing` prints them.
 """
 
 import sys
@@ -24,7 +24,7 @@ class _Telling(InProcessExecutor):
 
 @dg.executor(name="telling")
 def telling(_context: InitExecutorContext) -> InProcessExecutor:
-    """Start steps here, each told with what it asks for."""
+    """Start steps in this process, and print their tags."""
     return _Telling(RetryMode.DISABLED)
 
 

@@ -1,4 +1,4 @@
-"""Stores with made-up artifacts in them, to see a check judge them and assets take them up."""
+"""Stores with made-up artifacts, for checks and for assets that read them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
 def take_lenient_gates(patch: pytest.MonkeyPatch) -> None:
-    """Let forty prompts without a benchmark be enough: an adapter passes from a parse rate of 70 % on."""
+    """Let forty prompts without a benchmark be enough: an adapter passes with a parse rate of 70 %."""
     for name, value in {"POLICY": "bootstrap", "MIN_PARSE_RATE": "0.7", "MIN_COVERAGE": "0.05"}.items():
         patch.setenv(f"VOX_EVAL_{name}", value)
     patch.setenv("VOX_BENCHMARK", "0")
@@ -23,12 +23,12 @@ def take_lenient_gates(patch: pytest.MonkeyPatch) -> None:
 def store_with(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
 ) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    """Make an artifact, and return its reference and its store, as asset checks take them."""
+    """Make an artifact, and return its reference and its store, as asset checks expect them."""
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
 
 
 def build_resources(root: Path, **others: object) -> dict[str, Any]:
-    """Return the resources of assets, and others beside: store, IO manager and CPU."""
+    """Return the resources of assets, which are store, IO manager and CPU, and others."""
     store = ArtifactStoreResource(root=str(root))
     return {"store": store, "io_manager": ArtifactHandover(), "compute": Compute(device="cpu"), **others}
 
@@ -64,7 +64,7 @@ def latest_in(store: ArtifactStore, kind: str) -> Artifact:
 
 
 def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
-    """Tell an instance of an artifact, as if its asset had been materialised."""
+    """Report an artifact to an instance, as if its asset had been materialised."""
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
 
 

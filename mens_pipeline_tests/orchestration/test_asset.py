@@ -1,4 +1,4 @@
-"""What a person reads of a step that failed, and of one that goes on; and that none outlives its run."""
+"""Messages of steps that failed or resumed; and no step outlives its run."""
 
 import json
 import time
@@ -39,7 +39,7 @@ def test_a_refusal_is_in_the_first_line() -> None:
     assert errors["broken"].user_failure_data is None
 
 
-def test_a_blocking_check_says_how_to_go_on() -> None:
+def test_a_blocking_check_names_the_next_step() -> None:
     @dg.asset
     def made() -> int:
         return 3
@@ -58,13 +58,13 @@ def test_a_blocking_check_says_how_to_go_on() -> None:
     assert "From asset failure" in str(found.metadata["next"].value)
 
 
-def test_every_blocking_check_says_how_to_go_on() -> None:
+def test_every_blocking_check_names_the_next_step() -> None:
     graph = defs().resolve_asset_graph()
     blocking = {key.name for key in graph.asset_check_keys if graph.get_check_spec(key).blocking}
     checks: dict[str, Any] = {spec.name: check for check in defs().asset_checks or () for spec in check.check_specs}
-    saying = {name for name in blocking if hasattr(checks[name].op.compute_fn.decorated_fn, "__wrapped__")}
+    wrapped = {name for name in blocking if hasattr(checks[name].op.compute_fn.decorated_fn, "__wrapped__")}
 
-    assert blocking - saying == {"gate_passed", "model_parse_rate", "model_coverage"}
+    assert blocking - wrapped == {"gate_passed", "model_parse_rate", "model_coverage"}
 
 
 @pytest.mark.slow
@@ -82,10 +82,10 @@ def test_every_asset_refuses_plainly() -> None:
     ("launcher", "limits"),
     [("local", ["1", "4", "4"]), ("ray", ["1", "1", None]), ("kuberay", ["1", "1", None])],
 )
-def test_a_step_asks_for_the_gpus_that_it_uses(
+def test_a_step_requests_the_gpus_that_it_uses(
     monkeypatch: pytest.MonkeyPatch, launcher: str, limits: list[str | None]
 ) -> None:
-    """A merge for one; evaluation and training for those of the recipe; a training by workers elsewhere for none."""
+    """One for a merge, those of the recipe for evaluation and training, none for training by remote workers."""
     monkeypatch.delenv("VOX_BACKEND", raising=False)
     monkeypatch.setenv("MENS_LAUNCHER", launcher)
     monkeypatch.setenv("MENS_TRAIN_DEVICES", "4")
@@ -104,7 +104,7 @@ def test_a_step_asks_for_the_gpus_that_it_uses(
     assert found == limits
 
 
-def test_training_that_goes_on_says_from_where() -> None:
+def test_resumed_training_names_its_step() -> None:
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
@@ -138,7 +138,7 @@ def test_progress_has_rounded_numbers() -> None:
     }
 
 
-def test_a_training_is_observed_ten_times() -> None:
+def test_training_is_observed_ten_times() -> None:
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         watch = watch_training(context, 0.0)
@@ -151,7 +151,7 @@ def test_a_training_is_observed_ten_times() -> None:
     assert events.count("ASSET_OBSERVATION") == 10
 
 
-def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_process_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "child.log"
     assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - the function under test
     log.write_bytes(b"one\n")
@@ -169,7 +169,7 @@ def _cancel(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _cancel_before_start(instance: dg.DagsterInstance, run_id: str) -> None:
-    """The launcher does not know whom to tell, and says "Unable to terminate"; the start is told of afterwards."""
+    """The launcher does not know the process, and says "Unable to terminate"; the start is reported afterwards."""
     launcher = DefaultRunLauncher()
     launcher.register_instance(instance)
     assert not launcher.terminate(run_id)  # type: ignore[no-untyped-call]
@@ -193,7 +193,7 @@ def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("end", [_cancel, _cancel_before_start, _force_cancel, _delete])
-def test_no_step_begins_for_a_run_that_is_over(end: Callable[[dg.DagsterInstance, str], None]) -> None:
+def test_no_step_starts_after_its_run_has_ended(end: Callable[[dg.DagsterInstance, str], None]) -> None:
     begun = []
 
     @dg.asset
@@ -213,12 +213,12 @@ def test_no_step_begins_for_a_run_that_is_over(end: Callable[[dg.DagsterInstance
 
     assert begun == ["first"]
     assert not any(event.event_type is dg.DagsterEventType.RUN_SUCCESS for event in result.all_events)
-    # Dagster calls it a failure where the start has taken the place of the status.
+    # Dagster calls it a failure if the start has replaced the status.
     assert left <= {dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE}
 
 
-def test_a_child_ends_with_its_run_where_no_signal_came(tmp_path: Path) -> None:
-    """Python swallows SIGINT inside a weakref callback; the status of the run is looked at as well."""
+def test_a_child_ends_with_its_run_without_a_signal(tmp_path: Path) -> None:
+    """Python swallows SIGINT inside a weakref callback, so the status of the run is checked as well."""
     job, begun = waiting_job(tmp_path / "cpu.lock", lock_seconds=300), time.monotonic()
     with dg.DagsterInstance.ephemeral() as instance, exclusive(tmp_path / "cpu.lock", 0):
 

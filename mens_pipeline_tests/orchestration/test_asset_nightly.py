@@ -1,4 +1,4 @@
-"""When the nightly run and its alert come, as config/pipeline.yaml says."""
+"""The times of the nightly run and its alert, from config/pipeline.yaml."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -50,7 +50,7 @@ def test_a_wrong_time_is_named(configure: Callable[..., None], times: dict[str, 
     assert problem in str(refused.value)
 
 
-def test_schedule_and_alert_keep_to_the_configuration(
+def test_schedule_and_alert_follow_the_configuration(
     configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(schedule="30 22 * * *", alert="0 7 * * *", timezone="Europe/Berlin")
@@ -87,7 +87,7 @@ def test_schedule_and_alert_keep_to_the_configuration(
     ],
     ids=["by default", "before midnight", "at the same time", "not at weekends"],
 )
-def test_the_deadline_is_about_the_night_before_it(schedule: str, alert: str, begin: str) -> None:
+def test_the_deadline_covers_the_night_before_it(schedule: str, alert: str, begin: str) -> None:
     nightly, now = NightlyPolicy(schedule=schedule, alert=alert), datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
     found = find_deadline(nightly, now)
     within = min(now - found.begin, timedelta(days=1))

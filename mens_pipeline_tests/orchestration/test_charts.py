@@ -10,7 +10,7 @@ from mens_pipeline.orchestration.charts import line_chart
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
-def _picture(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
+def _parse_chart(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
     svg = ET.fromstring(b64decode(chart.split("base64,")[1].removesuffix(")")))  # noqa: S314 - our own picture
     (line,) = svg.iter(f"{_SVG}polyline")
     points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
@@ -19,7 +19,7 @@ def _picture(chart: str) -> tuple[list[str], list[tuple[float, float]]]:
 
 def test_a_curve_shows_its_highest_and_lowest_value() -> None:
     chart = line_chart("loss <by> step", {1: 2.5, 2: 0.125, 5: 1.0})
-    texts, points = _picture(chart)
+    texts, points = _parse_chart(chart)
 
     assert "sans-serif" in b64decode(chart.split("base64,")[1].removesuffix(")")).decode()
     assert chart.startswith("![loss <by> step](data:image/svg+xml;base64,")
@@ -32,7 +32,7 @@ def test_a_curve_shows_its_highest_and_lowest_value() -> None:
 
 @pytest.mark.parametrize("values", [{7: 3.0}, {7: 3.0, 8: 3.0}, {7: 0.0}])
 def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None:
-    texts, points = _picture(line_chart("loss", values))
+    texts, points = _parse_chart(line_chart("loss", values))
 
     assert texts == ["loss", f"{values[7]:g}", f"{values[7]:g}", "7", str(max(values))]
     assert len(points) == len(values)
@@ -43,7 +43,7 @@ def test_a_curve_may_be_flat_or_a_single_point(values: dict[int, float]) -> None
 def test_long_curves_are_thinned_out(number: int) -> None:
     values = dict.fromkeys(range(1, number + 1), 1.0) | {2: 9.0, 4: 0.5}
     chart = line_chart("loss", values)
-    texts, points = _picture(chart)
+    texts, points = _parse_chart(chart)
 
     assert texts[3:] == ["1", str(number)]
     assert 1 < float(texts[1]) < 9
@@ -57,7 +57,7 @@ def test_long_curves_are_thinned_out(number: int) -> None:
 def test_a_level_is_drawn_beside_the_curve() -> None:
     chart = line_chart("loss by step, validation 9.12 dashed", dict.fromkeys(range(1, 602), 1.0), 9.125)
     svg = b64decode(chart.split("base64,")[1].removesuffix(")")).decode()
-    texts, points = _picture(chart)
+    texts, points = _parse_chart(chart)
 
     assert texts[1:3] == ["9.12", "1"]
     assert 'd="M40 24h200"' in svg

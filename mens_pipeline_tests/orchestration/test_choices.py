@@ -1,4 +1,4 @@
-"""What decides an asset beside its code."""
+"""Configuration and choices that decide an asset besides its code."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from mens_pipeline.orchestration.choices import TrainConfig, check_configuration
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, PROJECT_ROOT, load_settings
 
 
-def test_another_configuration_is_another_version(tmp_path: Path) -> None:
+def test_a_changed_configuration_changes_the_version(tmp_path: Path) -> None:
     path = tmp_path / "mix.yaml"
     versions = [version_with_config(STAGE, path)]
     for text in ("a: 1\n", "a: 2\n"):
@@ -80,7 +80,7 @@ def _accept(overrides: dict[str, Any]) -> None:
     )
 
 
-def test_the_launchpad_begins_with_what_people_choose() -> None:
+def test_the_launchpad_begins_with_the_common_choices() -> None:
     job = defs().resolve_job_def("whole_graph")
     schema = job.get_job_snapshot().config_schema_snapshot
     root = schema.get_config_snap(job.run_config_schema.run_config_schema_type.key)
@@ -95,7 +95,7 @@ def test_the_launchpad_begins_with_what_people_choose() -> None:
     }
 
 
-def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
+def test_overrides_have_the_types_of_the_recipe() -> None:
     written = {"lora_r": 8, "learning_rate": 0.001, "max_minutes": 3, "curriculum": True, "category_filter": "fn,type"}
     _accept(written | {"curriculum_max_difficulty": "3,5", "token_shares": "task=0.4", "quantization": "nf4"})
     config = TrainConfig.model_validate({"overrides": written})
@@ -114,12 +114,12 @@ def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
         ({"model_name_or_path": "/models/mine"}, 'unexpected config entry "model_name_or_path"'),
     ],
 )
-def test_a_wrong_override_is_refused_with_those_there_are(overrides: dict[str, Any], message: str) -> None:
+def test_a_wrong_override_is_refused_with_advice(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError, match=message):
         _accept(overrides)
 
 
-def test_a_domain_names_no_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_cannot_name_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     domains = tmp_path / "domains.yaml"
     domains.write_text("night:\n  about: Rows of the night.\n  model_name_or_path: /models/mine\n")
     monkeypatch.setattr(choices, "DOMAINS", domains)

@@ -1,4 +1,4 @@
-"""Named recipes, trained and judged beside each other, and laid side by side."""
+"""Named recipes: trained, evaluated and compared, and the best one promoted."""
 
 import json
 import re
@@ -92,14 +92,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    """One in memory, which takes a third of the time of a home."""
+    """An instance in memory, which takes a third of the time of a home."""
     with dg.DagsterInstance.ephemeral() as found:
         yield found
 
 
 @pytest.fixture
 def kept(home: Path) -> Iterator[dg.DagsterInstance]:
-    """One that commands find."""
+    """An instance that commands find."""
     with open_instance(home) as found:
         yield found
 
@@ -123,7 +123,7 @@ def _run(
 
 
 @pytest.mark.slow
-def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_backfill_evaluates_each_recipe_and_promotes_none(home: Path, instance: dg.DagsterInstance) -> None:
     runs = {name: _run(home, instance, partition=name) for name in _GOOD}
     tags = {name: instance.get_run_by_id(run.run_id).tags for name, run in runs.items()}  # type: ignore[union-attr]
     scored = {name: run.asset_materializations_for_node("benchmark_gate")[0].metadata for name, run in runs.items()}
@@ -157,7 +157,7 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
     assert champion_key(ArtifactStore(home.parent / "store")) is None
 
 
-def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_run_without_promotion_promotes_nothing(home: Path, instance: dg.DagsterInstance) -> None:
     store, wide = ArtifactStore(home.parent / "store"), {"recipe": "wide"}
     first = _run(home, instance, last="promoted_adapter", qlora_adapter=wide, promoted_adapter={"promote": False})
 
@@ -179,7 +179,7 @@ def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInPr
 
 
 @pytest.mark.slow
-def test_the_best_that_passes_is_promoted(
+def test_the_best_passing_recipe_is_promoted(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENS_STORE_PAGES", "http://pages.test/")
@@ -207,7 +207,7 @@ def test_the_best_that_passes_is_promoted(
 
 
 @pytest.mark.nightly
-def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_verdict_against_another_champion_is_skipped(home: Path, instance: dg.DagsterInstance) -> None:
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("small", "wide")}
     assert _promote_best(instance, best_of=[runs["small"]]).success
     result = _promote_best(instance, best_of=["wide"])
@@ -220,7 +220,7 @@ def test_a_verdict_against_another_champion_is_passed_over(home: Path, instance:
 
 
 @pytest.mark.nightly
-def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
+def test_a_recipe_with_missing_artifacts_is_skipped(home: Path, instance: dg.DagsterInstance) -> None:
     for name in ("small", "wide"):
         _run(home, instance, partition=name)
     store = ArtifactStore(home.parent / "store")
@@ -235,7 +235,7 @@ def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: 
 
 @pytest.fixture
 def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A code location that trains nothing, in the place of the real one."""
+    """A code location that trains nothing, in place of the real one."""
     jobs = {"whole_graph": dg.AssetSelection.all(), "promote_best": dg.AssetSelection.assets("promoted_adapter")}
     monkeypatch.setattr(
         "mens_pipeline.definitions.defs",
@@ -305,7 +305,7 @@ def test_a_trial_passes_by_its_own_policy_and_is_never_promoted(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("location")
-def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, tmp_path: Path) -> None:
+def test_the_command_in_a_refusal_continues_the_same_run(home: Path, tmp_path: Path) -> None:
     workspace, labels = tmp_path / "a workspace", []
     workspace.mkdir()
     command = ["run", "--recipe=default", f"--source-root={workspace}"]
@@ -321,9 +321,7 @@ def test_the_command_that_a_refusal_names_goes_on_with_the_same_run(home: Path, 
     assert command == ["run", "--source-root", str(workspace), "--recipe", "default", *["--more", "10m"] * 2]
 
 
-def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
-    home: Path, kept: dg.DagsterInstance, tmp_path: Path
-) -> None:
+def test_a_manual_verdict_does_not_affect_the_graph(home: Path, kept: dg.DagsterInstance, tmp_path: Path) -> None:
     store, run = ArtifactStore(home.parent / "store"), tmp_path / "by hand"
     _run(home, kept, last="promoted_adapter", qlora_adapter={"recipe": "wide"}, promoted_adapter={"promote": False})
     run.mkdir()
@@ -350,7 +348,7 @@ def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstanc
 
 
 @pytest.mark.nightly
-def test_two_recipes_are_laid_side_by_side(home: Path, kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_two_recipes_are_compared(home: Path, kept: dg.DagsterInstance, tmp_path: Path) -> None:
     for name in ("default", "wide"):
         _run(home, kept, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"
@@ -382,8 +380,8 @@ def test_a_recipe_that_was_never_run_is_named(home: Path, kept: dg.DagsterInstan
     assert "Recipes: default, tiny, " in str(invoke("compare", run.run_id, "a").exception)
 
 
-def test_recipes_leave_schedules_and_staleness_alone() -> None:
-    """Only the table of scores has partitions: a partitioned asset is never shown as stale, and asks for a choice."""
+def test_recipes_do_not_affect_schedules_and_staleness() -> None:
+    """Only the table of scores has partitions: a partitioned asset is never shown as stale, and needs a choice."""
     graph = defs().resolve_asset_graph()
     partitioned = [key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).partitions_def]
 

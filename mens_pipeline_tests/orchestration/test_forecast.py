@@ -1,4 +1,4 @@
-"""The plan of a run on this machine: what lies in the store, what a probe measures, what was planned before."""
+"""The plan of a run on this machine, from the store, a probe, and an earlier plan."""
 
 from pathlib import Path
 from time import perf_counter
@@ -47,13 +47,13 @@ def _refuse(_job: Path) -> int:
     raise AssertionError("measured again")
 
 
-def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> None:
+def test_a_plan_measures_this_machine_and_stores_nothing(store: ArtifactStore) -> None:
     found = _plan()
     does = {stage.name: stage.does for stage in found.stages}
 
     assert [*does] == ["training", "evaluation", "gate"]
     assert does["training"].startswith("15 steps, ")
-    assert does["evaluation"] == "6 held-out and 0 benchmark prompts, 81 holes", "not the 500 asked for"
+    assert does["evaluation"] == "6 held-out and 0 benchmark prompts, 81 holes", "not the 500 requested"
     assert "will refuse (policy ci): 6 held-out prompts from 6 files, required 50 from 10; raise split." in found.note
     assert all(stage.seconds > 0 for stage in found.stages)
     assert found.dial is None
@@ -63,7 +63,7 @@ def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> N
     ]
 
 
-def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
+def test_the_plan_of_a_run_is_stored_and_reused(store: ArtifactStore) -> None:
     first = _plan(minutes=10, is_kept=True)
     second, shown = _plan(_refuse, minutes=10, is_kept=True), _plan(_refuse, minutes=10)
 

@@ -1,4 +1,4 @@
-"""What a run will take, and what its minutes come to."""
+"""Estimates of the time of a run, and how its minutes are spent."""
 
 import re
 from typing import Any
@@ -49,7 +49,7 @@ def test_minutes_are_used_and_not_exceeded(minutes: float) -> None:
     assert _seconds(_turn(minutes)) == pytest.approx(60 * minutes, rel=0.02)
 
 
-def test_more_minutes_train_and_ask_more() -> None:
+def test_more_minutes_train_and_evaluate_more() -> None:
     short, middle, long = (_turn(minutes) for minutes in (5, 20, 480))
 
     assert short.suite.heldout_tasks < 100
@@ -62,14 +62,14 @@ def test_more_minutes_train_and_ask_more() -> None:
     assert (short.num_train_epochs, long.num_train_epochs) == (1, MOST_PASSES)
 
 
-def test_evaluation_takes_half_of_what_is_left_at_most() -> None:
+def test_evaluation_takes_at_most_half_of_the_rest() -> None:
     dial = _turn(10)
 
     assert evaluation_seconds(_RATES, _SUITE, dial.suite) <= 60 * dial.max_minutes * 1.02
 
 
-def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
-    """A machine of half the speed, and one beside a busy loop, which is the same to a probe."""
+def test_a_slow_machine_trains_and_evaluates_less_in_the_same_time() -> None:
+    """A machine of half the speed; to a probe, a busy machine is the same."""
     slow = Rates(**{name: 2 * value for name, value in _RATES.model_dump().items()})
     dial = _turn(20, rates=slow)
 
@@ -87,7 +87,7 @@ def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
         (40, 20, 10, r"40 held-out prompts from 20 files.* add programs$"),
     ],
 )
-def test_a_plan_says_that_the_gate_will_refuse_its_size(case: tuple[int, int, int | None, str]) -> None:
+def test_a_plan_warns_of_a_suite_that_the_gate_will_refuse(case: tuple[int, int, int | None, str]) -> None:
     num_tasks, num_files, asked, said = case
     tasks = [task(n, file=f"{n % num_files}.vox") for n in range(num_tasks)]
     suite = SuiteCounts((num_tasks, num_tasks), 0, 0.0, EvaluationConfig(), tasks=tuple(tasks))
@@ -97,7 +97,7 @@ def test_a_plan_says_that_the_gate_will_refuse_its_size(case: tuple[int, int, in
     assert re.search(said, _note_size(suite, dial, load_settings()))
 
 
-def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
+def test_too_few_minutes_are_refused_with_the_minimum() -> None:
     with pytest.raises(RefusedError, match=r"--minutes 1: .* need (\d+) min\. Use --minutes \1\.") as refused:
         _turn(1)
     least = int(str(refused.value).rsplit(" ", 1)[1].rstrip("."))
@@ -105,14 +105,14 @@ def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
     assert _turn(least).max_steps >= 3
 
 
-def test_a_champion_is_asked_as_well() -> None:
+def test_a_champion_is_evaluated_as_well() -> None:
     size = _SUITE.take_share(2.0)
     alone, beside = (evaluation_seconds(_RATES, _SUITE._replace(has_champion=there), size) for there in (False, True))
 
     assert beside > alone + _RATES.generate_start
 
 
-def test_a_budget_bounds_the_steps_that_are_announced() -> None:
+def test_a_budget_limits_the_announced_steps() -> None:
     assert _ROWS.steps_within(_RATES, 6) == 200
     assert _ROWS.seconds(_RATES, 6) == pytest.approx(15 + 360)
     assert _ROWS.steps_within(_RATES, None) == 400

@@ -1,4 +1,4 @@
-"""The Dagster instance: what dagster.yaml says, and where it writes."""
+"""The Dagster instance: its dagster.yaml, and the folders that it writes."""
 
 import multiprocessing
 import os
@@ -27,23 +27,23 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> dg.DagsterInstance:
 
 
 @pytest.mark.seed_row(79)
-def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None:
-    """A pool that nobody gave a limit lets one in; whatever uses the card is in the pool `gpu`."""
+def test_one_step_at_a_time_uses_the_gpu(instance: dg.DagsterInstance) -> None:
+    """A pool without a limit admits one step; every step that uses the GPU is in the pool `gpu`."""
     pools = instance.get_concurrency_config().pool_config
     nodes = defs().resolve_job_def("whole_graph").nodes
 
     assert pools.default_pool_limit == 1
     assert str(pools.pool_granularity) == "PoolGranularity.OP"
-    on_card = {node.name for node in nodes if "gpu" in node.definition.pools}
-    assert on_card == {"qlora_adapter", "eval_results"}
-    assert {node.name for node in nodes if node.tags.get("mens/device") == "gpu"} == on_card
+    on_gpu = {node.name for node in nodes if "gpu" in node.definition.pools}
+    assert on_gpu == {"qlora_adapter", "eval_results"}
+    assert {node.name for node in nodes if node.tags.get("mens/device") == "gpu"} == on_gpu
     tagged = {spec.key.to_user_string() for spec in defs().resolve_all_asset_specs() if "mens/device" in spec.tags}
-    assert tagged == {*(*on_card, "scratch_model", "merged_model")}
+    assert tagged == {*(*on_gpu, "scratch_model", "merged_model")}
 
 
 @pytest.mark.nightly
 @pytest.mark.seed_row(79)
-def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
+def test_a_custom_executor_sees_the_tags_of_each_step(tmp_path: Path) -> None:
     module = "mens_pipeline_tests.orchestration.routing"
     places = {"MENS_EXECUTOR": f"{module}:telling", "MENS_STORE_ROOT": str(tmp_path), "DAGSTER_HOME": ""}
     command = [sys.executable, "-m", module]
@@ -59,15 +59,15 @@ def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "problem"), [("nowhere:x", "No module named 'nowhere'"), ("os:sep", "a str, expected an executor")]
 )
-def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
+def test_a_name_that_is_not_an_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
     monkeypatch.setenv("MENS_EXECUTOR", name)
 
     with pytest.raises(ConfigurationError, match=rf"^MENS_EXECUTOR={name}: {problem}"):
         find_executor(dg.in_process_executor)
 
 
-def test_jobs_run_beside_each_other_and_only_crashes_are_tried_again(instance: dg.DagsterInstance) -> None:
-    """Slots of runs that ended badly are freed, and ticks are forgotten without an alert."""
+def test_runs_are_concurrent_and_only_crashes_are_retried(instance: dg.DagsterInstance) -> None:
+    """Slots of failed runs are freed, and old ticks are purged."""
     queue, monitoring = instance.get_concurrency_config().run_queue_config, instance.run_monitoring_settings
 
     assert queue is not None
@@ -106,7 +106,7 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
-    """However they are started: Dagster would keep the identity of its telemetry there."""
+    """Dagster would store the identity of its telemetry there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
     test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "defs" / "test_promotion.py"
     chosen = ["-k", "a_rollback_reaches_dagster", "-p", "no:cacheprovider", "-q", str(test)]
@@ -146,7 +146,7 @@ def test_an_empty_home_may_be_opened_by_several_at_once(tmp_path: Path, attempt:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Path:
-    """A home whose link leads to where the clone was before."""
+    """A home whose link leads to the former place of the clone."""
     (tmp_path / "dagster.yaml").symlink_to(tmp_path / "old-clone" / "dagster.yaml")
     return tmp_path
 
@@ -164,7 +164,7 @@ def test_make_links_a_moved_clone_again(moved: Path) -> None:
     assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
-def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
+def test_the_recipe_for_postgres_differs_only_in_storage() -> None:
     ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))
     recipe = yaml.safe_load(_POSTGRES.read_text(encoding="utf-8"))
 
@@ -172,7 +172,7 @@ def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
     assert recipe == ours
 
 
-def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MENS_DAGSTER_POSTGRES_URL", raising=False)
     (tmp_path / "dagster.yaml").symlink_to(_POSTGRES)
 
@@ -182,7 +182,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest
 
 @pytest.fixture
 def empty_database(postgres_url: str) -> str:
-    """A database of its own on the server of the tests, as the recipe wants it named."""
+    """An empty database on the server of the tests, as a URL for the recipe."""
     server = sa.make_url(postgres_url).set(drivername="postgresql+psycopg2")
     engine = sa.create_engine(server, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -191,7 +191,7 @@ def empty_database(postgres_url: str) -> str:
 
 
 @pytest.mark.postgres
-def test_a_run_is_kept_in_postgres(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_stored_in_postgres(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_DAGSTER_POSTGRES_URL", empty_database)
     monkeypatch.setenv("MENS_SOURCE_ROOT", str(tmp_path))
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))

@@ -1,4 +1,4 @@
-"""Runs without a server: what a killed or interrupted one leaves behind."""
+"""Runs without a server, which may be killed, interrupted or waiting."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ def _start(home: Path, seconds: float) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _at_work(home: Path) -> "subprocess.Popen[str]":
+def _start_slow(home: Path) -> "subprocess.Popen[str]":
     process = _start(home, 600)
     assert process.stderr is not None
     assert any("start: slow" in line for line in process.stderr)
@@ -42,8 +42,8 @@ def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
 
 
 @pytest.mark.slow
-def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    killed = _at_work(tmp_path)
+def test_a_killed_run_does_not_block_the_next(tmp_path: Path) -> None:
+    killed = _start_slow(tmp_path)
     killed.kill()
     killed.communicate()
     (lost,) = _statuses(tmp_path)
@@ -53,15 +53,15 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
     assert f"run {lost} was killed; reporting it as failed" in said
     assert _statuses(tmp_path) == {lost: dg.DagsterRunStatus.FAILURE, outcome["run_id"]: dg.DagsterRunStatus.SUCCESS}
     assert list((tmp_path / "headless").iterdir()) == []
-    assert _on_the_first_page(tmp_path) == {lost: "headless", outcome["run_id"]: "headless"}
+    assert _list_first_page(tmp_path) == {lost: "headless", outcome["run_id"]: "headless"}
 
 
-def _on_the_first_page(home: Path) -> dict[str, str]:
+def _list_first_page(home: Path) -> dict[str, str]:
     (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
     name = location_of_ui["python_module"]["location_name"]
     with open_instance(home) as instance:
         found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
-    for run in found:  # by which the timeline finds the row of a run
+    for run in found:  # the timeline finds the row of a run by these
         assert run.remote_job_origin is not None
         assert (run.remote_job_origin.repository_origin.get_label(), run.job_name) == (
             f"__repository__@{name}",
@@ -71,8 +71,8 @@ def _on_the_first_page(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.nightly
-def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
-    working = _at_work(tmp_path)
+def test_a_live_run_is_left_alone(tmp_path: Path) -> None:
+    working = _start_slow(tmp_path)
     (run_id,) = _statuses(tmp_path)
     outcome, _ = _run_to_end(tmp_path)
     still = _statuses(tmp_path)[run_id]
@@ -106,7 +106,7 @@ def test_a_run_that_is_canceled_in_the_ui_is_interrupted(tmp_path: Path, *, is_d
     assert set(_statuses(tmp_path).values()) == (set() if is_deleted else {dg.DagsterRunStatus.CANCELED})
 
 
-def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_waits_for_a_slot_logs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open_instance(tmp_path) as instance:
         storage = instance.event_log_storage
         storage.initialize_concurrency_limit_to_default("gpu")
@@ -130,7 +130,7 @@ def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogC
     assert "waiting: slow: Step blocked by limit for pool gpu" in caplog.messages
 
 
-def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:
+def test_escaped_markdown_is_plain_in_a_terminal() -> None:
     metadata = {
         "reasons": dg.MetadataValue.md(f"- {plain('parse_rate: 0.1 < 0.6')}"),
         "curve": dg.MetadataValue.md("![loss](data:...)"),

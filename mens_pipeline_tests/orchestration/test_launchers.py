@@ -1,4 +1,4 @@
-"""The RayJob for KubeRay: its fields exist in the CRD, and a server that replies like Kubernetes takes it."""
+"""The RayJob for KubeRay: its fields exist in the CRD, and a server that replies like Kubernetes accepts it."""
 
 import importlib.util
 import json
@@ -36,14 +36,14 @@ _KNOWN: Final[dict[str, set[str]]] = {
         *("rayStartParams", "replicas", "resources", "scaleStrategy", "suspend", "template"),
     },
 }
-"""Fields of ray.io/v1 RayJob in KubeRay 1.6, from its definition: Kubernetes passes over others in silence."""
+"""Fields of ray.io/v1 RayJob in KubeRay 1.6, from its definition: Kubernetes silently ignores others."""
 
 _SHARED: Final = "/dev/shm"  # noqa: S108 - of containers
 
 
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
-    """The RayJob that comes with the code, with what is written in capitals replaced."""
+    """The RayJob that comes with the code, with its placeholder replaced."""
     path = tmp_path / "kuberay.yaml"
     path.write_text(KUBERAY.read_text(encoding="utf-8").replace("NAMESPACE", "mens"), encoding="utf-8")
     return path
@@ -80,7 +80,7 @@ def test_fields_of_the_ray_job_are_those_of_its_definition(template: Path) -> No
 
 
 @pytest.mark.parametrize("is_cuda", [True, False])
-def test_each_device_is_a_worker_with_a_gpu_of_its_own(template: Path, *, is_cuda: bool) -> None:
+def test_each_device_is_a_worker_with_one_gpu(template: Path, *, is_cuda: bool) -> None:
     content = yaml.safe_load(template.read_text(encoding="utf-8"))
     _containers(content)[0] |= {"image": "mine:2"}
     _containers(content)[1]["resources"] = _containers(content)[0]["resources"]  # one object, as an anchor makes it
@@ -120,7 +120,7 @@ def test_all_nodes_see_the_folders_of_a_run(template: Path) -> None:
         ("kind: RayJob", "kind: RayJob", "no image, and the run has no tag dagster/image"),
     ],
 )
-def test_what_is_no_ray_job_is_refused_before_anything_starts(template: Path, old: str, new: str, message: str) -> None:
+def test_an_invalid_ray_job_is_refused_before_anything_starts(template: Path, old: str, new: str, message: str) -> None:
     template.write_text(template.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     image = None if old == new else "image"
 
@@ -171,7 +171,7 @@ def _kubernetes(folder: Path) -> Iterator[list[tuple[str, Any]]]:
     importlib.util.find_spec("kubernetes") is None, reason="kubernetes, of the extra cluster, is missing"
 )
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext.dagster_run is deprecated", "ignore::ResourceWarning")
-def test_a_training_is_sent_to_kubernetes(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_submitted_to_kubernetes(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import kubernetes.config.kube_config as client_config  # noqa: PLC0415 - of an extra
 
     monkeypatch.setattr(client_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))

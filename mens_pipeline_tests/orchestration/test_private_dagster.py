@@ -38,7 +38,7 @@ def _find_private(path: Path) -> dict[str, set[str]]:
     return {name: names for name, names in modules.items() if name.startswith(("dagster._", "dagster_shared"))}
 
 
-def test_private_names_are_listed_and_where_they_were() -> None:
+def test_private_names_are_listed_and_exist() -> None:
     """A release of Dagster that moves one fails here, and so does a new private import."""
     found: dict[str, set[str]] = {}
     for path in (PROJECT_ROOT / "mens_pipeline").rglob("*.py"):

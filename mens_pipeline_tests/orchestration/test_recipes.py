@@ -20,8 +20,8 @@ def _list_places(candidates: Sequence[Candidate], in_use: str | None = None) -> 
     return [(p.candidate.name, p.rate.partition(" ")[0], p.behind) for p in rank(candidates, in_use)]
 
 
-def test_the_one_that_passes_most_comes_first() -> None:
-    """By its first answers, as the gate judges: what the parser mends of the second tries does not count."""
+def test_the_recipe_that_passes_most_comes_first() -> None:
+    """By first completions, as in the gate: constrained second tries do not count."""
     mended = _candidate("mended", [GOOD, BROKEN, BROKEN], second=[None, GOOD, GOOD])
 
     assert _list_places([_candidate("two", [GOOD, GOOD, BROKEN]), mended, _candidate("three", [GOOD] * 3)]) == [
@@ -32,7 +32,7 @@ def test_the_one_that_passes_most_comes_first() -> None:
 
 
 @pytest.mark.parametrize(("in_use", "first"), [(None, "b"), ("sha256 of a", "a"), ("another", "b")])
-def test_of_equal_ones_the_adapter_in_use_stays(in_use: str | None, first: str) -> None:
+def test_among_equal_recipes_the_champion_stays(in_use: str | None, first: str) -> None:
     candidates = [
         _candidate(name, completions) for name, completions in {"b": [GOOD, BROKEN], "a": [BROKEN, GOOD]}.items()
     ]
@@ -40,7 +40,7 @@ def test_of_equal_ones_the_adapter_in_use_stays(in_use: str | None, first: str) 
     assert _list_places(candidates, in_use)[0][0] == first
 
 
-def test_requests_that_all_were_asked_count() -> None:
+def test_only_prompts_that_all_completed_count() -> None:
     long, short = _candidate("long", [BROKEN, GOOD, GOOD]), _candidate("short", [GOOD, GOOD])
     synthetic = [completion.model_copy(update={"suite": Suite.UNKNOWN_TASK}) for completion in long.completions]
     longer = Candidate("long", long.adapter_sha256, long.gate, (*long.completions, *synthetic))
@@ -48,5 +48,5 @@ def test_requests_that_all_were_asked_count() -> None:
     assert _list_places([longer, short]) == [("short", "1/1", ""), ("long", "0/1", "-100.0 points (p = 1.000)")]
 
 
-def test_one_alone_is_the_best() -> None:
+def test_a_single_recipe_is_the_best() -> None:
     assert _list_places([_candidate("one", [BROKEN, GOOD])]) == [("one", "1/2", "")]

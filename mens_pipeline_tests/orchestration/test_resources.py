@@ -14,7 +14,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_executor, find_pools
 
 
-def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_choose_the_pools_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MENS_NUM_WORKERS", "3")
     assert find_pools() == (Pool(3), BehaviourWorkers)
 
@@ -32,7 +32,7 @@ def test_a_step_opens_one_store(tmp_path: Path) -> None:
 
 
 def ending_job() -> dg.JobDefinition:
-    """One asset that is made and one that is not, in one process."""
+    """One asset that succeeds and one that fails, in one process."""
 
     @dg.asset
     def made() -> None:
@@ -46,7 +46,7 @@ def ending_job() -> dg.JobDefinition:
     return dg.Definitions(assets=[made, broken], jobs=[job]).resolve_job_def("ending")
 
 
-def test_a_run_ends_with_a_line(
+def test_a_run_ends_with_a_summary_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """On the terminal of `dg launch` and `dagster asset materialize`: Dagster's own events are below the level."""

@@ -1,4 +1,4 @@
-"""Runs side by side: whatever comes between two steps, every verdict is about its own adapter."""
+"""Concurrent runs: whatever happens between two steps, every verdict is about its own adapter."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,13 +21,13 @@ from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_tra
 from mens_pipeline_tests.orchestration.stores import latest_in, take_lenient_gates
 
 _GOOD = {"first": 40, "second": 20, "third": 39}
-"""Recipe -> prompts of forty that its adapter answers well."""
+"""Recipe -> prompts of forty that its adapter completes well."""
 
 _SEEDS = range(8)
 
 
 class _Turns:
-    """Lets one of several threads go on at a time; a seed draws which one, at every point where they may change."""
+    """Lets one of several threads continue at a time; a seed draws which one, at every switch."""
 
     def __init__(self, names: list[str], seed: int) -> None:
         self._random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
@@ -56,7 +56,7 @@ class _Turns:
 
 
 class _Interleaved(ArtifactHandover):
-    """Hands over, and lets other runs go on before what was made is noted and before it is taken up."""
+    """Hands over, and lets other runs continue before an output is recorded and before it is read."""
 
     def __init__(self, turns: _Turns) -> None:
         self._turns = turns
@@ -76,7 +76,7 @@ class _Recipe(dg.Config):
 
 @dg.asset
 def heldout_split(config: _Recipe, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """What is held out beside the train set of a recipe."""
+    """The held-out pairs beside the train set of a recipe."""
     made, _ = store.open().build(
         Kind.HELDOUT_SPLIT, {"n": config.name}, lambda folder: {"n": (folder / HELDOUT).write_text("held-out pairs\n")}
     )
@@ -120,7 +120,7 @@ def _run(
     )
 
 
-def _side_by_side(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> list[str]:
+def _interleave(seed: int, runs: dict[str, Callable[[_Turns], object]]) -> list[str]:
     turns = _Turns(list(runs), seed)
 
     def go(run: Callable[[_Turns], object]) -> None:
@@ -154,12 +154,12 @@ def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pyt
     orders, ends, crossed = set(), set(), 0
     judged: set[str] = set()
     with open_instance(tmp_path / "home") as instance:
-        _side_by_side(
+        _interleave(
             0, {"before": lambda turns: _run("third", store, instance, turns, "heldout_split", "qlora_adapter")}
         )
-        _side_by_side(0, {"before": lambda turns: _run("third", store, instance, turns, "eval_results")})
+        _interleave(0, {"before": lambda turns: _run("third", store, instance, turns, "eval_results")})
         for seed in _SEEDS:
-            order = _side_by_side(
+            order = _interleave(
                 seed,
                 {
                     "first": lambda turns: _run("first", store, instance, turns),

@@ -1,4 +1,4 @@
-"""Whom Dagster's web server answers."""
+"""Requests that Dagster's web server accepts or refuses."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def _ask(client: TestClient, method: str, path: str, headers: Mapping[str, str],
         ("GET", "/runs", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "iframe", "Accept": "text/html"}),
     ],
 )
-def test_a_page_of_elsewhere_drives_nothing(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
+def test_requests_of_foreign_pages_are_refused(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
     assert _ask(client, *request_) == 403
 
 
@@ -82,12 +82,12 @@ def test_a_page_of_elsewhere_drives_nothing(client: TestClient, request_: tuple[
         ("POST", "/graphql", {**_JSON, "Host": "127.0.0.1:3000"}, json.dumps(_QUERY)),
     ],
 )
-def test_its_own_pages_and_programs_may_ask(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
+def test_own_pages_and_programs_are_accepted(client: TestClient, request_: tuple[str, str, dict[str, str]]) -> None:
     assert _ask(client, *request_) == 200
 
 
 @pytest.mark.threat("N9")
-def test_subscriptions_are_of_its_own_pages(client: TestClient) -> None:
+def test_only_own_pages_may_subscribe(client: TestClient) -> None:
     subscription = 'subscription { pipelineRunLogs(runId: "none") { __typename } }'
     for origin in ({"Origin": _URL}, {}):
         with client.websocket_connect(_SOCKET, ["graphql-ws"], headers=origin) as socket:
@@ -98,7 +98,7 @@ def test_subscriptions_are_of_its_own_pages(client: TestClient) -> None:
             pass
 
 
-def test_a_proxy_passes_on_its_names(
+def test_host_names_of_a_proxy_are_accepted(
     client: TestClient, context: WorkspaceProcessContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers = {**_JSON, "Host": "ui.example.org", "Origin": "https://ui.example.org"}

@@ -1,4 +1,4 @@
-"""What is said of runs that ended."""
+"""Alerts about runs that ended."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ def _read_alerts(
     capfd: pytest.CaptureFixture[str],
     run: dg.DagsterRun | None = None,
 ) -> str:
-    """Return what is said of a run that ended: of another one, with the event of this."""
+    """Return the alert about a run that ended; `run` replaces the run of the result."""
     sensor = "run_without_promotion" if result.success else "run_failed"
     context = dg.build_run_status_sensor_context(
         sensor_name=sensor,
@@ -49,8 +49,8 @@ def _read_alerts(
         dagster_event=result.get_run_success_event() if result.success else result.get_run_failure_event(),
     )
     capfd.readouterr()
-    told = context if result.success else context.for_run_failure()
-    outcome = defs().get_repository_def().get_sensor_def(sensor)(told)
+    given = context if result.success else context.for_run_failure()
+    outcome = defs().get_repository_def().get_sensor_def(sensor)(given)
     assert outcome is None or isinstance(outcome, dg.SkipReason)
     return capfd.readouterr().err + (outcome.skip_message or "" if outcome is not None else "")
 
@@ -87,7 +87,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
         (dg.Failure("There is no adapter.\nTrain one."), "step: There is no adapter. Train one."),
         (KeyError("x"), "step: KeyError: 'x'"),
     ],
-    ids=["of ours", "of Dagster", "a defect"],
+    ids=["a refusal", "a failure", "a defect"],
 )
 def test_a_failed_run_is_reported_in_one_line(
     chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
@@ -115,7 +115,7 @@ def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureF
         assert "Execution of run" in _read_alerts(instance, result, capfd, run)
 
 
-def _ended_well(
+def _succeed(
     promotes: bool,  # noqa: FBT001 - a column
     selection: list[str] | None,
     capfd: pytest.CaptureFixture[str],
@@ -147,7 +147,7 @@ def _ended_well(
         (False, None, "nothing was promoted (run "),
         (False, ["benchmark_gate"], "does not include promoted_adapter"),
     ],
-    ids=["promoted", "refused", "not asked"],
+    ids=["promoted", "refused", "not selected"],
 )
 def test_a_green_run_without_a_promotion_is_reported(
     promotes: bool,  # noqa: FBT001 - a column
@@ -155,11 +155,11 @@ def test_a_green_run_without_a_promotion_is_reported(
     words: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert words in _ended_well(promotes, selection, capfd)
+    assert words in _succeed(promotes, selection, capfd)
 
 
 def test_a_run_without_promotion_by_choice_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "only evaluates and promotes nothing" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
+    assert "only evaluates and promotes nothing" in _succeed(True, None, capfd, {"promote": False})  # noqa: FBT003
 
 
 _REFUSAL = "parse rate 10.0 % measured, 70.0 % required: not promoted; no adapter is in use"
@@ -203,7 +203,7 @@ def test_nothing_is_sent_without_an_address(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("now", "promoted", "said", "is_told"),
+    ("now", "promoted", "said", "is_reported"),
     [
         ("2026-01-02T07:59", "2026-01-01T05:00", "promoted or confirmed on 2026-01-01 at 05:00; next at", False),
         ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed on 2026-01-02 at 04:30; next at", False),
@@ -217,7 +217,7 @@ def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fix
     now: str,
     promoted: str | None,
     said: str,
-    is_told: bool,  # noqa: FBT001
+    is_reported: bool,  # noqa: FBT001
 ) -> None:
     monkeypatch.setattr(alerts, "_now", lambda: datetime.fromisoformat(now).replace(tzinfo=UTC))
     sensor = defs().get_repository_def().get_sensor_def("adapter_stale")
@@ -234,8 +234,8 @@ def test_a_stale_adapter_is_reported_once_a_day(  # noqa: PLR0913, PLR0917 - fix
             found.append(tick.skip_message or "")
 
     assert said in found[0]
-    assert [one["event"] for one in chat.details] == ["adapter_stale"] * is_told
-    assert not is_told or found[1] == "reported at 08:00; next at nightly.alert (0 8 * * *, UTC)"
+    assert [one["event"] for one in chat.details] == ["adapter_stale"] * is_reported
+    assert not is_reported or found[1] == "reported at 08:00; next at nightly.alert (0 8 * * *, UTC)"
 
 
 def test_a_reason_is_one_line() -> None:

@@ -81,7 +81,7 @@ def test_an_unchanged_corpus_is_not_trained_again(store: ArtifactStore) -> None:
 
 
 @pytest.mark.seed_row(76)
-def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -> None:
+def test_too_few_pairs_fail_the_run_before_training(store: ArtifactStore) -> None:
     result = _train(_split(store, 49))
     (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "enough_pairs")
 
@@ -94,7 +94,7 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
 
 
 @pytest.mark.seed_row(73)
-def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
+def test_other_trainers_are_refused(store: ArtifactStore) -> None:
     result = _train(_split(store, 60), native_train=False)
 
     assert not result.success

@@ -45,7 +45,7 @@ def _pair(prompt: str, response: str, path: str) -> TrainingPair:
     return TrainingPair(prompt=prompt, response=response, source=source)
 
 
-def _about_pairs(**counts: Any) -> dict[str, Any]:
+def _describe_pairs(**counts: Any) -> dict[str, Any]:
     behaviour = {"functions": 0, "observed": 0, "without": {}}
     return {"num_pairs": {}, "validation": {}, "behaviour": behaviour, "lanes": {}, "categories": {}, **counts}
 
@@ -61,7 +61,7 @@ def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, case: tup
 def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
     validation = {"records.jsonl": counts}
-    made = store_with(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(validation=validation))
+    made = store_with(tmp_path, Kind.VALIDATED_PAIRS, _describe_pairs(validation=validation))
     result = judge(rows_accounted_for, *made)
 
     assert not result.passed
@@ -85,7 +85,7 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
 @every("case", [(1, True), (0, False)])
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, case: tuple[int, bool]) -> None:
     root = tmp_path / str(case[0])
-    pairs = artifact_in(root, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
+    pairs = artifact_in(root, Kind.VALIDATED_PAIRS, _describe_pairs(num_pairs={"pairs.jsonl": 5}))
     counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"heldout_too_small": case[0]})
     split, store = store_with(root, Kind.HELDOUT_SPLIT, counts)
 
@@ -147,7 +147,7 @@ def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, case: tuple[dict[
 
 
 @every("case", [(0.96, True), (0.94, False)])
-def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, case: tuple[float, bool]) -> None:
+def test_shares_far_from_the_requested_ones_are_a_warning(tmp_path: Path, case: tuple[float, bool]) -> None:
     achieved, passed = case
     made = store_with(tmp_path / str(achieved), Kind.MIXED_TRAIN_SET, _build_mix(share_of_output=achieved))
     result = judge(shares_as_asked, *made)
@@ -167,7 +167,7 @@ def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, case: tupl
     ],
     ids=itemgetter(0),
 )
-def test_a_table_too_small_for_its_share_is_no_warning(
+def test_a_table_too_small_for_its_share_is_not_a_warning(
     tmp_path: Path, case: tuple[str, tuple[int, int], int, bool]
 ) -> None:
     name, others, telemetry, passed = case
@@ -186,8 +186,8 @@ def test_a_table_too_small_for_its_share_is_no_warning(
     assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)
 
 
-def test_a_small_folder_whose_holes_are_all_used_is_no_warning(tmp_path: Path) -> None:
-    """Its infill rows are all there are, and they are not repeated as pairs are."""
+def test_a_small_folder_with_all_holes_used_is_not_a_warning(tmp_path: Path) -> None:
+    """All its infill rows are used, and infill rows are not repeated as pairs are."""
     source = _build_mix()["sources"][0]
     rows = [("pairs.jsonl", 22, 11, 0.35), ("synthetic.jsonl", 1796, 1796, 0.35), (ROWS, 487, 487, 0.3)]
     sources = [

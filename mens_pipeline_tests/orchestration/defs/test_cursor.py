@@ -1,11 +1,11 @@
-"""What a sensor remembers."""
+"""The cursor of a sensor."""
 
 import pytest
 
 from mens_pipeline.orchestration.defs.automation import SensorCursor, read_cursor
 
 
-def test_a_cursor_survives_its_text() -> None:
+def test_a_cursor_survives_serialization() -> None:
     cursor = SensorCursor(n=1_800_000_000, fingerprint="a" * 64)
 
     assert read_cursor(cursor.model_dump_json()) == cursor
@@ -13,5 +13,5 @@ def test_a_cursor_survives_its_text() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "{}", '{"n": -1, "fingerprint": "a"}'])
-def test_what_is_no_cursor_is_a_first_look(text: str | None) -> None:
+def test_an_invalid_cursor_counts_as_none(text: str | None) -> None:
     assert read_cursor(text) is None

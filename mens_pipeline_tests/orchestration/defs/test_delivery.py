@@ -1,4 +1,4 @@
-"""Merging and handing on as Dagster sees them: what a check stops, and what the code stops when no check is asked."""
+"""Merging and hand-off as Dagster sees them: stopped by a check, or by the code if no check runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +54,7 @@ def _run(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_a_champion_is_merged_and_handed_on(
+def test_a_champion_is_merged_and_handed_off(
     champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
@@ -96,10 +96,10 @@ def test_a_champion_is_merged_and_handed_on(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("jobs_here")
-def test_publishing_needs_a_place_and_a_token(
+def test_publishing_needs_a_repository_and_a_token(
     champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is merged, and when it is sent alone."""
+    """Off until MENS_HUB_REPO is set; then it needs a token, even before the merge, and for the hand-off alone."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MENS_HUB_REPO"):
         monkeypatch.delenv(name, raising=False)
@@ -120,7 +120,7 @@ def test_publishing_needs_a_place_and_a_token(
     assert "HF_TOKEN: not set" in read_failure(alone, "serving_handoff")
 
 
-def test_what_is_missing_is_named(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_missing_inputs_are_named(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     missing = {"merged_model": "no champion. Promote an adapter", "serving_handoff": "merged_model: not materialised"}
     for asset, said in missing.items():
         assert said in read_failure(_run(tmp_path / "store", instance, asset), asset)

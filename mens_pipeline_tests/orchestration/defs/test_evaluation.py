@@ -1,4 +1,4 @@
-"""What models are asked, as Dagster sees it."""
+"""The evaluation as Dagster sees it."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     return ArtifactStore(tmp_path / "store")
 
 
-def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
+def test_an_adapter_is_evaluated_on_its_own_held_out_pairs(store: ArtifactStore) -> None:
     split = _split(store, 0.06)
     adapter = _adapter(store, split)
     _split(store, 0.2)
@@ -73,7 +73,7 @@ def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: Artifa
     assert f"{Kind.HELDOUT_SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
 
 
-def test_a_part_of_the_suite_that_is_not_whole_is_refused(store: ArtifactStore) -> None:
+def test_an_incomplete_suite_size_is_refused(store: ArtifactStore) -> None:
     failure = _failure(store, _adapter(store, _split(store, 0.1)), suite={"heldout_tasks": 5})
 
     assert "eval_results: suite: benchmark_tasks: " in failure
@@ -81,8 +81,8 @@ def test_a_part_of_the_suite_that_is_not_whole_is_refused(store: ArtifactStore) 
 
 
 @pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
-def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
-    """The base answers none of forty; five good answers come by chance once in sixteen times."""
+def test_a_gain_within_chance_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
+    """The base passes none of forty; five good completions have a p-value of 1/16."""
     store = ArtifactStore(tmp_path / "store")
     evaluation = evaluated(trained(tmp_path / "run"), store, num_good)
     result = judge(beats_the_base, evaluation.ref(), ArtifactStoreResource(root=str(store.root)))
@@ -94,14 +94,14 @@ def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: in
 
 
 @pytest.mark.seed_row(68, 77)
-def test_hidden_tests_are_shown_where_there_are_any() -> None:
+def test_hidden_tests_are_shown_if_a_task_has_them() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     completions = {"base": answers_to(tasks, [BROKEN] * 2), "adapter": answers_to(tasks, [GOOD] * 2)}
     results = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results
     rows = {row["metric"]: row for row in list_rows(results)}
     figures = list_figures(results)
 
-    assert [*rows["hidden tests"]] == ["metric", "adapter", "interval", "base"], "the adapter is to be in view"
+    assert [*rows["hidden tests"]] == ["metric", "adapter", "interval", "base"], "the adapter must be in view"
     assert str(rows["hidden tests"]["base"]).startswith("0/1 (0.0 %")
     assert rows["hidden tests"]["adapter"] == "1/1 (100.0 %)"
     assert rows["hidden tests"]["interval"] == results.adapter.overall.test_rate.interval == "14.7 to 100.0"
@@ -113,7 +113,7 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     assert figures["coverage"] == "1/30 (3.3 %) of the constructs"
 
 
-def test_examples_and_families_are_shown_where_they_were_asked() -> None:
+def test_examples_and_families_are_shown_if_evaluated() -> None:
     tasks, known = [task(), task(1)], task(2, Suite.NEW_CONSTANTS, tests=_TESTS)
     completions = {
         "base": answers_to(tasks, [BROKEN] * 2),

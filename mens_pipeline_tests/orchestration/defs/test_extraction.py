@@ -67,7 +67,7 @@ def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path:
 
 
 @pytest.mark.nightly
-def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_path: Path) -> None:
+def test_commands_and_assets_give_the_same_train_set(seed_run: Path, tmp_path: Path) -> None:
     """extract, validate, pairs --docs, generate-data, mix: the same bytes, as JSON lines and as Parquet."""
     data = str(PROJECT_ROOT / "data")
     limit = str(load_pipeline_config(PIPELINE_CONFIG).synthesize.limit)
@@ -136,7 +136,7 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     assert json.loads((corpus.path / MANIFEST).read_text())["key"] == corpus.key
 
 
-def test_the_chart_is_a_picture_of_the_numbers() -> None:
+def test_the_chart_draws_the_numbers() -> None:
     chart = bar_chart("records", {"a<b": 3, "c": 0})
     svg = b64decode(chart.split("base64,")[1].removesuffix(")"))
     texts = [element.text for element in ET.fromstring(svg).iter() if element.text]  # noqa: S314 - our own picture

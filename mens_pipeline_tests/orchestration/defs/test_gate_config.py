@@ -23,7 +23,7 @@ from mens_pipeline_tests.orchestration.stores import artifact_in, build_resource
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
-    """An adapter that answers one prompt of forty."""
+    """An adapter that completes one prompt of forty."""
     for name in ("VOX_EVAL_STRICT", "VOX_BENCHMARK_MIN_PASS_RATE", "VOX_EVAL_POLICY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VOX_BENCHMARK", "0")
@@ -57,7 +57,7 @@ def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.Exec
 
 
 _TAGS: dict[str, str] = {}
-"""Of the latest run."""
+"""Tags of the latest run."""
 
 
 def _severities(result: dg.ExecuteInProcessResult) -> set[tuple[bool, str]]:
@@ -88,7 +88,7 @@ def test_a_failing_gate_warns_or_fails_the_run(
     assert champion_key(store) is None
 
 
-def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
+def test_a_refusal_is_shown_in_tags_and_checks(store: ArtifactStore) -> None:
     result = _run(store)
     found = {check.check_name: check for check in result.get_asset_check_evaluations()}
     checks = {name: check.metadata for name, check in found.items()}
@@ -119,10 +119,10 @@ def test_the_page_of_the_gate_begins_with_its_table(store: ArtifactStore) -> Non
     assert len(longest) < 40, longest
 
 
-def test_the_page_of_a_verdict_is_linked_where_a_host_serves_the_store(
+def test_the_page_of_a_verdict_is_linked_if_a_host_serves_the_store(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An address of this machine is of one session alone: no event keeps it, and the path of the page stands there."""
+    """A local address lasts for one session: the event has the path of the page in its place."""
     monkeypatch.setenv("MENS_STORE_PAGES", "https://pages.test/")
     (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
     monkeypatch.setenv("MENS_STORE_PAGES", "http://127.0.0.1:8001")
@@ -136,7 +136,7 @@ def test_the_page_of_a_verdict_is_linked_where_a_host_serves_the_store(
     assert "8001" not in json.dumps({name: str(value.value) for name, value in again.metadata.items()})
 
 
-def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
+def test_a_promotion_with_an_unknown_policy_is_refused_in_the_first_line(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _run(store)
@@ -172,7 +172,7 @@ def test_an_impossible_threshold_is_refused_before_evaluation(
     assert store.read_pointer(Kind.BENCHMARK_GATE, "latest") is None
 
 
-def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_may_raise_the_threshold(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOX_BENCHMARK", "1")
     _run(store, benchmark_min_pass_rate=0.8)
 

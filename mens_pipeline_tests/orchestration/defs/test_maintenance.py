@@ -46,7 +46,7 @@ def _read_output(result: dg.ExecuteInProcessResult, step: str) -> dict[str, dg.M
 
 
 @pytest.mark.parametrize("apply", [False, True])
-def test_the_plan_is_shown_and_done_only_where_that_is_asked_for(
+def test_the_plan_is_shown_and_applied_only_on_request(
     tmp_path: Path, artifacts: list[Artifact], *, apply: bool
 ) -> None:
     first, second = artifacts
@@ -77,8 +77,8 @@ def _judged() -> dg.AssetCheckResult:
 
 
 @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["one", "two"]))
-def _of_recipes() -> None:
-    """Made for each recipe by a run of its own."""
+def _partitioned() -> None:
+    """Made for each recipe by a separate run."""
 
 
 @dg.asset
@@ -109,8 +109,8 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
     wiped = run(_wiped)
     instance.wipe_assets([_wiped.key])
     once = run(_kept)
-    former = run(_of_recipes, partition="one")
-    recipes = {run(_of_recipes, partition="two"), run(_of_recipes, partition="one")}
+    former = run(_partitioned, partition="one")
+    recipes = {run(_partitioned, partition="two"), run(_partitioned, partition="one")}
     looked = _looking.execute_in_process(instance=instance).run_id
     scored = run(_made_again, _judged)
     failed = run(_failing)
@@ -120,7 +120,7 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], set[str]]:
-    """A home, and which of its runs go and stay once they are old; tests copy it."""
+    """A home, its runs to remove and its runs to keep once they are old; tests copy it."""
     home = tmp_path_factory.mktemp("history") / "home"
     with open_instance(home) as instance:
         return home, *_history(instance)
@@ -130,7 +130,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], s
 @pytest.mark.parametrize(
     ("days_later", "apply", "jumped"), [(89, True, False), (91, False, False), (91, True, False), (91, True, True)]
 )
-def test_old_runs_go_and_the_last_word_on_anything_stays(  # noqa: PLR0913 - fixtures and columns
+def test_old_runs_are_removed_unless_they_hold_a_latest_event(  # noqa: PLR0913 - fixtures and columns
     history: tuple[Path, set[str], set[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -139,9 +139,9 @@ def test_old_runs_go_and_the_last_word_on_anything_stays(  # noqa: PLR0913 - fix
     apply: bool,
     jumped: bool,
 ) -> None:
-    """After 90 days, with their events and their files, and never the run that looks; a dry run only tells.
+    """After 90 days, with their events and files, but never the current run; a dry run only lists them.
 
-    A clock that jumped ahead makes all runs old, and lets none go.
+    A clock that jumped ahead makes all runs old, and removes none.
     """
     original, goes, remain = history
     home, then = shutil.copytree(original, tmp_path / "home", symlinks=True), time.time() + days_later * 86_400

@@ -1,4 +1,4 @@
-"""The gate as Dagster sees it: what a check stops, and what the code stops when no check is asked."""
+"""The gate as Dagster sees it: promotion is stopped by a check, or by the code if no check runs."""
 
 import signal
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    """One in memory, which takes a third of the time of a home."""
+    """An instance in memory, which takes a third of the time of a home."""
     with dg.DagsterInstance.ephemeral() as found:
         yield found
 
@@ -133,7 +133,7 @@ def test_a_bad_adapter_is_not_promoted(
 _BOTH = "parse rate 50.0 % measured, 70.0 % required"
 
 
-def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_promotion_alone_follows_the_verdict(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     store = _build_store(tmp_path / "store", 40)
     result = _run(store.root, instance, promoted_adapter)
 
@@ -142,11 +142,11 @@ def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: 
     assert _has_promoted(_run(store.root, instance, promoted_adapter))
 
 
-def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
+def test_a_run_canceled_during_promotion_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = _build_store(tmp_path / "store", 40)
-    copy = promotion._copy  # noqa: SLF001 - the last that is done before the change
+    copy = promotion._copy  # noqa: SLF001 - the last step before the change
 
     def cancel_and_copy(source: Path, folder: Path, sha256: str | None) -> None:
         for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
@@ -161,7 +161,7 @@ def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
     assert read_history(store) == ()
 
 
-def test_a_signal_between_history_and_pointer_tears_nothing(
+def test_a_signal_between_history_and_pointer_corrupts_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = _build_store(tmp_path / "store", 40)
@@ -178,7 +178,7 @@ def test_a_signal_between_history_and_pointer_tears_nothing(
     assert champion_key(store) == read_history(store)[0].key
 
 
-def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_a_verdict_promotes_its_own_adapter(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     store = _build_store(tmp_path / "store", 40)
     scored = latest_in(store, Kind.QLORA_ADAPTER)
     _run(store.root, instance, benchmark_gate)
@@ -193,18 +193,18 @@ def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.Dagste
 
 
 @pytest.mark.slow
-def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
+def test_a_run_of_stale_assets_after_a_failed_gate_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VOX_EVAL_STRICT", "1")
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = _build_store(tmp_path / "store", 20)
     assert not _has_promoted(_run(store.root, instance))
-    behind = ["promoted_adapter", "merged_model", "serving_handoff"]
+    downstream = ["promoted_adapter", "merged_model", "serving_handoff"]
     result = (
         defs()
         .resolve_job_def("whole_graph")
-        .get_subset(asset_selection={dg.AssetKey(name) for name in behind})
+        .get_subset(asset_selection={dg.AssetKey(name) for name in downstream})
         .execute_in_process(instance=instance, raise_on_error=False)
     )
     made = [event.step_key for event in result.get_asset_materialization_events()]
@@ -269,10 +269,10 @@ def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> 
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_what_a_rollback_withdrew_is_a_warning_every_night(
+def test_a_withdrawn_adapter_is_a_warning_every_night(
     rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, *, strict: bool
 ) -> None:
-    """An unchanged corpus gives the same adapter: it stays out of use, and the run fails where the gate is strict."""
+    """An unchanged corpus gives the same adapter: it stays out of use, and a strict gate fails the run."""
     monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
     store, home = rolled_back
     before = champion_key(store)
@@ -306,7 +306,7 @@ def _run_again(store: ArtifactStore) -> bool:
 
 
 def judging_job() -> dg.JobDefinition:
-    """The gate and what follows it, as a job that another process can load."""
+    """The gate and the promotion, as a job that another process can load."""
     return dg.Definitions(
         assets=[dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter],
         asset_checks=[gate_checks],

@@ -1,10 +1,10 @@
-"""What runs by the clock."""
+"""Scheduled runs."""
 
 from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
-from dagster._utils.schedules import schedule_execution_time_iterator  # what the daemon goes by
+from dagster._utils.schedules import schedule_execution_time_iterator  # as in the daemon
 
 from mens_pipeline.definitions import defs
 
@@ -24,7 +24,7 @@ def repository() -> dg.RepositoryDefinition:
     ],
     ids=["the next day", "also when clocks change", "on Sundays"],
 )
-def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: datetime, tick: datetime) -> None:
+def test_finds_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: datetime, tick: datetime) -> None:
     schedule = repository.get_schedule_def(name)
 
     assert schedule.execution_timezone == "UTC"
@@ -33,7 +33,7 @@ def test_the_next_tick(repository: dg.RepositoryDefinition, name: str, now: date
 
 
 @pytest.mark.seed_row(70)
-def test_the_night_extracts_everything_again(repository: dg.RepositoryDefinition) -> None:
+def test_the_nightly_run_extracts_everything_again(repository: dg.RepositoryDefinition) -> None:
     schedule = repository.get_schedule_def("nightly")
     night = datetime(2026, 3, 29, 4, tzinfo=UTC)
     (request,) = schedule.evaluate_tick(dg.build_schedule_context(scheduled_execution_time=night)).run_requests or []
@@ -44,7 +44,7 @@ def test_the_night_extracts_everything_again(repository: dg.RepositoryDefinition
     assert request.tags["mens/job"] == "nightly"
 
 
-def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinition) -> None:
+def test_the_weekly_run_applies_both_retention_plans(repository: dg.RepositoryDefinition) -> None:
     schedule = repository.get_schedule_def("weekly_maintenance")
     (request,) = schedule.evaluate_tick(dg.build_schedule_context()).run_requests or []
 
@@ -56,7 +56,7 @@ def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinit
 
 
 @pytest.mark.parametrize(("environment", "is_on"), [("dev", False), ("prod", True)])
-def test_only_production_runs_by_itself(monkeypatch: pytest.MonkeyPatch, environment: str, *, is_on: bool) -> None:
+def test_only_production_enables_triggers(monkeypatch: pytest.MonkeyPatch, environment: str, *, is_on: bool) -> None:
     """Nobody's laptop trains or removes anything at night; large copies wait for a person everywhere."""
     monkeypatch.setenv("MENS_ENV", environment)
     repository = defs().get_repository_def()

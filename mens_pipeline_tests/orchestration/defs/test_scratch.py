@@ -84,7 +84,7 @@ def test_a_train_set_becomes_a_model_once(
 
 
 @pytest.mark.parametrize("config", [{"config": "huge"}, {"overrides": {"lerning_rate": 1}}])
-def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any]) -> None:
+def test_an_unknown_choice_starts_no_run(tmp_path: Path, config: dict[str, Any]) -> None:
     artifact_in(tmp_path, Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with (
         dg.DagsterInstance.ephemeral() as instance,
@@ -93,7 +93,7 @@ def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any])
         _materialise(tmp_path, instance, **config)
 
 
-def test_its_size_follows_the_device_by_default() -> None:
+def test_the_size_follows_the_device_by_default() -> None:
     assert ScratchTrainConfig().config == "auto"
 
 

@@ -1,4 +1,4 @@
-"""What starts a run: tick by tick."""
+"""Sensors that start runs, tick by tick."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _AT_ONCE = SourceWatch(settle_seconds=0.0)
 
 
 class Ticks:
-    """A sensor that is ticked again and again, as the daemon does: with the cursor of the tick before."""
+    """A sensor that is ticked as by the daemon: with the cursor of the previous tick."""
 
     def __init__(self, name: str, **resources: object) -> None:
         self.repository = defs().get_repository_def()
@@ -32,7 +32,7 @@ class Ticks:
         self.cursor: str | None = None
 
     def tick(self, **changes: object) -> dg.RunRequest | str:
-        """What one tick comes to: the run it asks for, or why it asks for none."""
+        """Return the run that one tick requests, or why it requests none."""
         resources = {**self.resources, **changes}
         with dg.build_sensor_context(cursor=self.cursor, resources=resources) as context:
             data = self.sensor.evaluate_tick(context)
@@ -69,7 +69,7 @@ def _run(outcome: dg.RunRequest | str) -> dg.RunRequest:
     return outcome
 
 
-def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
+def test_the_first_tick_starts_nothing(ticks: Ticks) -> None:
     found = "2 watched files"
 
     assert str(ticks.tick()).startswith(f"first check: {found} ")
@@ -87,7 +87,7 @@ def test_a_change_starts_one_run_of_the_whole_graph(root: Path, ticks: Ticks) ->
     assert str(ticks.tick()).startswith("no change")
 
 
-def test_a_b_a_starts_two_runs(root: Path, ticks: Ticks) -> None:
+def test_a_change_and_its_reversal_start_two_runs(root: Path, ticks: Ticks) -> None:
     kept = root.with_name("kept")
     shutil.copytree(root, kept)
     ticks.tick()
@@ -101,10 +101,10 @@ def test_a_b_a_starts_two_runs(root: Path, ticks: Ticks) -> None:
     assert _run(ticks.tick()).run_key not in {second.run_key, third.run_key}
 
 
-def test_a_cursor_that_was_reset_does_not_meet_its_old_keys(
+def test_a_reset_cursor_does_not_reuse_its_old_run_keys(
     root: Path, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dagster would pass them by without a word."""
+    """Dagster would skip them silently."""
     ticks.tick()
     _edit(root)
     before = _run(ticks.tick())
@@ -163,7 +163,7 @@ _WAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_change_starts_one_run_however_it_was_made(root: Path, ticks: Ticks) -> None:
+def test_every_kind_of_change_starts_one_run(root: Path, ticks: Ticks) -> None:
     (root / "kept").mkdir()
     (root / "kept" / "b.vox").write_text("fn b() { }\n")
     _git(root, "init", "--quiet")
@@ -181,7 +181,7 @@ def test_a_change_starts_one_run_however_it_was_made(root: Path, ticks: Ticks) -
     assert runs == dict.fromkeys(_WAYS, 1)
 
 
-def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> None:
+def test_missing_files_are_checked_twice(root: Path, ticks: Ticks) -> None:
     for name in ("b.vox", "c.vox"):
         (root / name).write_text("fn b() { }\n")
     for path in root.iterdir():
@@ -207,7 +207,7 @@ _PATHS = {
 
 
 @pytest.mark.seed_row(71)
-def test_paths_may_be_left_out(root: Path, ticks: Ticks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_can_be_excluded(root: Path, ticks: Ticks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upstream's rule, as configuration: which path starts a run and which does not."""
     values = yaml.safe_load(PIPELINE_CONFIG.read_text())
     values["watch"] = {"paths": ["*.vox", "*.vox.ui", "docs/src/*"]}
@@ -291,14 +291,14 @@ def test_a_change_of_the_grammar_extracts_everything(
     assert changed.run_key != back.run_key
 
 
-def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, store: ArtifactStore) -> None:
+def test_a_change_made_while_the_sensor_was_off_is_detected(grammar: Ticks, store: ArtifactStore) -> None:
     _corpus(store, "another")
 
     _run(grammar.tick())
     assert str(grammar.tick()).startswith("no change")
 
 
-def test_without_a_corpus_nothing_is_made_again(grammar: Ticks, store: ArtifactStore) -> None:
+def test_without_a_corpus_nothing_is_extracted_again(grammar: Ticks, store: ArtifactStore) -> None:
     assert "no corpus yet" in str(grammar.tick())
     assert grammar.cursor is None
     _corpus(store, "another")

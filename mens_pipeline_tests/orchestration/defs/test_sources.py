@@ -39,9 +39,9 @@ def _fill(root: Path, num_good: int, num_bad: int) -> None:
 @pytest.mark.parametrize(
     ("num_good", "num_bad", "passed"),
     [(3, 0, True), (7, 3, True), (2, 1, False), (69, 31, False), (0, 1, False), (0, 0, False)],
-    ids=["all good", "at the bar", "two thirds", "below the bar", "all bad", "no files"],
+    ids=["all good", "at the threshold", "two thirds", "below it", "all bad", "no files"],
 )
-def test_parse_rate_gates(tmp_path: Path, num_good: int, num_bad: int, passed: bool) -> None:  # noqa: FBT001 - a column
+def test_the_parse_rate_of_the_sources_is_a_gate(tmp_path: Path, num_good: int, num_bad: int, passed: bool) -> None:  # noqa: FBT001 - a column
     """The check passes from 70 % on, and a refusal fails the run; an empty workspace is refused."""
     _fill(tmp_path, num_good, num_bad)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -94,7 +94,7 @@ def test_the_data_version_follows_the_content(tmp_path: Path) -> None:
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_every_button_checks_the_sources() -> None:
+def test_every_asset_is_materializable() -> None:
     graph = defs().resolve_asset_graph()
     made = {key.to_user_string() for key in graph.materializable_asset_keys}
 
@@ -102,8 +102,8 @@ def test_every_button_checks_the_sources() -> None:
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == made
 
 
-def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
-    """Materialised alone: refused after a refused snapshot, and when the workspace is another one since."""
+def test_a_corpus_is_extracted_from_checked_sources(tmp_path: Path) -> None:
+    """Materialised alone: refused after a refused snapshot, and if the workspace has changed since."""
     said = []
     with dg.DagsterInstance.ephemeral() as instance:
         _fill(tmp_path, 1, 2)
@@ -132,15 +132,15 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         ("domain", tuple(load_named(DOMAINS))),
     ],
 )
-def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...]) -> None:
+def test_an_unknown_choice_starts_no_run(field: str, names: tuple[str, ...]) -> None:
     job = defs().resolve_job_def("whole_graph")
 
-    def accepted(name: str) -> bool | None:
+    def is_accepted(name: str) -> bool | None:
         return dg.validate_run_config(job, {"ops": {"qlora_adapter": {"config": {field: name}}}}) is not None
 
-    assert all(map(accepted, names))
+    assert all(map(is_accepted, names))
     with pytest.raises(dg.DagsterInvalidConfigError) as refused:
-        accepted("nope")
+        is_accepted("nope")
     assert all(f"'{name}'" in str(refused.value) for name in names)
 
 
@@ -155,7 +155,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean `learning_rate`?"),
     ],
 )
-def test_an_error_in_the_launchpad_shows_before_anything_is_made(
+def test_an_error_in_the_launchpad_shows_before_any_asset(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],

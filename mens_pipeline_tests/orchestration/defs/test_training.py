@@ -63,7 +63,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for store and home of tests that go on with one adapter, with a train set in the store."""
+    """A folder for the store and home of tests that share one adapter, with a train set in the store."""
     folder = tmp_path_factory.mktemp("machine")
     artifact_in(folder / "store", Kind.MIXED_TRAIN_SET, {}, lambda made: write_jsonl(made / TRAIN, pairs(64)))
     return folder
@@ -117,7 +117,7 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
     made, store = [each.metadata for each in shown], ArtifactStore(root)
     first, second = (store.holding(Path(paths_in(each)["adapter"]))[0] for each in shown[:2])
 
-    assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be of the test before
+    assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be from the previous test
     steps = first.manifest["training"]["result"]["num_steps"]
     assert [entry["num_updates_before"].value for entry in made] == ["0", str(steps), str(steps)]
     assert {parent.key for parent in second.parents if parent.kind == Kind.QLORA_ADAPTER} == {first.key}
@@ -168,7 +168,7 @@ def test_a_wrong_setting_is_refused_before_training(
     config: dict[str, dict[str, Any]],
     message: str,
 ) -> None:
-    """Also those that would be looked at after the training; there is not even a train set here."""
+    """Even settings that are needed only after training; there is no train set here."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     ops = {asset: {"config": values} for asset, values in config.items()}
@@ -192,9 +192,7 @@ def _gate(config: GateConfig) -> None:
     assert config is not None
 
 
-def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_is_named_by_the_preset_of_the_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = write_folder(tmp_path / "base")
     presets = tmp_path / "presets.yaml"
     presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
@@ -224,7 +222,7 @@ def _build_run(root: Path, losses: list[float], **result: Any) -> tuple[Artifact
 
 
 @every("case", [(28, 28, True), (27, 28, False), (0, 0, False)])
-def test_an_adapter_as_it_was_is_refused(tmp_path: Path, case: tuple[int, int, bool]) -> None:
+def test_an_unchanged_adapter_is_refused(tmp_path: Path, case: tuple[int, int, bool]) -> None:
     changed, matrices, passed = case
     counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
 
