@@ -1,4 +1,4 @@
-"""A trained run, as tests of evaluation have it."""
+"""A trained run, as in the tests of evaluation."""
 
 from mens_pipeline_tests.evaluation.conftest import run
 

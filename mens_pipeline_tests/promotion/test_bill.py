@@ -32,7 +32,7 @@ _LIBRARIES = {"torch": "2.13.0", "trl": "1.16.0"}
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """Two programs, one of a licence of its own, and one whose name would be a cell of a table."""
+    """Three programs, two of them with their own licences, and one name that contains a table separator."""
     root = tmp_path / "workspace"
     root.mkdir()
     (root / "LICENSE").write_text("Mozilla Public License Version 2.0\n")
@@ -48,7 +48,7 @@ def _pair(source: Source | None, text: str, **others: Any) -> TrainingPair:
 
 @pytest.fixture
 def run(workspace: Path, store: ArtifactStore, tmp_path: Path) -> Path:
-    """A run on rows of these programs and others, which are on record in the store down to the workspace."""
+    """A run on rows of these programs and others; the store has their origin back to the workspace."""
     corpus, _ = build_extracted_corpus(workspace, store)
     records = [record for _, record in read_record_lines(corpus.path / RECORDS)]
     rows = [_pair(record.source, record.text) for record in records]
@@ -83,7 +83,7 @@ def _find_named(components: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """JSON that the schema of CycloneDX takes: base, train set with its files, libraries, and their licences."""
+    """JSON that is valid CycloneDX: base, train set with its files, libraries, and their licences."""
     champion = _champion(run, store)
     text = (champion.path / BILL).read_text()
     document = json.loads(text)
@@ -115,7 +115,7 @@ def test_the_origin_of_each_file_is_on_record(
     *,
     refuses: bool,
 ) -> None:
-    """Its remote, or why git does not tell."""
+    """Its remote, or why git refuses."""
     make_checkout(workspace, {})
     git(workspace, "config", "remote.origin.url", "https://example.org/w.git")
     if refuses:
@@ -127,7 +127,7 @@ def test_the_origin_of_each_file_is_on_record(
     assert ("dubious ownership" in as_cyclonedx(bill)) is refuses
 
 
-def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactStore) -> None:
+def test_shares_are_in_tokens_of_the_base(run: Path, store: ArtifactStore) -> None:
     bill = build_bill(Adapter.open(run), store, NOW)
     of_a = bill.files[0]
     texts = ["Write a function.", *2 * ["fn add(a: int, b: int) to int {\n    return a + b\n}\n"]]
@@ -142,8 +142,8 @@ def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactS
     assert bill.synthetic_share == 2 * bill.amounts[Origin.TEMPLATES] / bill.total
 
 
-def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
-    """A base that is gone, a corpus that is gone, a train set that is another one; none keeps a model back."""
+def test_missing_records_are_stated(run: Path, store: ArtifactStore) -> None:
+    """A missing base, a missing corpus or a changed train set does not block a promotion."""
     (run.parent / "base" / "config.json").unlink()
     without_base = build_bill(Adapter.open(run), store, NOW)
     (corpus,) = (store.root / "extracted_corpus").glob("*/manifest.json")
@@ -163,7 +163,7 @@ def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
     assert (train_set["mens:rows"], train_set["mens:synthetic_share"]) == ("not on record", "not on record")
 
 
-def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
+def test_blank_names_are_omitted(run: Path, store: ArtifactStore) -> None:
     manifest = json.loads((run / MANIFEST).read_text())
     base = {**manifest["base_model"], "licence": " "}
     (run / MANIFEST).write_text(json.dumps({**manifest, "base_model": base, "libraries": {" ": "1", "trl": "1.16.0"}}))

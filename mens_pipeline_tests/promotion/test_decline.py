@@ -1,4 +1,4 @@
-"""Champions that each lose a little are found out by those before them."""
+"""A slow decline of champions is detected by comparison with earlier ones."""
 
 import json
 from dataclasses import replace
@@ -88,8 +88,8 @@ def line(tmp_path: Path, tiny_base: Path) -> _Line:
     return _Line(tmp_path, tiny_base)
 
 
-def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Line) -> None:
-    """Of 100 prompts, each champion does two fewer; history, receipt and figures say since when."""
+def test_repeated_small_drops_are_refused(line: _Line) -> None:
+    """Of 100 prompts, each champion completes two fewer; the history says since when."""
     for name in ("100", "98", "96", "94"):
         line.promote(name)
     *_, last = read_history(line.store)
@@ -101,7 +101,7 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
     assert len(read_history(line.store)) == 4
 
 
-def test_the_older_champions_are_meant_together_not_the_luckiest(line: _Line) -> None:
+def test_the_older_champions_are_compared_together(line: _Line) -> None:
     for name in ("91", "95", "94", "96"):
         line.promote(name)
     keys = [event.key for event in read_history(line.store)]
@@ -120,7 +120,7 @@ def test_the_older_champions_are_meant_together_not_the_luckiest(line: _Line) ->
     assert (again.key, again.num_champions, again.num_compared) == (keys[0], 2, 1)
 
 
-def test_another_way_of_completing_and_a_lost_evaluation_are_not_compared(line: _Line) -> None:
+def test_other_decoding_and_lost_evaluations_are_not_compared(line: _Line) -> None:
     for name in ("91", "95"):
         line.promote(name)
     assert line.results("93").earlier is not None
@@ -136,8 +136,8 @@ def test_another_way_of_completing_and_a_lost_evaluation_are_not_compared(line: 
 
 
 @pytest.mark.parametrize("file", [SCORED_COMPLETIONS, EVAL_RESULTS])
-def test_an_evaluation_of_another_version_is_told_and_blocks_nothing(line: _Line, file: str) -> None:
-    """Its rows or figures have a field that is not known here; its hashes are as they were written."""
+def test_an_evaluation_of_another_version_is_skipped_with_a_note(line: _Line, file: str) -> None:
+    """Its rows or figures have an unknown field; its hashes are valid."""
     for name in ("91", "95"):
         line.promote(name)
     for path in line.store.root.glob(f"eval_results/*/{file}"):
@@ -203,7 +203,7 @@ class _Drawn:
         return not outcome.passed
 
     def lose(self, loss: float) -> float:
-        """Return the points of parse rate that are lost when the first model is refused; each has `loss` less."""
+        """Return the points of parse rate lost when the first model is refused, if each loses `loss` more."""
         return next(100 * loss * n for n in range(round(0.3 / loss)) if self.is_refused(self.draw(loss * n)))
 
 
@@ -214,8 +214,8 @@ _SCORES: Final = {
 
 
 @pytest.mark.nightly
-def test_a_slow_decline_is_told_and_chance_refuses_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures of docs/evaluation.md, by the gate itself; only what a model writes is drawn."""
+def test_a_slow_decline_is_refused_and_chance_refuses_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of docs/evaluation.md, by the gate itself; only the completions are drawn."""
     monkeypatch.setattr(
         "mens_pipeline.evaluation.evaluate.score_completions",
         lambda _tasks, completions: [_SCORES[one.task][int(one.text)] for one in completions],

@@ -1,4 +1,4 @@
-"""The verdict: gates on both sides of their thresholds, and on documents that do not say."""
+"""The verdict: gates on both sides of their thresholds, and on documents without figures."""
 
 from operator import itemgetter
 from typing import Any
@@ -50,7 +50,7 @@ def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
 
 @every("name", GateName)
 def test_a_refusal_begins_with_both_numbers(name: GateName) -> None:
-    """A person sees the beginning of a line alone; the units tell a share from a p-value, points and a speed."""
+    """People see only the start of a line; units distinguish shares, p-values, points and speeds."""
     shown = {
         **dict.fromkeys((GateName.TEST_GAIN, GateName.INFILL_GAIN), ("p = 0.084", "p < 0.00338")),
         **dict.fromkeys(
@@ -147,7 +147,7 @@ def test_a_document_that_cannot_be_read_fails_the_gates_that_read_it(problem: st
         (50, GateStatus.FAILED, "floor 60.0 %: fails"),
     ],
 )
-def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(case: tuple[int, GateStatus, str]) -> None:
+def test_a_parse_rate_must_be_measured_and_a_lower_one_certain(case: tuple[int, GateStatus, str]) -> None:
     hits, status, said = case
     thresholds = STRICT.model_copy(update={"min_parse_rate": 0.70, "parse_rate_floor": 0.60})
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(hits, 100))
@@ -166,7 +166,7 @@ def test_a_parse_rate_is_measured_at_one_rate_and_sure_of_a_lower_one(case: tupl
     ],
 )
 def test_names_and_types_have_a_gate_that_warns_or_blocks(case: tuple[int, GateStatus, str]) -> None:
-    """With the same three answers as the parse rate; `ci` warns, and a release must pass it."""
+    """With the same three statuses as the parse rate; `ci` warns, and a release must pass it."""
     hits, status, said = case
     results = inputs(with_suite(RESULTS, Suite.HELDOUT, resolve_rate=rate(hits, 100)))
     for policy, blocks in (("ci", False), ("full", True)):
@@ -178,8 +178,8 @@ def test_names_and_types_have_a_gate_that_warns_or_blocks(case: tuple[int, GateS
         assert overall_status(decide(results, thresholds)) is (status if blocks else GateStatus.PASSED)
 
 
-def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
-    """`VOX_EVAL_MIN_PARSE_RATE=0` asks for nothing."""
+def test_a_lowered_parse_rate_lowers_its_floor() -> None:
+    """`VOX_EVAL_MIN_PARSE_RATE=0` requires nothing."""
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(1, 100))
     lowered = STRICT.replace_values(min_parse_rate=0.0, min_coverage=None, min_benchmark=None)
 
@@ -207,7 +207,7 @@ def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     ],
     ids=itemgetter(0),
 )
-def test_what_was_not_measured_fails(case: tuple[GateName, EvalResults]) -> None:
+def test_a_missing_measurement_fails(case: tuple[GateName, EvalResults]) -> None:
     outcome = outcome_of(case[0], inputs(case[1]))
 
     assert (outcome.passed, outcome.measured) == (False, None)
@@ -223,7 +223,7 @@ def test_what_was_not_measured_fails(case: tuple[GateName, EvalResults]) -> None
         (GateName.THROUGHPUT, {"device": "tpu"}, "device tpu has no minimum speed; add it to min_tokens_per_second"),
     ],
 )
-def test_what_training_did_not_measure_fails_by_name(case: tuple[GateName, dict[str, Any], str]) -> None:
+def test_a_missing_measurement_of_training_fails_by_name(case: tuple[GateName, dict[str, Any], str]) -> None:
     name, changes, message = case
     outcome = outcome_of(name, inputs(of_training=manifest(**changes)))
 
@@ -231,8 +231,8 @@ def test_what_training_did_not_measure_fails_by_name(case: tuple[GateName, dict[
     assert outcome.message == f"training_manifest.json: {message}"
 
 
-def test_all_that_is_served_must_be_vox() -> None:
-    """Not one answer may fail that the parser steered; a policy may ask for none of it."""
+def test_all_served_completions_must_parse() -> None:
+    """No constrained completion may fail, unless the policy requires nothing."""
     served, failed = (
         evaluation(base=(BROKEN,) * 4, adapter=(GOOD, BROKEN, GOOD, GOOD), second=(None, second)).results
         for second in (GOOD, BROKEN)
@@ -248,7 +248,7 @@ def test_all_that_is_served_must_be_vox() -> None:
     assert outcome_of(name, inputs(failed), asks_for_none).passed
 
 
-def test_hidden_tests_that_are_not_required_have_no_say() -> None:
+def test_hidden_tests_that_are_not_required_do_not_block() -> None:
     none = with_overall(RESULTS, test_rate=rate(0, 0))
     thresholds = STRICT.model_copy(update={"min_test_rate": 0.0})
     outcome = outcome_of(GateName.TEST_RATE, inputs(none), thresholds)
@@ -257,8 +257,8 @@ def test_hidden_tests_that_are_not_required_have_no_say() -> None:
     assert "0/0, nothing required" in outcome.message
 
 
-def test_a_gain_that_chance_may_give_is_none() -> None:
-    """Five of a hundred reach the margin and say nothing; a policy that asks for no gain asks for no proof of one."""
+def test_a_gain_within_chance_is_undecided() -> None:
+    """Five of a hundred reach the margin but prove nothing; a policy without a margin needs no proof."""
     by_luck = outcome_of(GateName.GAIN_OVER_BASE, inputs(_gain(5, 100)))
     asks_for_none = STRICT.model_copy(update={"min_gain_over_base": 0.0})
 
@@ -268,7 +268,7 @@ def test_a_gain_that_chance_may_give_is_none() -> None:
 
 
 @pytest.mark.seed_row(31, 69)
-def test_a_benchmark_that_is_not_asked_for_has_no_say() -> None:
+def test_a_benchmark_that_is_not_requested_does_not_block() -> None:
     failing = with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 30))
     outcome = outcome_of(GateName.BENCHMARK, inputs(failing, is_benchmark_asked=False))
 
@@ -292,7 +292,7 @@ _GAINS_8 = compare_paired([True] * 92 + [False] * 8, [True] * 100)
     ],
     ids=itemgetter(0),
 )
-def test_a_drop_against_the_champion_counts_when_it_is_no_chance(case: tuple[str, Paired, Paired, bool]) -> None:
+def test_a_drop_against_the_champion_counts_if_it_is_beyond_chance(case: tuple[str, Paired, Paired, bool]) -> None:
     _, parse, passes, passed = case
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(parse, passes)))
 
@@ -311,8 +311,8 @@ def test_a_drop_against_the_champion_counts_when_it_is_no_chance(case: tuple[str
         (0, 4, "; too few tasks to detect a drop"),
     ],
 )
-def test_the_regression_gate_says_what_it_cannot_see(case: tuple[int, int, str]) -> None:
-    """Of models that are alike, that differ by chance, and on few tasks."""
+def test_the_regression_gate_states_its_power(case: tuple[int, int, str]) -> None:
+    """For equal models, for a chance difference, and for few tasks."""
     changed, total, said = case
     first, second = [False] * changed + [True] * (total - changed), [True] * (total - changed) + [False] * changed
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(compare_paired(first, second), SAME)))
@@ -320,7 +320,7 @@ def test_the_regression_gate_says_what_it_cannot_see(case: tuple[int, int, str])
     assert outcome.message.endswith(said)
 
 
-def test_a_drop_at_the_threshold_is_no_drop() -> None:
+def test_a_drop_at_the_threshold_passes() -> None:
     thresholds = STRICT.model_copy(update={"max_regression_p": _LOSES_7.p_value})
     outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(_LOSES_7, SAME)), thresholds)
 
@@ -335,7 +335,7 @@ def test_a_drop_at_the_threshold_is_no_drop() -> None:
     ],
     ids=itemgetter(2),
 )
-def test_a_comparison_with_another_champion_is_none(case: tuple[EvalResults, str, str]) -> None:
+def test_a_comparison_with_another_champion_fails(case: tuple[EvalResults, str, str]) -> None:
     results, champion_key, message = case
     outcome = outcome_of(GateName.REGRESSION, inputs(results, champion_key=champion_key))
 

@@ -38,13 +38,13 @@ _RATES: Final[dict[GateName, tuple[Callable[[int], EvalResults], tuple[int, int,
     GateName.ANTI_STUB: (lambda hits: with_overall(RESULTS, stub_rate=rate(hits, 120)), (4, 9, 18), 0.08),
     GateName.STOP_RATE: (lambda hits: with_overall(RESULTS, stop_rate=rate(hits, 120)), (104, 96, 88), 0.8),
 }
-"""Gate -> results with a number of hits, numbers that pass, cannot be told and fail, and what is required."""
+"""Gate -> results by number of hits, numbers that pass, are undecided and fail, and the threshold."""
 
 
 @pytest.mark.seed_row(32, 67)
 @every("name", _RATES)
-def test_a_rate_passes_fails_or_cannot_be_told(name: GateName) -> None:
-    """By the probability that the true rate is beyond the threshold; all say what was measured and how sure it is."""
+def test_a_rate_passes_fails_or_is_undecided(name: GateName) -> None:
+    """By the probability that the true rate is beyond the threshold; messages name the rate and its certainty."""
     results, numbers, required = _RATES[name]
     outcomes = [outcome_of(name, inputs(results(hits))) for hits in numbers]
 
@@ -57,8 +57,8 @@ def test_a_rate_passes_fails_or_cannot_be_told(name: GateName) -> None:
     assert ": fails (probability 0.0" in outcomes[2].message
 
 
-def test_an_undecided_rate_says_so_in_words() -> None:
-    """What was measured, over how many files, what is asked for, and how sure that is."""
+def test_an_undecided_rate_explains_itself() -> None:
+    """With the measurement, the number of files, the threshold, and the certainty."""
     shares = [1.0] * 87 + [0.0] * 25
     outcome = outcome_of(
         GateName.PARSE_RATE,
@@ -71,7 +71,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
 
 @pytest.mark.threat("M13")
 @every("case", [(1, 1, 0.9696), (1, 2, 0.99662), (2, 1, 0.9924), (3, 1, 0.9966), (30, 2, 0.999996)])
-def test_trying_again_is_paid_for(case: tuple[int, int, float]) -> None:
+def test_more_tries_require_more_certainty(case: tuple[int, int, float]) -> None:
     attempt, num_rounds, required = case
     progress = PROGRESS.model_copy(update={"attempt": attempt, "num_rounds": num_rounds})
     assert 1 - STRICT.allowed_chance(progress) == pytest.approx(required, abs=5e-5)
@@ -86,14 +86,14 @@ def test_trying_again_is_paid_for(case: tuple[int, int, float]) -> None:
     assert (len(now) < len(at_first)) is (attempt > 1 or num_rounds > 1)
 
 
-def test_a_late_try_is_not_told_as_certainty() -> None:
+def test_the_certainty_of_a_late_try_is_not_rounded_to_one() -> None:
     progress = PROGRESS.model_copy(update={"attempt": 30})
     message = outcome_of(GateName.PARSE_RATE, inputs(RESULTS.model_copy(update={"progress": progress}))).message
 
     assert message.endswith(" of 0.999966 required)")
 
 
-def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
+def test_all_tries_together_stay_below_the_stated_error() -> None:
     twice = PROGRESS.model_copy(update={"num_rounds": 2})
     tries = [twice.model_copy(update={"attempt": n, "round": r}) for n in range(1, 2000) for r in (1, 2)]
     spent = sum(STRICT.allowed_chance(progress) for progress in tries)
@@ -102,7 +102,7 @@ def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
 
 
 @every("case", [(100, 20, True), (99, 20, False), (100, 19, False), (1, 1, False)])
-def test_too_small_an_exam_fails_with_advice(case: tuple[int, int, bool]) -> None:
+def test_too_small_a_suite_fails_with_advice(case: tuple[int, int, bool]) -> None:
     num_tasks, num_files, passed = case
     rate = mean_rate([1.0] * num_tasks, [str(n % num_files) for n in range(num_tasks)])
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate, num_tasks=num_tasks)
@@ -113,7 +113,7 @@ def test_too_small_an_exam_fails_with_advice(case: tuple[int, int, bool]) -> Non
     assert outcome.message.endswith("or add programs") is not passed
 
 
-def test_an_exam_without_held_out_requests_is_too_small() -> None:
+def test_a_suite_without_held_out_prompts_is_too_small() -> None:
     outcome = outcome_of(GateName.SUITE_SIZE, inputs(without_suite(RESULTS, Suite.HELDOUT)))
 
     assert (outcome.status, outcome.measured) == (GateStatus.FAILED, 0)
@@ -130,8 +130,8 @@ def test_an_exam_without_held_out_requests_is_too_small() -> None:
         (2, 3, GateStatus.FAILED),
     ],
 )
-def test_more_hidden_tests_than_the_base_beyond_chance(case: tuple[int, int, GateStatus]) -> None:
-    """Six gains without a loss are a chance of 1/64; five are one of 1/32, more than 0.0304."""
+def test_the_gain_in_hidden_tests_must_be_beyond_chance(case: tuple[int, int, GateStatus]) -> None:
+    """Six gains without a loss have a probability of 1/64; five have 1/32, more than 0.0304."""
     gains, losses, status = case
     difference = compare_paired([False] * gains + [True] * (losses + 4), [True] * gains + [False] * losses + [True] * 4)
     results = RESULTS.model_copy(update={"test_difference": difference})
@@ -142,14 +142,14 @@ def test_more_hidden_tests_than_the_base_beyond_chance(case: tuple[int, int, Gat
     assert outcome_of(GateName.TEST_GAIN, inputs(results), STRICT.model_copy(update={"needs_test_gain": False})).passed
 
 
-def test_a_gate_that_says_two_things_is_none() -> None:
+def test_a_contradictory_outcome_is_rejected() -> None:
     stated = outcome_of(GateName.PARSE_RATE, inputs(_heldout(92))).model_dump()
 
     with pytest.raises(ValidationError, match="passed is True, the status undecided"):
         GateOutcome.model_validate({**stated, "passed": True})
 
 
-def test_what_fails_weighs_more_than_what_cannot_be_told() -> None:
+def test_failed_gates_outweigh_undecided_ones() -> None:
     undecided = decide(inputs(_heldout(92)), STRICT)
     failed = decide(inputs(with_overall(_heldout(92), coverage=coverage_of(0))), STRICT)
 

@@ -1,4 +1,4 @@
-"""The gates of what is written at a cursor, on both sides of their thresholds."""
+"""The gates of pieces at a cursor, on both sides of their thresholds."""
 
 from mens_pipeline.evaluation.infill import infill_results
 from mens_pipeline.evaluation.results import InfillModel, InfillResults, InsertScore
@@ -31,15 +31,15 @@ def _outcome(name: GateName, infill: InfillResults | None, thresholds: Threshold
     return outcome_of(name, inputs(RESULTS.model_copy(update={"infill": infill})), thresholds)
 
 
-def test_an_adapter_that_was_never_shown_a_hole_is_asked_nothing() -> None:
+def test_an_adapter_that_was_never_shown_a_hole_passes() -> None:
     for name in (GateName.INFILL_PARSES, GateName.INFILL_GAIN, GateName.INFILL_REGRESSION):
         outcome = _outcome(name, None)
         assert outcome.passed
         assert "not trained to complete at a cursor" in outcome.message
 
 
-def test_all_that_is_served_stands() -> None:
-    """One piece that does not is a defect; nothing served at all is one as well, unless nothing is asked."""
+def test_all_served_pieces_must_parse() -> None:
+    """One that does not is a defect; so is no served piece, unless the policy requires nothing."""
     good = _outcome(GateName.INFILL_PARSES, _results(_scores(20), adapter=20, base=0, ngram=0))
     bad = _outcome(GateName.INFILL_PARSES, _results(_scores(20, num_broken=1), adapter=20, base=0, ngram=0))
     none = _outcome(GateName.INFILL_PARSES, _results([], adapter=20, base=0, ngram=0))
@@ -52,7 +52,7 @@ def test_all_that_is_served_stands() -> None:
     assert _outcome(GateName.INFILL_PARSES, _results([], adapter=20, base=0, ngram=0), free).passed
 
 
-def test_it_writes_more_lines_than_base_and_n_gram() -> None:
+def test_an_adapter_must_write_more_lines_than_base_and_n_gram() -> None:
     clear = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=4))
     luck = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=18))
     unasked = _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20))
@@ -65,7 +65,7 @@ def test_it_writes_more_lines_than_base_and_n_gram() -> None:
     assert _outcome(GateName.INFILL_GAIN, _results(_scores(20), adapter=20, base=2, ngram=18), free).passed
 
 
-def test_it_is_no_worse_than_the_champion() -> None:
+def test_an_adapter_must_not_be_worse_than_the_champion() -> None:
     worse = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=8, base=0, ngram=0, champion=30))
     equal = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=28, base=0, ngram=0, champion=30))
     first = _outcome(GateName.INFILL_REGRESSION, _results(_scores(8), adapter=8, base=0, ngram=0))

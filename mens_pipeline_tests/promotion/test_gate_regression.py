@@ -1,4 +1,4 @@
-"""The regression gate leaves a model alone that is no worse, and sees one that is."""
+"""The regression gate passes a model that is not worse, and detects one that is."""
 
 from random import Random
 
@@ -17,7 +17,7 @@ _THRESHOLDS = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").threshold
 _RESULTS = evaluation(champion=(GOOD,) * 3).results
 
 _Outcomes = list[tuple[bool, bool]]
-"""Of each task: whether the answer parses, whether it passes."""
+"""For each task: whether the completion parses, whether it passes."""
 
 
 def _outcomes(random: Random, chances: list[tuple[float, float]]) -> _Outcomes:
@@ -38,18 +38,18 @@ def _passes(results: EvalResults, name: GateName) -> bool:
     return next(outcome.passed for outcome in decide(inputs, _THRESHOLDS) if outcome.name is name)
 
 
-def _is_called(results: EvalResults) -> bool:
+def _is_refused(results: EvalResults) -> bool:
     return not _passes(results, GateName.REGRESSION)
 
 
-def test_an_equal_model_is_hardly_ever_called_worse_or_better() -> None:
-    """Each task has a chance of its own, the same in both runs: one is neither blocked nor passed as a gain."""
+def test_an_equal_model_is_rarely_called_worse_or_better() -> None:
+    """Each task has its own probability, the same in both runs, so the model neither drops nor gains."""
     random = Random(20_240_607)  # noqa: S311 - no secret
     num_called = num_gains = 0
     for _ in range(_NUM_RUNS):
         chances = [(random.betavariate(2, 1), random.betavariate(1, 1)) for _ in range(_NUM_TASKS)]
         results = _compare(_outcomes(random, chances), _outcomes(random, chances))
-        num_called += _is_called(results)
+        num_called += _is_refused(results)
         num_gains += _passes(results, GateName.GAIN_OVER_BASE)
 
     assert num_called <= 0.01 * _NUM_RUNS
@@ -62,12 +62,12 @@ def test_a_model_that_lost_a_fifth_is_called_worse() -> None:
     for _ in range(_NUM_RUNS):
         chances = [(random.betavariate(4, 1), 0.5) for _ in range(_NUM_TASKS)]
         worse = [(parse * 0.75, pass_) for parse, pass_ in chances]
-        num_called += _is_called(_compare(_outcomes(random, chances), _outcomes(random, worse)))
+        num_called += _is_refused(_compare(_outcomes(random, chances), _outcomes(random, worse)))
 
     assert num_called >= 0.8 * _NUM_RUNS
 
 
-def test_the_computed_power_is_that_of_the_gate() -> None:
+def test_the_computed_power_matches_the_gate() -> None:
     random = Random(3)  # noqa: S311 - no secret
     num_runs, num_called = 2_000, 0
     for _ in range(num_runs):

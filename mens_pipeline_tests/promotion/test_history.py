@@ -1,4 +1,4 @@
-"""What the history of champions bears, and what is refused because nobody could tell any more what was withdrawn."""
+"""Damage to the history of champions: tolerated, or refused because withdrawn adapters would be unknown."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def _rewrite(change: Callable[[str], str], name: str = HISTORY) -> Callable[[Pat
     "cut",
     [_rewrite(lambda text: f'{text}{{"timestamp_unix": 18000000'), _rewrite(lambda text: text.removesuffix("\n"))],
 )
-def test_a_last_line_that_was_cut_off_is_borne(
+def test_a_truncated_last_line_is_tolerated(
     rolled_back: Path, tmp_path: Path, store: ArtifactStore, cut: Callable[[Path], None]
 ) -> None:
     cut(rolled_back)
@@ -96,7 +96,7 @@ def _add_an_unchained_line(text: str) -> str:
 def test_a_damaged_history_stops_every_change(
     rolled_back: Path, tmp_path: Path, store: ArtifactStore, damage: Callable[[Path], None], message: str
 ) -> None:
-    """What was withdrawn is not promoted again, and nothing takes the place of a champion that is not known."""
+    """A withdrawn adapter is not promoted again, and nothing replaces an unknown champion."""
     gate = verdict_of(tmp_path / "second", store)
     damage(rolled_back)
     left = {path.name for path in rolled_back.iterdir()}
@@ -115,7 +115,7 @@ def test_a_damaged_history_stops_every_change(
 def test_a_history_of_a_newer_version_asks_for_an_upgrade(
     rolled_back: Path, store: ArtifactStore, newer: dict[str, Any]
 ) -> None:
-    """It is sound, and whoever deletes it deletes what all champions rest on; also where its end was cut off."""
+    """It is valid, so nobody should delete it, even if its end was truncated."""
     path = rolled_back / HISTORY
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], json.dumps(json.loads(lines[2]) | newer)]))
@@ -124,7 +124,7 @@ def test_a_history_of_a_newer_version_asks_for_an_upgrade(
         champion_key(store)
 
 
-def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: ArtifactStore) -> None:
+def test_a_pointer_repaired_by_hand_is_accepted(rolled_back: Path, store: ArtifactStore) -> None:
     (rolled_back / CHAMPION).unlink()
     with pytest.raises(RefusedError) as refused:
         champion_key(store)
@@ -136,7 +136,7 @@ def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: Ar
 
 @pytest.mark.slow
 def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_url: str) -> None:
-    """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""
+    """A promotion on one takes effect on the other; a change of an outdated state is refused."""
     first, second = (ArtifactStore(tmp_path / name, Remote(store_url)) for name in "ab")
     key = promoted(trained(tmp_path / "first", "first"), first)
     champion = champion_in(second)
@@ -158,8 +158,8 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
 
 
 @pytest.mark.slow
-def test_a_change_waits_for_the_one_that_is_made(tmp_path: Path, store: ArtifactStore) -> None:
-    """Two at once on one machine would each rest on a champion that the other replaces."""
+def test_a_change_waits_for_the_current_one(tmp_path: Path, store: ArtifactStore) -> None:
+    """Two at once on one machine would each replace the champion of the other."""
     run = trained(tmp_path / "run", "1")
     gate = verdict_of(run, store)
     begun = Event()

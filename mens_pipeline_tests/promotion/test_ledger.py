@@ -43,11 +43,11 @@ def _record(store: ArtifactStore, *tries: EvaluationTry) -> list[int]:
     return [record_try(store, tried, now=NOW).attempt for tried in tries]
 
 
-def _lines(store: ArtifactStore) -> list[str]:
+def _read_lines(store: ArtifactStore) -> list[str]:
     return (store.root / FOLDER / LEDGER).read_text().splitlines()
 
 
-def test_every_adapter_on_an_exam_is_a_try(store: ArtifactStore) -> None:
+def test_every_adapter_on_a_suite_is_a_try(store: ArtifactStore) -> None:
     """They are counted in the order of their first evaluation, and the count outlives the process."""
     assert _record(store, _try("a"), _try("b"), _try("c")) == [1, 2, 3]
     store.root.rename(moved := store.root.with_name("moved"))
@@ -55,9 +55,9 @@ def test_every_adapter_on_an_exam_is_a_try(store: ArtifactStore) -> None:
     assert len({json.loads(line)["store_id"] for line in (moved / FOLDER / LEDGER).read_text().splitlines()}) == 1
 
 
-def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
+def test_a_repeated_evaluation_is_not_a_new_try(store: ArtifactStore) -> None:
     assert _record(store, _try("a"), _try("b"), _try("a"), _try("a", batch_tokens=512)) == [1, 2, 1, 1]
-    assert len(_lines(store)) == 2
+    assert len(_read_lines(store)) == 2
 
 
 @pytest.mark.threat("M13")
@@ -68,13 +68,13 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
         *(_try(files=_FILES[:10]), _try(files=_FILES[10:]), _change(device="cuda bfloat16 dense")),
     ],
 )
-def test_drawing_again_is_a_new_try(store: ArtifactStore, again: EvaluationTry) -> None:
-    """The same weights, and another chance: other numbers, a part of the rows, or another machine."""
+def test_another_draw_is_a_new_try(store: ArtifactStore, again: EvaluationTry) -> None:
+    """The same weights with another chance: another seed, some of the rows, or another machine."""
     assert _record(ArtifactStore(store.root / again.sha256), _try(), again) == [1, 2]
 
 
 @pytest.mark.threat("M13")
-def test_on_a_gpu_another_size_of_a_batch_is_a_new_try(store: ArtifactStore) -> None:
+def test_on_a_gpu_another_batch_size_is_a_new_try(store: ArtifactStore) -> None:
     gpu = {"device": "cuda bfloat16 dense"}
     large, small = (_try(batch_tokens=size).model_copy(update=gpu) for size in (12_288, 512))
 
@@ -82,16 +82,16 @@ def test_on_a_gpu_another_size_of_a_batch_is_a_new_try(store: ArtifactStore) -> 
 
 
 @pytest.mark.threat("M13")
-def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) -> None:
-    """Names decide no answer: of the same adapter it is the same try, of another one the second."""
+def test_the_same_rows_in_other_files_are_the_same_suite(store: ArtifactStore) -> None:
+    """Names affect no completion: the same try for the same adapter, the second for another."""
     renamed = tuple(f"renamed/{number}.vox" for number in range(20))
 
     assert _record(store, _try(), _change(files=renamed)) == [1, 1]
     assert _record(store, _change(files=renamed, adapter_sha256="b" * 64)) == [2]
 
 
-def test_lines_of_older_versions_count_on(store: ArtifactStore) -> None:
-    """They name files alone; the same adapter on the same rows is still the same try, whatever is known of it now."""
+def test_lines_of_older_versions_still_count(store: ArtifactStore) -> None:
+    """They name files alone; the same adapter on the same rows is still the same try."""
     older = _try()
     newer = _change(rows=("0" * 16,), benchmark_sha256="b" * 64)
     _record(store, older)
@@ -125,7 +125,7 @@ def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -
     ],
     ids=itemgetter(0),
 )
-def test_an_exam_stays_the_same_while_half_of_its_files_do(
+def test_a_suite_stays_the_same_while_half_of_its_files_do(
     store: ArtifactStore, case: tuple[str, tuple[str, ...], int]
 ) -> None:
     name, files, attempt = case
@@ -133,8 +133,8 @@ def test_an_exam_stays_the_same_while_half_of_its_files_do(
     assert _record(ArtifactStore(store.root / name), _try("a"), _try("b", files)) == [1, attempt]
 
 
-def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: ArtifactStore) -> None:
-    """A good model can be confirmed every night; one that was taken out of use again does not count."""
+def test_a_promotion_resets_the_count_of_tries(tmp_path: Path, store: ArtifactStore) -> None:
+    """A good model can be confirmed every night; a promotion that was rolled back does not count."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     good, withdrawn = adapter_digest(first), adapter_digest(second)
     assert _record(store, _try("a"), _try("b"), _try(good)) == [1, 2, 3]
@@ -147,7 +147,7 @@ def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: Artifac
     assert _record(store, _try("f")) == [5]
 
 
-def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: ArtifactStore) -> None:
+def test_another_try_of_the_champion_does_not_reset_the_count(tmp_path: Path, store: ArtifactStore) -> None:
     run = trained(tmp_path / "run")
     champion = adapter_digest(run)
     _record(store, _try(champion))
@@ -156,16 +156,16 @@ def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: Artifa
     assert _record(store, _try("a"), _try("b"), _try(champion, seed=2), _try("c")) == [1, 2, 3, 4]
 
 
-def test_a_line_that_was_cut_off_is_taken_away(store: ArtifactStore) -> None:
+def test_a_truncated_line_is_removed(store: ArtifactStore) -> None:
     _record(store, _try("a"), _try("b"))
     path = store.root / FOLDER / LEDGER
     path.write_bytes(path.read_bytes()[:-40])
 
     assert _record(store, _try("c"), _try("d")) == [2, 3]
-    assert len(_lines(store)) == 3
+    assert len(_read_lines(store)) == 3
 
 
-def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> None:
+def test_an_invalid_line_in_the_middle_is_refused(store: ArtifactStore) -> None:
     _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     path.write_text("{}\n" + path.read_text())
@@ -187,25 +187,25 @@ def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store
 _SIGNING = Signing.of("5b" * 32, None)
 _CHECKING = Signing.of(None, _SIGNING.public_key if _SIGNING else None)
 _FOREIGN = Signing.of("6c" * 32, None)
-_OTHER_EXAM = ("other.vox",)
+_OTHER_SUITE = ("other.vox",)
 
 
-def _with(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
+def _open(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
     return ArtifactStore(store.root, signing=signing)
 
 
-def _with_another_attempt(line: str) -> str:
+def _change_attempt(line: str) -> str:
     return json.dumps({**json.loads(line), "attempt": 1})
 
 
-def _with_the_files_of(line: str, other: str) -> str:
+def _copy_files(line: str, other: str) -> str:
     return json.dumps({**json.loads(line), "files": json.loads(other)["files"]})
 
 
-def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
-    foreign = _with(ArtifactStore(store.root / "foreign"), _FOREIGN)
-    _record(foreign, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d"))
-    return [*_lines(foreign)[:3], *lines[3:]]
+def _sign_with_another_key(lines: list[str], store: ArtifactStore) -> list[str]:
+    foreign = _open(ArtifactStore(store.root / "foreign"), _FOREIGN)
+    _record(foreign, _try("a"), _try("b"), _try("c", _OTHER_SUITE), _try("d"))
+    return [*_read_lines(foreign)[:3], *lines[3:]]
 
 
 @pytest.mark.threat("M24")
@@ -217,25 +217,25 @@ def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
         (lambda lines, _: [*lines[:3], lines[4]], "ledger.jsonl:3: the end: its signature does not match the key"),
         (lambda lines, _: lines[:3], "ledger.jsonl:3: the end: it is not signed"),
         (lambda lines, _: lines[4:], "ledger.jsonl:1: the end: its signature does not match the key"),
-        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl:1: invalid entry"),
-        (lambda lines, _: [*lines[:3], _with_another_attempt(lines[3]), lines[4]], "ledger.jsonl:4: its signature"),
+        (lambda _read_lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl:1: invalid entry"),
+        (lambda lines, _: [*lines[:3], _change_attempt(lines[3]), lines[4]], "ledger.jsonl:4: its signature"),
         (lambda lines, _: [*lines[:2], lines[0], *lines[3:]], "ledger.jsonl:3: its signature does not match the key"),
-        (lambda lines, _: [*lines[:3], _with_the_files_of(lines[3], lines[2]), lines[4]], "ledger.jsonl:4: its sign"),
+        (lambda lines, _: [*lines[:3], _copy_files(lines[3], lines[2]), lines[4]], "ledger.jsonl:4: its sign"),
         (lambda lines, _: [lines[0], lines[2], lines[1], *lines[3:]], "ledger.jsonl:2: its signature does not match"),
-        (_signed_by_another, "ledger.jsonl:1: its signature does not match the key"),
+        (_sign_with_another_key, "ledger.jsonl:1: its signature does not match the key"),
     ],
     ids=[
         *("first removed", "middle removed", "last removed", "last and seal removed", "all but the seal removed"),
         *("nonsense", "changed", "doubled", "copied from another eval suite", "in another order", "another key"),
     ],
 )
-def test_a_ledger_counts_as_it_was_signed(
+def test_a_forged_ledger_is_refused(
     store: ArtifactStore, forge: Callable[[list[str], ArtifactStore], list[str]], message: str
 ) -> None:
     """A removed, changed, cut or copied line is refused, with its number and what to do."""
-    signed = _with(store, _SIGNING)
-    assert _record(signed, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d")) == [1, 2, 1, 3]
-    lines = _lines(store)
+    signed = _open(store, _SIGNING)
+    assert _record(signed, _try("a"), _try("b"), _try("c", _OTHER_SUITE), _try("d")) == [1, 2, 1, 3]
+    lines = _read_lines(store)
     assert len(lines) == 5, "with the seal"
     (store.root / FOLDER / LEDGER).write_text("".join(f"{line}\n" for line in forge(lines, store)))
 
@@ -245,10 +245,10 @@ def test_a_ledger_counts_as_it_was_signed(
 
 
 @pytest.mark.threat("M24")
-def test_a_ledger_that_is_gone_is_missed(tmp_path: Path, store: ArtifactStore, store_url: str) -> None:
-    """By an evaluation, here or in the bucket, or by the history of champions; a new store begins to count."""
+def test_a_missing_ledger_is_noticed(tmp_path: Path, store: ArtifactStore, store_url: str) -> None:
+    """By an evaluation, here or in the bucket; without any evaluation the count starts again."""
     shared = ArtifactStore(tmp_path / "shared", Remote(store_url), _SIGNING)
-    for signed in (_with(store, _SIGNING), shared):
+    for signed in (_open(store, _SIGNING), shared):
         assert _record(signed, _try("a")) == [1]
         run = trained(tmp_path / f"run-{signed.root.name}")
         evaluation = evaluated(run, signed)
@@ -268,8 +268,8 @@ def _remove(store: ArtifactStore) -> None:
     store.documents.amend(FOLDER, LEDGER, lambda _content: b"")
 
 
-def test_a_ledger_of_before_the_key_is_signed_as_it_stands(store: ArtifactStore) -> None:
-    signed, checked = _with(store, _SIGNING), _with(store, _CHECKING)
+def test_a_ledger_from_before_the_key_is_signed_unchanged(store: ArtifactStore) -> None:
+    signed, checked = _open(store, _SIGNING), _open(store, _CHECKING)
     assert _record(store, _try("a"), _try("b")) == [1, 2]
     with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: it is not signed.*--sign-history"):
         _record(signed, _try("c"))
@@ -283,4 +283,4 @@ def test_a_ledger_of_before_the_key_is_signed_as_it_stands(store: ArtifactStore)
     with pytest.raises(ConfigurationError, match="Set MENS_SIGNING_KEY where"):
         _record(checked, _try("d"))
     assert _record(store, _try("d")) == [4]
-    assert len(_lines(store)) == 4, "without a key there is no seal"
+    assert len(_read_lines(store)) == 4, "without a key there is no seal"

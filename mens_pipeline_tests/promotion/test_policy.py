@@ -86,7 +86,7 @@ def test_mistakes_are_named_with_their_place(tmp_path: Path, content: str | None
 
 
 @pytest.mark.seed_row(32)
-def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
+def test_a_run_may_raise_the_threshold_of_the_benchmark() -> None:
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
     assert full.raise_benchmark(None) == full
@@ -95,7 +95,7 @@ def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.09, 1.1, -1.0, float("nan")])
-def test_a_run_may_not_lower_it(rate: float) -> None:
+def test_a_run_may_not_lower_the_threshold_of_the_benchmark(rate: float) -> None:
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
     with pytest.raises(ConfigurationError, match=r"expected at least 0\.1 .*Raise it or omit it"):

@@ -116,7 +116,7 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
         (40, _change_manifest, r"training_manifest\.json has changed since the verdict; run the gate again"),
     ],
 )
-def test_a_verdict_that_is_not_about_this_is_refused(
+def test_a_verdict_about_other_files_is_refused(
     run: Path, store: ArtifactStore, num_good: int, spoil: Callable[[Artifact, Path], object], message: str
 ) -> None:
     gate = verdict_of(run, store, num_good)
@@ -144,9 +144,7 @@ _UNKNOWN = replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone.")
         (_present(min_benchmark=0.1), "The policy ci has changed since; run the gate again"),
     ],
 )
-def test_a_verdict_that_is_out_of_date_is_refused(
-    run: Path, store: ArtifactStore, present: Terms, message: str
-) -> None:
+def test_an_outdated_verdict_is_refused(run: Path, store: ArtifactStore, present: Terms, message: str) -> None:
     assert_refused(message, verdict_of(run, store), run, store, present)
 
 
@@ -160,13 +158,13 @@ def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore
     assert_refused(message, scored(run, store, evaluation), run, store)
 
 
-def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path, store: ArtifactStore) -> None:
+def test_an_override_replaces_an_unknown_held_out_set(run: Path, store: ArtifactStore) -> None:
     gate = verdict_of(run, store)
 
     assert promote(gate, run, store, _UNKNOWN, now=NOW, override=_override(run, gate)).changed
 
 
-def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
+def test_a_verdict_with_a_higher_threshold_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
     higher = THRESHOLDS.model_copy(update={"min_benchmark": 0.8})
     gate = scored(run, store, evaluated(run, store), higher)
 
@@ -192,7 +190,7 @@ def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
 
 
 def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: ArtifactStore) -> None:
-    """32 of 40 may pass the bar of 70 %, yet the champion does all 40."""
+    """32 of 40 pass the threshold of 70 %, but the champion completes all 40."""
     promoted(trained(tmp_path / "first", "1"), store)
     worse = trained(tmp_path / "second", "2")
     message = r"regression: -20.0 points against the champion on 40 tasks \(p = 0.008\)"
@@ -200,7 +198,7 @@ def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: Ar
     assert_refused(message, verdict_of(worse, store, num_good=32), worse, store)
 
 
-def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: ArtifactStore) -> None:
+def test_a_rollback_restores_the_previous_adapter(tmp_path: Path, store: ArtifactStore) -> None:
     keys = [promoted(trained(tmp_path / name, name), store) for name in ("first", "second", "third")]
 
     back = [roll_back(store, now=NOW, reason="it writes nonsense").champion.key for _ in range(2)]
@@ -212,7 +210,7 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
         roll_back(store, now=NOW, reason="once more")
 
 
-def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: ArtifactStore) -> None:
+def test_a_rollback_skips_withdrawn_adapters(tmp_path: Path, store: ArtifactStore) -> None:
     """Promoted twice and rolled back once, an adapter does not come back through its first promotion."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     keys = [promoted(run, store) for run in (first, second, first)]
@@ -225,7 +223,7 @@ def test_a_rollback_passes_over_what_was_withdrawn(tmp_path: Path, store: Artifa
     assert champion_key(store) == keys[1]
 
 
-def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
+def test_a_rollback_skips_the_weights_in_use(tmp_path: Path, store: ArtifactStore) -> None:
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     keys = [promoted(first, store), promoted(second, store)]
     roll_back(store, now=NOW, reason="it writes nonsense")
@@ -238,7 +236,7 @@ def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: Artifa
     assert champion_key(store) == keys[0]
 
 
-def test_what_was_rolled_back_is_not_promoted_again_by_itself(tmp_path: Path, store: ArtifactStore) -> None:
+def test_a_withdrawn_adapter_is_not_promoted_without_an_override(tmp_path: Path, store: ArtifactStore) -> None:
     first = promoted(trained(tmp_path / "first", "1"), store)
     second = trained(tmp_path / "second", "2")
     promoted(second, store)
@@ -259,7 +257,7 @@ def test_a_rollback_without_a_champion_is_refused(store: ArtifactStore) -> None:
 
 
 @pytest.mark.threat("M22")
-def test_a_signed_record_takes_the_place_of_a_passing_verdict_once(run: Path, store: ArtifactStore) -> None:
+def test_an_override_replaces_a_passing_verdict_once(run: Path, store: ArtifactStore) -> None:
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
     promotion = promote(gate, run, store, PRESENT, now=NOW, override=record)
@@ -279,7 +277,7 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict_once(run: Path, st
         ({"receipt_sha256": "d" * 64}, "The override is for another verdict"),
     ],
 )
-def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
+def test_an_override_holds_for_one_adapter_and_one_verdict(
     run: Path, store: ArtifactStore, change: dict[str, str], message: str
 ) -> None:
     gate = verdict_of(run, store, num_good=20)
@@ -299,7 +297,7 @@ def test_a_signed_record_holds_for_one_adapter_and_one_verdict(
         ),
     ],
 )
-def test_a_signed_record_from_before_a_rollback_opens_nothing(
+def test_an_override_from_before_a_rollback_has_no_effect(
     tmp_path: Path, store: ArtifactStore, *, used_before: bool, message: str
 ) -> None:
     promoted(trained(tmp_path / "first", "1"), store)
@@ -316,7 +314,7 @@ def test_a_signed_record_from_before_a_rollback_opens_nothing(
     assert promote(gate, run, store, PRESENT, now=NOW + 61, override=signed_since).changed
 
 
-def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
+def test_an_override_does_not_allow_a_foreign_verdict(run: Path, store: ArtifactStore) -> None:
     gate = verdict_of(run, store, num_good=20)
     record = _override(run, gate)
     _change_manifest(gate, run)
@@ -324,7 +322,7 @@ def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: Artif
     assert_refused("has changed since the verdict", gate, run, store, override=record)
 
 
-def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> None:
+def test_a_missing_champion_is_named(run: Path, store: ArtifactStore) -> None:
     key = promoted(run, store)
     (store.root / "promoted_adapter" / key / "manifest.json").unlink()
     with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):

@@ -1,4 +1,4 @@
-"""By what an adapter must have been judged to be promoted, and what the history keeps of it."""
+"""The evaluation and verdict that a promotion requires, and their trace in the history."""
 
 import json
 import shutil
@@ -47,12 +47,12 @@ from mens_pipeline_tests.promotion.verdicts import assert_refused
         ),
         ({"syntax": Syntax.CONSTRAINED}, r"syntax \(--decoding\) was constrained, now fallback"),
     ],
-    ids=["shorter", "drawn", "steered"],
+    ids=["shorter", "sampled", "constrained"],
 )
-def test_another_way_of_answering_is_another_exam(
+def test_an_evaluation_with_other_settings_is_refused(
     run: Path, store: ArtifactStore, changes: dict[str, Any], message: str
 ) -> None:
-    """A low limit leaves hard prompts out, and every seed is a new chance; what it costs in memory is no matter."""
+    """A low limit leaves out hard prompts, and every seed is a new chance; the memory limit does not matter."""
     gate, small = (
         scored(run, store, evaluated(run, store, decoding=DECODING.model_copy(update=update)))
         for update in (changes, {"batch_tokens": 512})
@@ -62,7 +62,7 @@ def test_another_way_of_answering_is_another_exam(
     assert promote(small, run, store, PRESENT, now=NOW).changed
 
 
-def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
+def test_the_history_names_policy_attempt_and_figures(run: Path, store: ArtifactStore) -> None:
     promoted(run, store)
     (event,) = read_history(store)
 
@@ -87,10 +87,10 @@ def _write_page(gate: Artifact, _run: Path) -> None:
 
 @pytest.mark.threat("M20")
 @pytest.mark.parametrize("write", [_write_weights, _write_manifest, _write_page])
-def test_what_changes_between_check_and_copy_is_not_promoted(
+def test_files_that_change_during_the_copy_are_not_promoted(
     run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, write: Callable[[Artifact, Path], None]
 ) -> None:
-    """A training run or a copy that still writes: it is the copy that is compared with the verdict."""
+    """A training run or a copy may still write, so the copy is compared with the verdict."""
     gate = verdict_of(run, store)
     find_reasons_against = promotion.find_reasons_against
 
@@ -106,22 +106,22 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 
 @pytest.mark.threat("M13")
 def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """There, without the ledger, it is the first on its eval suite; restored here, this store knows nothing of it."""
+    """In the copy, without the ledger, it is the first on its eval suite; this store does not know it."""
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
-    record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
-    laid_back = _lay_back(gate, copy, store, LEDGER)
+    record_try(store, _build_try("1" * 64, "0" * 64), now=NOW)
+    restored = _restore(gate, copy, store, LEDGER)
 
     assert_refused(
-        r"this store does not contain this evaluation: .* another store; evaluate again here\.", laid_back, run, store
+        r"this store does not contain this evaluation: .* another store; evaluate again here\.", restored, run, store
     )
     assert promoted(run, store) == champion_key(store), "evaluated again, it counts"
 
 
 @pytest.mark.threat("M13")
-def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """What was tried beside this store is evaluated again; what its ledger lost is restored."""
-    record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
+def test_a_copy_of_the_store_differs_from_an_older_ledger(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
+    """A try in the copy is evaluated again; a try that the ledger lost is restored."""
+    record_try(store, _build_try("1" * 64, "0" * 64), now=NOW)
     older = (store.root / FOLDER / LEDGER).read_bytes()
     shutil.copytree(store.root, tmp_path / "copy")
     copied = verdict_of(run, ArtifactStore(tmp_path / "copy"))
@@ -147,19 +147,19 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
 
 @pytest.mark.threat("M24")
 @every("signing", [Signing.of("5b" * 32, None), None])
-def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: Signing | None) -> None:
-    """All that a copy of the store holds is restored over it: its ledger, its evaluation, its verdict, its champion.
+def test_files_of_a_fork_cannot_lower_the_number_of_a_try(tmp_path: Path, signing: Signing | None) -> None:
+    """All files of a copy are restored over the store: its ledger, its evaluation, its verdict, its champion.
 
-    With a key, a store that had no evaluation of its own is told by its place.
+    With a key, a store without its own evaluation is recognized by its path.
     """
     home = tmp_path / str(signing is None)
     store, run, other = ArtifactStore(home / "store", signing=signing), trained(home / "run"), trained(home / "2", "2")
-    exam = adapter_digest(run)
-    record_try(store, _of_exam("e" * 64, "0" * 64), now=NOW)
+    sha256 = adapter_digest(run)
+    record_try(store, _build_try("e" * 64, "0" * 64), now=NOW)
     shutil.copytree(store.root, home / "fork")
     fork = ArtifactStore(home / "fork", signing=signing)
     for adapter in "123":
-        record_try(store, _of_exam(exam, adapter * 64), now=NOW)
+        record_try(store, _build_try(sha256, adapter * 64), now=NOW)
     own = evaluated(other, store) if signing is None else None
     if signing is not None:
         sign_ledger(fork)
@@ -168,8 +168,8 @@ def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: S
     promote(gate, run, fork, PRESENT, now=NOW)
     message = "written in a copy of this store" if own is None else "lacks evaluations that were made here"
     for left_out in ([Kind.PROMOTED_ADAPTER], []):
-        laid_back = _lay_back(gate, fork, store, *left_out)
-        assert_refused(message, laid_back, run, store)
+        restored = _restore(gate, fork, store, *left_out)
+        assert_refused(message, restored, run, store)
         with pytest.raises(RefusedError, match=message):
             verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(kept)
@@ -179,8 +179,8 @@ def test_no_files_of_a_fork_promote_at_a_lower_number(tmp_path: Path, signing: S
     assert results_in(honest.path).progress.attempt == 4
 
 
-def test_a_store_that_was_moved_is_adopted(tmp_path: Path, run: Path) -> None:
-    """With a key, by the command that prints what it signs; a machine that only verifies serves the copy as it is."""
+def test_a_moved_store_is_adopted(tmp_path: Path, run: Path) -> None:
+    """With a key, by the command that signs it again; a machine that only verifies serves the copy unchanged."""
     signing = Signing.of("5b" * 32, None)
     assert signing is not None
     store = ArtifactStore(tmp_path / "store", signing=signing)
@@ -188,7 +188,7 @@ def test_a_store_that_was_moved_is_adopted(tmp_path: Path, run: Path) -> None:
     shutil.copytree(store.root, tmp_path / "restored")
     restored = ArtifactStore(tmp_path / "restored", signing=signing)
     only_serves = ArtifactStore(tmp_path / "restored", signing=Signing.of(None, signing.public_key))
-    for ask in (champion_key, lambda it: record_try(it, _of_exam("1" * 64, "0" * 64), now=NOW)):
+    for ask in (champion_key, lambda it: record_try(it, _build_try("1" * 64, "0" * 64), now=NOW)):
         with pytest.raises(RefusedError, match=r"written in a copy of this store or elsewhere.*--sign-history"):
             ask(restored)
     assert champion_key(only_serves) == key
@@ -201,23 +201,23 @@ def test_a_store_that_was_moved_is_adopted(tmp_path: Path, run: Path) -> None:
 
 @pytest.mark.threat("M13")
 def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """The same try may stand in both ledgers; this one counts how often its eval suite was taken."""
+    """The same try may be in both ledgers; the ledger of this store counts."""
     sha256 = adapter_digest(run)
-    record_try(store, _of_exam(sha256, "0" * 64), now=NOW)
+    record_try(store, _build_try(sha256, "0" * 64), now=NOW)
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
-    record_try(store, _of_exam(sha256, sha256), now=NOW)
-    laid_back = _lay_back(gate, copy, store, LEDGER)
+    record_try(store, _build_try(sha256, sha256), now=NOW)
+    restored = _restore(gate, copy, store, LEDGER)
 
     assert_refused(
         "the second evaluation on its eval suite, but it was evaluated as the first; evaluate again here",
-        laid_back,
+        restored,
         run,
         store,
     )
 
 
-def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: ArtifactStore) -> None:
+def test_a_verdict_without_a_current_gate_is_refused(run: Path, store: ArtifactStore) -> None:
     gate = verdict_of(run, store)
     path = gate.path / RECEIPT
     receipt = json.loads(path.read_text())
@@ -235,12 +235,12 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
     )
 
 
-def _lay_back(gate: Artifact, copy: ArtifactStore, store: ArtifactStore, *left_out: str) -> Artifact:
+def _restore(gate: Artifact, copy: ArtifactStore, store: ArtifactStore, *left_out: str) -> Artifact:
     shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(*left_out), dirs_exist_ok=True)
-    laid_back = store.get(gate.kind, gate.key)
-    assert laid_back is not None
-    return laid_back
+    restored = store.get(gate.kind, gate.key)
+    assert restored is not None
+    return restored
 
 
-def _of_exam(exam_of: str, adapter_sha256: str) -> EvaluationTry:
-    return tried_by(exam_of).model_copy(update={"adapter_sha256": adapter_sha256})
+def _build_try(suite_of: str, adapter_sha256: str) -> EvaluationTry:
+    return tried_by(suite_of).model_copy(update={"adapter_sha256": adapter_sha256})

@@ -1,4 +1,4 @@
-"""The receipt of a verdict, and what it is bound to."""
+"""The receipt of a verdict, and the documents that it is bound to."""
 
 import hashlib
 import json
@@ -72,7 +72,7 @@ def _verdict(folder: Path, thresholds: Thresholds = _LENIENT, champion_key: str 
 
 
 @pytest.mark.seed_row(32)
-def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
+def test_a_receipt_names_its_subject_and_sources(tmp_path: Path) -> None:
     _evaluate(tmp_path)
     receipt = _verdict(tmp_path)
 
@@ -85,7 +85,7 @@ def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
     }
 
 
-def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
+def test_reasons_are_the_blocking_gates(tmp_path: Path) -> None:
     receipt = _verdict(_evaluate(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
 
     assert not receipt.overall_passed
@@ -120,7 +120,7 @@ def test_missing_documents_have_no_digest_and_no_figures(tmp_path: Path) -> None
     ],
     ids=["no JSON", "no object", "no keys", "deep", "no UTF-8", "surrogate", "NaN"],
 )
-def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str) -> None:
+def test_a_malformed_document_fails_its_gates(tmp_path: Path, content: str, problem: str) -> None:
     _evaluate(tmp_path)
     (tmp_path / RESULTS).write_bytes(content.encode("latin-1"))
     outcome = find_gate(_verdict(tmp_path), GateName.PARSE_RATE)
@@ -144,7 +144,7 @@ def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str
         ({"device": ""}, "result.device: String should have at least 1 character"),
     ],
 )
-def test_a_manifest_that_does_not_say_fails_the_gates_of_training(
+def test_a_manifest_without_figures_fails_the_gates_of_training(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
     receipt = _verdict(_evaluate(tmp_path, **changes))
@@ -166,7 +166,7 @@ def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.seed_row(40)
-def test_the_failure_is_written_with_upstreams_keys_exactly_when_there_is_one(tmp_path: Path) -> None:
+def test_a_failure_is_written_with_upstreams_keys_and_removed_later(tmp_path: Path) -> None:
     _evaluate(tmp_path)
     results = read_results(tmp_path / RESULTS)
     for min_coverage in (0.0, 0.5, 0.0):
@@ -182,7 +182,7 @@ def test_the_failure_is_written_with_upstreams_keys_exactly_when_there_is_one(tm
             assert (failed.reasons, failed.timestamp) == (receipt.reasons, receipt.timestamp_unix)
 
 
-def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_receipt_is_refused(tmp_path: Path) -> None:
     for content in (None, b"{}", b"\xff\xfe"):
         if content is not None:
             (tmp_path / RECEIPT).write_bytes(content)
@@ -190,7 +190,7 @@ def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
             receipt_in(tmp_path)
 
 
-def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
+def test_a_receipt_survives_serialization(tmp_path: Path) -> None:
     receipt = _verdict(_evaluate(tmp_path))
     write_receipt(tmp_path, receipt, None)
     text = (tmp_path / RECEIPT).read_text()
@@ -199,13 +199,13 @@ def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
     assert json.loads(text)["schema"] == "vox_mens_gate_receipt_v1"
 
 
-def test_other_demands_have_another_digest() -> None:
+def test_other_thresholds_have_another_digest() -> None:
     digests = {digest_of_thresholds(t) for t in (_LENIENT, _BOOTSTRAP, _LENIENT.model_copy())}
 
     assert len(digests) == 2
 
 
-def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path) -> None:
+def test_a_receipt_counts_the_evaluations_on_its_suite(tmp_path: Path) -> None:
     _evaluate(tmp_path)
     results = read_results(tmp_path / RESULTS)
     assert results is not None
@@ -219,7 +219,7 @@ def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path)
     assert (unknown.attempt, unknown.tried, unknown.status) == (None, "", GateStatus.FAILED)
 
 
-def test_places_in_an_order_are_words() -> None:
+def test_ordinals_are_words_up_to_ten() -> None:
     numbers = (1, 10, 11, 13, 21, 42, 103)
 
     assert [ordinal(number) for number in numbers] == ["first", "tenth", "11th", "13th", "21st", "42nd", "103rd"]
@@ -265,7 +265,7 @@ _ALMOST = _gate(GateName.TEST_GAIN, 0.01, 0.0, status=GateStatus.UNDECIDED)
     ],
 )
 def test_a_refusal_has_a_cause(case: tuple[list[GateOutcome], TrainingManifest, str, Remedy]) -> None:
-    """What more training does not mend comes first; then what ended training, then how near the adapter came."""
+    """Causes that more training cannot fix come first, then the end of training, then the distance to thresholds."""
     gates, manifest, text, remedy = case
     cause = find_cause(gates, manifest)
 
@@ -274,7 +274,7 @@ def test_a_refusal_has_a_cause(case: tuple[list[GateOutcome], TrainingManifest, 
     assert cause.remedy is remedy
 
 
-def test_what_passed_needs_no_help() -> None:
+def test_a_passing_verdict_has_no_cause() -> None:
     passed = _gate(GateName.COVERAGE, 0.9, 0.5, status=GateStatus.PASSED, passed=True)
     warned = _gate(GateName.THROUGHPUT, 0.1, 1.0, block=False)
 

@@ -1,4 +1,4 @@
-"""When asking more prompts is worth it."""
+"""Evaluating more prompts only if they can decide a gate."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ from mens_pipeline_tests.promotion.verdicts import rate
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 
 
-_EXAM: Final = tuple(
+_SUITE: Final = tuple(
     task(
         number,
         file=f"golden/{number}.vox",
@@ -57,57 +57,57 @@ def _rewrite_texts(tasks: Sequence[Task], write: Callable[[str], str]) -> list[T
     return [replace(one, prompt=write(one.prompt), reference=write(one.reference)) for one in tasks]
 
 
-_OTHERS: Final = _rewrite_texts(_EXAM, lambda text: text.replace("f", "g"))
+_OTHERS: Final = _rewrite_texts(_SUITE, lambda text: text.replace("f", "g"))
 
 
 @pytest.mark.threat("M13")
 @every(
     "case",
     [
-        ("itself", _EXAM, 1),
-        ("renamed", _rename_files(_EXAM), 1),
-        ("reordered", _rename_files(_EXAM[::-1]), 1),
-        ("thinned out", _rename_files(_EXAM)[1:], 2),
-        ("halved", _rename_files(_EXAM)[::2], 2),
+        ("itself", _SUITE, 1),
+        ("renamed", _rename_files(_SUITE), 1),
+        ("reordered", _rename_files(_SUITE[::-1]), 1),
+        ("thinned out", _rename_files(_SUITE)[1:], 2),
+        ("halved", _rename_files(_SUITE)[::2], 2),
         (
             "reflowed",
-            _rewrite_texts(_rename_files(_EXAM), lambda text: text.replace(" ", "\n\t").replace("{", " {")),
+            _rewrite_texts(_rename_files(_SUITE), lambda text: text.replace(" ", "\n\t").replace("{", " {")),
             2,
         ),
-        ("reworded", [replace(one, prompt=f"Please: {one.prompt}") for one in _rename_files(_EXAM)], 2),
-        ("mended", [replace(one, reference=f"// {one.name}\n{one.reference}") for one in _rename_files(_EXAM)], 2),
-        ("grown", [*_rename_files(_EXAM), *_OTHERS, *_rename_files(_OTHERS)], 2),
-        ("half new", _rename_files([*_EXAM[:10], *_OTHERS[10:]]), 2),
-        ("mostly new", _rename_files([*_EXAM[:9], *_OTHERS[9:]]), None),
+        ("reworded", [replace(one, prompt=f"Please: {one.prompt}") for one in _rename_files(_SUITE)], 2),
+        ("mended", [replace(one, reference=f"// {one.name}\n{one.reference}") for one in _rename_files(_SUITE)], 2),
+        ("grown", [*_rename_files(_SUITE), *_OTHERS, *_rename_files(_OTHERS)], 2),
+        ("half new", _rename_files([*_SUITE[:10], *_OTHERS[10:]]), 2),
+        ("mostly new", _rename_files([*_SUITE[:9], *_OTHERS[9:]]), None),
         ("new", _rename_files(_OTHERS), None),
     ],
     ids=itemgetter(0),
 )
-def test_an_exam_is_known_by_what_it_asks(tmp_path: Path, case: tuple[str, Sequence[Task], int | None]) -> None:
-    """Whatever its files are called: the number of the same adapter on it, None where it is another exam."""
+def test_a_suite_is_identified_by_its_prompts(tmp_path: Path, case: tuple[str, Sequence[Task], int | None]) -> None:
+    """File names do not matter: the number of the same adapter on it, None if it is another suite."""
     name, tasks, again = case
     store = ArtifactStore(tmp_path / name)
-    first, asked = _exam(_EXAM), _exam(tasks)
+    first, asked = _build_suite(_SUITE), _build_suite(tasks)
 
     assert _count(store, ("a", first), ("a", asked)) == [1, again or 1]
     assert _count(store, ("b", asked)) == [(again or 1) + 1]
 
 
 def test_another_benchmark_is_another_try(tmp_path: Path) -> None:
-    """One with a task less, of the same held-out rows, or none."""
-    none = _exam(_EXAM)
-    exams = [none, *(replace(none, benchmark=Benchmark(tmp_path, "", sha256 * 64, ())) for sha256 in "ef")]
+    """Another benchmark beside the same held-out rows, or none."""
+    none = _build_suite(_SUITE)
+    suites = [none, *(replace(none, benchmark=Benchmark(tmp_path, "", sha256 * 64, ())) for sha256 in "ef")]
 
-    assert _count(ArtifactStore(tmp_path), *(("a", exam) for exam in (*exams, *exams))) == [1, 2, 3, 1, 2, 3]
+    assert _count(ArtifactStore(tmp_path), *(("a", suite) for suite in (*suites, *suites))) == [1, 2, 3, 1, 2, 3]
 
 
-def _exam(tasks: Sequence[Task]) -> EvalSuite:
+def _build_suite(tasks: Sequence[Task]) -> EvalSuite:
     return EvalSuite(tuple(tasks), "c" * 64, None, first_heldout_tasks=20, max_rounds=1)
 
 
 def _count(store: ArtifactStore, *tries: tuple[str, EvalSuite]) -> list[int]:
     device = "cpu float32 dense"
-    return [record_try(store, try_of(name * 64, Decoding(), device, exam), now=1).attempt for name, exam in tries]
+    return [record_try(store, try_of(name * 64, Decoding(), device, suite), now=1).attempt for name, suite in tries]
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
@@ -125,14 +125,14 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
     return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
 
 
-def _asks(
+def _list_undecided(
     results: EvalResults, reserve: Sequence[Task] = heldout_files(*[6] * 10), **changes: object
 ) -> tuple[GateName, ...]:
     thresholds = _CI.model_copy(update=changes)
     return find_undecided(results, thresholds, reserve, is_benchmark_asked=True)
 
 
-def _gaining(results: EvalResults, name: str, gains: int, total: int) -> EvalResults:
+def _add_gain(results: EvalResults, name: str, gains: int, total: int) -> EvalResults:
     gain = compare_paired([False] * total, [True] * gains + [False] * (total - gains))
     return results.model_copy(update={name: gain})
 
@@ -143,7 +143,7 @@ _TESTED: Final = tuple(
 _WARNING: Final = _results(90, stop_rate=rate(85, 100))
 _RESOLVING, _HOPELESS = (with_suite(_results(95), Suite.HELDOUT, resolve_rate=rate(hits, 100)) for hits in (47, 30))
 _UNCOVERED: Final = _results(95).adapter.overall.coverage.model_copy(update={"share": 0.4})
-_NO_GAIN: Final = _gaining(_results(95), "test_difference", 3, 20)
+_NO_GAIN: Final = _add_gain(_results(95), "test_difference", 3, 20)
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -163,7 +163,7 @@ _NOTHING: Final[dict[str, Any]] = {}
         ("resolves, which warns", _RESOLVING, _NOTHING, None),
         ("resolves, which blocks", _RESOLVING, {"warn_only": ()}, GateName.RESOLVE_RATE),
         ("never resolves", _HOPELESS, {"warn_only": ()}, None),
-        ("small exam", _results(40, 40), _NOTHING, GateName.SUITE_SIZE),
+        ("small suite", _results(40, 40), _NOTHING, GateName.SUITE_SIZE),
         ("uncovered", _results(95, coverage=_UNCOVERED), _NOTHING, GateName.COVERAGE),
         ("more hidden tests", _NO_GAIN, {"reserve": _TESTED[:5]}, GateName.TEST_GAIN),
         ("no more hidden tests", _NO_GAIN, _NOTHING, None),
@@ -175,15 +175,15 @@ _NOTHING: Final[dict[str, Any]] = {}
             {"min_benchmark": 0.1},
             None,
         ),
-        ("gain", _gaining(_results(95), "parse_difference", 5, 5), _NOTHING, GateName.GAIN_OVER_BASE),
+        ("gain", _add_gain(_results(95), "parse_difference", 5, 5), _NOTHING, GateName.GAIN_OVER_BASE),
     ],
     ids=itemgetter(0),
 )
-def test_more_is_asked_where_it_may_tell(case: tuple[str, EvalResults, dict[str, Any], GateName | None]) -> None:
-    """Not of a gate that only warns, nor where another one fails, nor of a reserve that cannot tell."""
+def test_more_prompts_follow_if_they_can_decide(case: tuple[str, EvalResults, dict[str, Any], GateName | None]) -> None:
+    """Not for a gate that only warns, nor if another one fails, nor from a reserve that cannot decide."""
     _, results, given, name = case
 
-    assert _asks(results, **given) == (() if name is None else (name,))
+    assert _list_undecided(results, **given) == (() if name is None else (name,))
 
 
 _POLICY: Final = {
@@ -205,16 +205,16 @@ from mens_pipeline.promotion.report.page import headline
 from mens_pipeline_tests.promotion import test_referee
 from mens_pipeline_tests.promotion.verdicts import RESULTS, inputs, receipt_of
 print(gate.__file__)
-print(*test_referee._asks(test_referee._results(90)))
-print(*test_referee._asks(test_referee._results(66)))
+print(*test_referee._list_undecided(test_referee._results(90)))
+print(*test_referee._list_undecided(test_referee._results(66)))
 receipt = receipt_of(*gate.decide(inputs(), test_referee._CI))
 print([row.title for row in headline(RESULTS, receipt).gates if row.word == "undecided"])
 """
 
 
 @pytest.mark.slow
-def test_a_gate_is_added_in_two_files_and_asks_for_more_where_it_cannot_tell(tmp_path: Path) -> None:
-    """As CONTRIBUTING says: name and threshold in one, the measure in the other; rounds and page know it from there."""
+def test_a_new_gate_needs_two_files_and_gets_more_prompts(tmp_path: Path) -> None:
+    """As CONTRIBUTING says: name and threshold in one, the measure in the other; rounds and page use them."""
     package = tmp_path / "mens_pipeline"
     shutil.copytree(PROJECT_ROOT / "mens_pipeline", package, ignore=shutil.ignore_patterns("__pycache__"))
     for name, changes in (("policy.py", _POLICY), ("gate.py", _GATE)):

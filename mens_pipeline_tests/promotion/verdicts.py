@@ -1,4 +1,4 @@
-"""Documents of an adapter that passes every gate, the verdict on what is changed of them, and a refused promotion."""
+"""Documents of an adapter that passes every gate, verdicts on changed ones, and a refused promotion."""
 
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ from mens_pipeline_tests.training.small_folder import described_base
 
 FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
 STRICT = FULL.model_copy(update={"warn_only": (), "parse_rate_floor": FULL.min_parse_rate})
-"""Everything blocks, and what must be measured of the parse rate must be sure as well."""
+"""Every gate blocks, and the floor of the parse rate equals its threshold."""
 CHAMPION = "c" * 64
 
 
 def coverage_of(num_present: int) -> Coverage:
-    """Coverage of so many of thirty constructs."""
+    """Coverage of `num_present` of thirty constructs."""
     names = [f"c{n}" for n in range(30)]
     return Coverage(
         present=tuple(names[:num_present]), missing=tuple(names[num_present:]), share=num_present / len(names)
@@ -79,7 +79,7 @@ def inputs(
     *,
     is_benchmark_asked: bool = True,
 ) -> GateInputs:
-    """What a verdict rests on; everything passes unless it is changed."""
+    """The inputs of a verdict; every gate passes unless they are changed."""
     return GateInputs(results, "missing", of_training or manifest(), "missing", champion_key, is_benchmark_asked)
 
 
@@ -88,14 +88,14 @@ def outcome_of(name: GateName, inputs: GateInputs, thresholds: Thresholds = STRI
 
 
 def rate(hits: int, total: int) -> Rate:
-    """The rate of independent answers."""
+    """The rate of independent completions."""
     return rate_of([True] * hits + [False] * (total - hits))
 
 
 def said(
     name: GateName, *, passed: bool, block: bool = True, message: str = "said", status: GateStatus = GateStatus.FAILED
 ) -> GateOutcome:
-    """A gate that says something."""
+    """An outcome of a gate."""
     return GateOutcome(
         name=name,
         status=GateStatus.PASSED if passed else status,
@@ -109,7 +109,7 @@ def said(
 
 
 def receipt_of(*gates: GateOutcome, **changes: Any) -> Receipt:
-    """A receipt with some gates, about the adapter of `scored`."""
+    """A receipt with some gates, for the adapter of `scored`."""
     values: dict[str, Any] = {
         "timestamp_unix": 1_700_000_000,
         "run_dir": "runs/one",

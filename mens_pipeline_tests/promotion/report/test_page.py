@@ -1,4 +1,4 @@
-"""The page for people: what it says, and that nothing a model wrote is markup in it."""
+"""The page for people: its parts, and text of models that never becomes markup."""
 
 import re
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ def test_the_page_is_well_formed(champion: tuple[str, ...] | None) -> None:
     assert ("lang", "en") in parsed.attributes
 
 
-def test_links_lead_to_places_of_the_page() -> None:
+def test_links_stay_within_the_page() -> None:
     parsed = _Balance(_page())
     links = [value for name, value in parsed.attributes if name == "href"]
     ids = {f"#{value}" for name, value in parsed.attributes if name == "id"}
@@ -113,13 +113,13 @@ def test_links_lead_to_places_of_the_page() -> None:
     assert "http" not in _page().replace("http-equiv", "")
 
 
-def test_every_part_is_there_in_order() -> None:
+def test_the_parts_are_in_order() -> None:
     parts = re.findall(r'<section id="(\w+)"', _page())
 
     assert parts == ["first", "evaluated", "scores", "curve", "constructs", "errors", "failures", "passes"]
 
 
-def test_what_a_model_writes_is_text() -> None:
+def test_completions_are_shown_as_text() -> None:
     plain = _Balance(_page(evaluation(adapter=(GOOD, GOOD, "x"))))
     hostile = _Balance(_page(evaluation(adapter=(GOOD, GOOD, _HOSTILE))))
 
@@ -129,7 +129,7 @@ def test_what_a_model_writes_is_text() -> None:
 
 
 @every("field", ["prompt", "reference", "difficulty", "id"])
-def test_requests_are_text_as_well(field: str) -> None:
+def test_fields_of_tasks_are_shown_as_text(field: str) -> None:
     changes: dict[str, Any] = {field: f"<img src=x>{field}"}
     parsed = _Balance(_page_of([make_task(**changes)], (BROKEN,), (BROKEN,)))
 
@@ -145,7 +145,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
     assert "script-src 'sha256-" in page
 
 
-def test_the_champion_has_a_column_only_where_there_is_one() -> None:
+def test_the_champion_has_a_column_only_if_there_is_one() -> None:
     without, with_one = _page(), _page(evaluation(champion=(GOOD, GOOD, GOOD)))
 
     assert '<th scope="col">champion</th>' not in without
@@ -155,7 +155,7 @@ def test_the_champion_has_a_column_only_where_there_is_one() -> None:
 
 
 def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
-    """Over the sample that it was asked; its prompt is text, and its answers stand with the others."""
+    """Over its sample of prompts; its prompt is text, and its completions are shown with the others."""
     tasks = [make_task(0, tests=_TESTS), make_task(1, Suite.BENCHMARK)]
     examples = {"few_shot": answers_to(tasks[:1], (BROKEN,))}
     few_shot = FewShot("<b>Told</b>", (tasks[0],))
@@ -171,7 +171,7 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
     assert "few-shot" not in _page()
 
 
-def test_what_is_served_has_a_column_and_a_sentence() -> None:
+def test_served_completions_have_a_column_and_a_sentence() -> None:
     page = _page(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
 
     assert '<th scope="col">adapter</th><th scope="col">fallback</th>' in page
@@ -180,7 +180,7 @@ def test_what_is_served_has_a_column_and_a_sentence() -> None:
     assert "fallback" not in _page()
 
 
-def test_synthetic_tasks_stand_apart() -> None:
+def test_synthetic_tasks_are_separate() -> None:
     known = make_task(1, Suite.NEW_CONSTANTS, tests=_TESTS)
     families = {"families": answers_to([known], (BROKEN,))}
     page = _page_of([make_task(0)], (BROKEN,), (GOOD,), families, families=[known])
@@ -193,14 +193,14 @@ def test_synthetic_tasks_stand_apart() -> None:
     assert "Synthetic tasks" not in _page()
 
 
-def test_requests_that_lost_their_tests_are_counted() -> None:
+def test_prompts_without_valid_tests_are_counted() -> None:
     page = _page_of([make_task(0)], (BROKEN,), (GOOD,), num_tests_dropped=3)
 
     assert "<dt>Without hidden tests</dt><dd>3 prompts whose reference fails their tests</dd>" in page
     assert "Without hidden tests" not in _page()
 
 
-def test_scores_stand_beside_each_other_with_their_difference() -> None:
+def test_scores_are_shown_with_their_difference() -> None:
     num = 12
     page = _page(evaluation(base=(BROKEN,) * num, adapter=(GOOD,) * num))
     row = _row(page, "parse rate")
@@ -219,7 +219,7 @@ def test_a_clear_rise_of_stubs_is_bad() -> None:
     assert "+100.0 points" in row
 
 
-def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
+def test_a_missing_benchmark_is_shown_as_left_out() -> None:
     evaluated = evaluation(num_benchmark=0)
     results = evaluated.results.model_copy(update={"subject": SUBJECT.model_copy(update={"benchmark_sha256": None})})
     page = report_page(results, scored_completions(evaluated), {}, None)
@@ -244,12 +244,12 @@ def test_several_samples_are_counted() -> None:
     assert "best-of" not in _page()
 
 
-def test_a_name_that_nobody_asked_for_has_no_row() -> None:
+def test_names_have_no_row_if_no_task_requires_one() -> None:
     assert "right name" not in _page_of([make_task(name=None)], (GOOD,), (GOOD,))
     assert "right name" in _page()
 
 
-def test_failures_show_what_is_wrong_and_where() -> None:
+def test_failures_show_their_error_and_its_place() -> None:
     page = _page(evaluation(base=(GOOD, GOOD), adapter=(BROKEN, GOOD)))
     failures = page.partition('<section id="failures">')[2].partition('<section id="passes">')[0]
 
@@ -270,7 +270,7 @@ def test_passes_are_folded() -> None:
 
 
 def test_three_completions_come_before_the_figures() -> None:
-    """One that passes and two that fail; of models that write nothing wrong one is enough."""
+    """One that passes and two that fail; one is enough if none fails."""
 
     def first(*adapter: str) -> str:
         page = _page(evaluation(adapter=adapter))
@@ -282,7 +282,7 @@ def test_three_completions_come_before_the_figures() -> None:
     assert (right.count(">adapter passes,"), right.count(">adapter fails,")) == (1, 0)
 
 
-def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
+def test_no_passes_and_no_rejections_are_stated() -> None:
     failing, passing = _page(evaluation(adapter=(BROKEN,) * 3)), _page(evaluation((GOOD,) * 3, (GOOD,) * 3))
 
     assert '<p class="note">None.</p>' in failing.partition('<section id="passes">')[2]
@@ -293,7 +293,7 @@ def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
     return _words(_page_of([make_task(number, tests=_TESTS) for number in range(len(base))], base, adapter))
 
 
-def test_what_happened_when_answers_were_run_is_counted() -> None:
+def test_outcomes_of_hidden_tests_are_counted() -> None:
     divides, subtracts = GOOD.replace("a + b", "a / 0"), GOOD.replace("a + b", "a - b")
     words = _run_page((divides, BROKEN), (subtracts, subtracts))
 
@@ -302,12 +302,12 @@ def test_what_happened_when_answers_were_run_is_counted() -> None:
     assert "Hidden tests function21/2 (50.0 %)2/2 (100.0 %)0/2 (0.0 %)0/2 (0.0 %)" in words
 
 
-def test_where_all_pass_or_nothing_was_run_there_is_no_table_of_runs() -> None:
+def test_the_table_of_runs_is_omitted_without_failures() -> None:
     assert "Execution Every completion passed its hidden tests." in _run_page((GOOD,), (GOOD,))
     assert "Execution" not in _page()
 
 
-def test_missing_constructs_say_whether_they_were_asked_for() -> None:
+def test_missing_constructs_show_how_many_tasks_request_them() -> None:
     page = _page(evaluation(adapter=(BROKEN,) * 3))
 
     assert '<code>function</code> <span class="meaning">requested in 3</span>' in page

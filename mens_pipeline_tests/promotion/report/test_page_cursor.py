@@ -8,7 +8,7 @@ from mens_pipeline_tests.promotion.report.test_page import _Balance as Balance
 
 
 def test_pieces_at_a_cursor_are_shown_right_and_wrong() -> None:
-    """Kinds with their bars, models side by side, and pieces in their places; what a model wrote is text."""
+    """Kinds with their bars, models side by side, and pieces in place; text of a model stays text."""
     scores = [
         WRONG_PIECE.model_copy(
             update={

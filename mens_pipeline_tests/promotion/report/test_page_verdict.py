@@ -52,7 +52,7 @@ _FOUR = (
     ],
     ids=itemgetter(1, 2),
 )
-def test_the_verdict_stands_first(case: tuple[Receipt | None, str, str]) -> None:
+def test_the_verdict_comes_first(case: tuple[Receipt | None, str, str]) -> None:
     receipt, title, sentence = case
     page = _page(receipt=receipt)
 
@@ -60,7 +60,7 @@ def test_the_verdict_stands_first(case: tuple[Receipt | None, str, str]) -> None
     assert f"<title>{title}: adapter adadadadadad</title>" in page
 
 
-def test_the_reasons_come_before_what_passes() -> None:
+def test_the_reasons_come_before_passed_gates() -> None:
     gates = (
         said(GateName.PARSE_RATE, passed=True),
         said(GateName.THROUGHPUT, passed=False, block=False),

@@ -41,7 +41,7 @@ from mens_pipeline_tests.every import every
         ("one\ntwo\nend", "3:9: c: m", Excerpt("one\ntwo\n", "end", "", "", "", has_mark=True)),
     ],
 )
-def test_the_place_of_an_error_is_marked_where_there_is_one(case: tuple[str, str | None, Excerpt]) -> None:
+def test_the_place_of_an_error_is_marked_if_it_has_one(case: tuple[str, str | None, Excerpt]) -> None:
     text, error, expected = case
 
     assert excerpt(text, error) == expected
@@ -70,7 +70,7 @@ def test_a_long_text_is_cut_around_its_mark(case: tuple[str, str | None]) -> Non
     assert shown.has_mark is (error is not None)
 
 
-def test_what_does_not_show_is_written_out() -> None:
+def test_invisible_characters_are_shown_as_codes() -> None:
     assert (
         visible("a\r\nb\t\u00e9\u4e2d\u202e\x07\ud800")
         == "a\nb\t\u00e9\u4e2d\u27e8202E\u27e9\u27e807\u27e9\u27e8D800\u27e9"
@@ -78,7 +78,7 @@ def test_what_does_not_show_is_written_out() -> None:
     assert visible(7) == 7
 
 
-def test_a_curve_keeps_within_its_picture() -> None:
+def test_a_curve_stays_within_its_picture() -> None:
     curve = build_curve({step: 3.0 / step for step in range(1, 2_001)})
 
     assert curve is not None
@@ -91,7 +91,7 @@ def test_a_curve_keeps_within_its_picture() -> None:
     assert [*curve.y_ticks.values()] == ["0", "1", "2", "3"]
 
 
-def test_values_that_are_no_numbers_are_counted_and_a_point_is_no_curve() -> None:
+def test_a_curve_counts_invalid_values_and_needs_two_points() -> None:
     curve = build_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
 
     assert curve is not None
@@ -122,14 +122,14 @@ def test_every_fault_has_a_sentence(case: tuple[str, bool, list[str]]) -> None:
 
 
 @every("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
-def test_what_passes_has_no_fault_and_the_others_have_some(text: str) -> None:
+def test_only_failing_completions_have_faults(text: str) -> None:
     for stopped in (True, False):
         score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
 
         assert score.passed is not bool(list(find_faults(score, "function")))
 
 
-def test_a_refusal_and_what_is_unmet_are_said() -> None:
+def test_refusals_and_unmet_requirements_are_faults() -> None:
     refused = judge(task(), completion("I'm sorry, I cannot."))
     unmet = judge(task(requires=(needs("table"),)), completion(GOOD))
 
@@ -137,7 +137,7 @@ def test_a_refusal_and_what_is_unmet_are_said() -> None:
     assert list(find_faults(unmet, "function")) == list(unmet.unmet)
 
 
-def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
+def test_prompts_that_the_first_model_did_not_complete_are_hidden() -> None:
     completions = scored_completions(evaluation())
     base = [scored for scored in completions if scored.model == "base"]
     adapter = [scored for scored in completions if scored.model == "adapter"]
@@ -159,7 +159,7 @@ def test_groups_are_sorted_by_size_and_name() -> None:
     assert [(group.title, len(group.tasks)) for group in groups] == [("function", 2), ("actor", 1), ("type", 1)]
 
 
-def test_prompts_on_which_models_differ_come_first() -> None:
+def test_prompts_with_different_outcomes_come_first() -> None:
     outcomes = {"a": (GOOD, GOOD, BROKEN, GOOD), "b": (BROKEN, GOOD, BROKEN, GOOD), "c": (GOOD, GOOD, BROKEN, BROKEN)}
     models = {
         name: [scored for scored in scored_completions(evaluation(texts, texts)) if scored.model == "adapter"]
@@ -194,8 +194,8 @@ def test_errors_of_both_models_are_listed() -> None:
     ]
 
 
-def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
-    """Beside those of rejected ones; where an answer fails, its first one is a fault, where it passes it is none."""
+def test_errors_in_names_and_types_of_accepted_completions_are_listed() -> None:
+    """The first one is a fault of a failing completion, and none of a passing one."""
     unknown = GOOD.replace("a + b", "a + c")
     evaluated = evaluation(base=(BROKEN, unknown, unknown), adapter=(GOOD, unknown, "fn f() to int { }"))
     passing, failing = evaluated.adapter[1], evaluated.adapter[1].model_copy(update={"stopped": False})
@@ -213,7 +213,7 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
     assert "unknown-name" in fault
 
 
-def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
+def test_failed_hidden_tests_are_a_fault() -> None:
     execution = Execution(num_tests=5, num_passed=3, error_class=ErrorClass.WRONG_ANSWER, message="hidden_x: found 3")
     good = judge(task(tests="@test fn hidden() { assert(true) }"), completion(GOOD))
     wrong = good.model_copy(update={"execution": execution})

@@ -36,11 +36,11 @@ def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GO
     return ComparedModel(name, scored_completions(evaluated), evaluated.results, "passed")
 
 
-def _rate(comparison: SideBySide) -> Iterable[FigureRow]:
+def _find_rows_with_rates(comparison: SideBySide) -> Iterable[FigureRow]:
     return (row for row in comparison.table.rows if any(cell.rate is not None for cell in row.cells))
 
 
-@pytest.mark.parametrize("lengths", [(4, 4), (4, 6)], ids=["the same eval suite", "one was asked more"])
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 6)], ids=["the same eval suite", "one completed more"])
 def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, int]) -> None:
     comparison = compare([_entry("a", [BROKEN] * lengths[0]), _entry("b", [GOOD] * lengths[1], [GOOD, BROKEN])])
     counts = {
@@ -50,7 +50,7 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
             for number in (cell.rate and cell.rate.denominator, cell.difference and cell.difference.num_tasks)
             if number is not None
         }
-        for row in _rate(comparison)
+        for row in _find_rows_with_rates(comparison)
     }
 
     assert comparison.num_tasks == 4
@@ -65,14 +65,14 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
     assert str(synthetic.cells[1].difference) == "-50.0 points (p = 1.000)"
 
 
-def test_what_is_to_be_known_is_said() -> None:
+def test_notes_name_equal_adapters_and_unequal_suites() -> None:
     same, more = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
 
     assert "the same adapter" in same
     assert more.startswith("b completed 6 tasks; only the 4 ")
 
 
-def test_what_is_served_counts_beside_a_trial() -> None:
+def test_served_completions_are_compared_with_a_trial() -> None:
     mended = scored_completions(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
     run = ComparedModel("run", mended, evaluation().results)
     trial = ComparedModel("trial", scored_completions(evaluation()))
@@ -84,7 +84,7 @@ def test_what_is_served_counts_beside_a_trial() -> None:
     assert rate(run, ComparedModel("other", trial.completions, run.results)) != "3/3 (100.0 %)"
 
 
-def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
+def test_synthetic_tasks_alone_are_not_compared() -> None:
     alone = [
         ComparedModel(name, tuple(a for a in _entry(name, [GOOD] * 2).completions if a.suite == Suite.UNKNOWN_TASK))
         for name in ("a", "b")

@@ -1,4 +1,4 @@
-"""The table of the adapters that were judged."""
+"""The table of the evaluated adapters."""
 
 import json
 from csv import DictReader
@@ -28,8 +28,8 @@ def _rows(table: str) -> list[dict[str, str]]:
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
-def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once, with its newest verdict, the recipe that was named, minutes, commits and machine."""
+def test_the_best_evaluated_adapter_comes_first(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, with its newest verdict, its recipe, minutes, commits and machine."""
     for weights, num_good in (("worse", 20), ("best", 40), ("best", 36)):
         run, _ = store.build("qlora_adapter", {"n": weights}, partial(_train, weights=weights))
         verdict_of(run.path, store, num_good)
@@ -48,8 +48,8 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert (best["commit of data"], best["commit of pipeline"]) == ("abc1234", "5ca1ab1e5ca1")
 
 
-def test_figures_are_written_for_programs(store: ArtifactStore, tmp_path: Path) -> None:
-    """Numbers, and nothing where a suite was not asked; CSV and Parquet hold the same."""
+def test_figures_are_written_as_csv_and_parquet(store: ArtifactStore, tmp_path: Path) -> None:
+    """Numbers, and nothing for a suite that was not evaluated; both files hold the same."""
     run, _ = store.build("qlora_adapter", {"n": "best"}, partial(_train, weights="best"))
     verdict_of(run.path, store, 36)
     board, csv, parquet = read_leaderboard(store), tmp_path / "board.csv", tmp_path / "board.parquet"
@@ -84,7 +84,7 @@ def _train(folder: Path, weights: str) -> dict[str, Any]:
 
 
 def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Path) -> None:
-    """Another version wrote what they rest on, or it is gone; without any verdict there is no table."""
+    """Their results are of another version, or missing; without any verdict there is no table."""
     with pytest.raises(RefusedError, match=r"no adapter has been evaluated yet\. Run `mens run`"):
         read_leaderboard(store).format()
     gates = [verdict_of(trained(tmp_path / name, name), store) for name in ("one", "two", "three")]
