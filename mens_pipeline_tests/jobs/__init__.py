@@ -1,1 +1,1 @@
-"""Tests of jobs: processes of their own."""
+"""Tests of jobs, which are separate processes."""

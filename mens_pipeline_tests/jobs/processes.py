@@ -1,4 +1,4 @@
-"""The processes of jobs that still run, and jobs without one."""
+"""Live processes of jobs, and jobs that run without a process."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class ForkedChild(ForkProcess):
 
 
 def waiting_job(lock: Path, lock_seconds: float) -> Path:
-    """A job that waits for a lock and loads nothing; it lies in a folder beside the lock."""
+    """A job that waits for a lock and loads nothing; its folder is beside the lock."""
     run_dir = lock.parent / "run"
     run_dir.mkdir()
     job = TrainingJob(
@@ -78,20 +78,20 @@ def waiting_job(lock: Path, lock_seconds: float) -> Path:
 
 
 def job_children() -> list[int]:
-    """Ids of the live processes of jobs below this one; dead ones are no concern."""
+    """Ids of the live processes of jobs below this one."""
     listings = Path("/proc/self/task").glob("*/children")
     forks = (child.ident for child in active_children() if isinstance(child, ForkedChild))
-    jobs = _with_jobs(number for listing in listings for number in listing.read_text().split())
+    jobs = _select_jobs(number for listing in listings for number in listing.read_text().split())
     return [*filter(None, forks), *jobs]
 
 
 def job_processes(folder: Path) -> list[int]:
     """Ids of the live processes with a job below a folder, whoever started them."""
     numbers = (path.name for path in _PROCESSES.iterdir() if path.name.isdigit())
-    return _with_jobs(numbers, str(folder).encode())
+    return _select_jobs(numbers, str(folder).encode())
 
 
-def _with_jobs(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
+def _select_jobs(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
     found = []
     for number in numbers:
         try:
@@ -118,7 +118,7 @@ def run_signalled(
     signal_at: int | None = None,
     number: int = signal.SIGKILL,
 ) -> int:
-    """Run a job to its end, or send its process a signal once it has told of a step."""
+    """Run a job to its end, or send its process a signal once it has logged a step."""
     is_sent = threading.Event()
 
     def poll() -> None:
@@ -139,9 +139,9 @@ def steps_told(run: PreparedRun | PreparedScratch) -> int:
 
 
 def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: object) -> int:
-    """Do a job in this process, in the place of `run_job`, and return its exit code.
+    """Do a job in this process, in place of `run_job`, and return its exit code.
 
-    A process of its own loads the deep learning stack, which takes ten times as long as a job on a tiny base.
+    A new process loads the deep learning stack, which takes ten times as long as a job on a tiny base.
     """
     import torch
 

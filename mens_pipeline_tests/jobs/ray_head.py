@@ -26,8 +26,8 @@ _WORKER: Final = b"ray::RayTrainWorker"
 _STARTED: Final = "Ray runtime started."
 _PATIENCE_SECONDS: Final = 90.0
 _TOKEN: Final = secrets.token_hex(16)
-"""Of every head that this process starts, one after another, as a process reads its token once. It stands in the
-environment of all that a head starts."""
+"""For every head that this process starts, as a process reads its token once. All processes that a head starts have
+it in their environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class RayHead:
         return self.find(_WORKER)
 
     def find(self, name: bytes) -> list[int]:
-        """Return the ids of its live processes whose name begins so."""
-        return [number for number, command in _start() if command.startswith(name)]
+        """Return the ids of its live processes whose command begins with `name`."""
+        return [number for number, command in _list_processes() if command.startswith(name)]
 
 
-def _start() -> list[tuple[int, bytes]]:
-    """Ids and commands of the live processes that a head started, and that of itself."""
+def _list_processes() -> list[tuple[int, bytes]]:
+    """Ids and commands of the live processes of a head, including itself."""
     found = []
     for process in filter(lambda path: path.name.isdigit(), Path("/proc").iterdir()):
         try:
@@ -58,9 +58,9 @@ def _start() -> list[tuple[int, bytes]]:
 
 
 def ray_head(num_others: int = 0, num_gpus: int = 0) -> Iterator[RayHead]:
-    """Start a head with two CPUs, and other nodes with as many, on this machine; they are gone in the end.
+    """Start a head with two CPUs, and other nodes with as many, on this machine; all end afterwards.
 
-    `num_gpus` are those that each node says it has.
+    `num_gpus` is the number that each node declares.
     """
     if find_spec("ray") is None:  # imported, it would look for its token too early
         pytest.skip("Ray is not installed; it comes with the extra `cluster`")
@@ -86,7 +86,7 @@ def ray_head(num_others: int = 0, num_gpus: int = 0) -> Iterator[RayHead]:
         ]
         start += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
         command = [*start, "--head", f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
-        # What takes jobs listens as well: on one port by default, which a head beside this one may have.
+        # The job agent has a default port, which another head may use.
         command += [f"--dashboard-agent-listen-port={of_agent}", f"--dashboard-agent-grpc-port={of_grpc}"]
         command += [f"--temp-dir={folder}"]
         log = stack.enter_context((folder / "head.log").open("wb"))
@@ -110,12 +110,12 @@ def ray_head(num_others: int = 0, num_gpus: int = 0) -> Iterator[RayHead]:
         }
         yield RayHead(variables)
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        gc.collect()  # sockets that Ray's client left open, before a later test is blamed for them
+        gc.collect()  # close sockets that Ray's client left open, or a later test is blamed for them
 
 
 def _end(nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """End what nodes started, which is not all in their groups, and themselves; by a request it takes half a minute."""
-    while started := _start():
+    """Kill nodes and all processes that they started; a request to stop takes half a minute."""
+    while started := _list_processes():
         for number, _ in started:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Extraction and behaviour on the nodes of a Ray cluster: what one process makes."""
+"""Extraction and behaviour on the nodes of a Ray cluster, as in one process."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ _JOB = ObservationJob(_RIGHT, "twice", "", "1")
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[RayHead]:
-    """Two nodes of two CPUs each, with a GPU that is played."""
+    """Two nodes of two CPUs each, with a simulated GPU."""
     yield from ray_head(num_others=1, num_gpus=1)
 
 
@@ -50,7 +50,7 @@ def cluster(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> Iterator[CorpusPo
     ray.shutdown()
 
 
-def _node_of(jobs: list[int]) -> list[str]:
+def _find_nodes(jobs: list[int]) -> list[str]:
     import ray  # noqa: PLC0415 - likewise
 
     return [f"{job} on {ray.get_runtime_context().get_node_id()}" for job in jobs]
@@ -61,10 +61,10 @@ def _refuse(jobs: list[int]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_batches_are_worked_on_by_all_nodes(cluster: CorpusPools) -> None:
-    """In order, on as many CPUs as the nodes have; what a function raises is raised here."""
+def test_all_nodes_work_on_batches(cluster: CorpusPools) -> None:
+    """In order, on all CPUs of the nodes; an error of a function is raised here."""
     items = [(n, None, 10) for n in range(16)]
-    found = [line.split(" on ") for line in in_batches(items, _node_of, cluster.batches, 10)]
+    found = [line.split(" on ") for line in in_batches(items, _find_nodes, cluster.batches, 10)]
 
     assert cluster.batches.size == 4
     assert [int(number) for number, _ in found] == list(range(16))
@@ -81,10 +81,10 @@ def _resolve_played_device(_choice: DeviceChoice, *, force_cpu: bool) -> Device:
 
 
 @pytest.mark.nightly
-def test_a_cluster_says_what_its_workers_have(
+def test_a_cluster_reports_the_devices_of_its_workers(
     head: RayHead, cluster: CorpusPools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker with a GPU is asked, and those of all nodes are counted; what it refuses is refused here."""
+    """It asks a worker with a GPU, and counts the GPUs of all nodes; a refusal there is raised here."""
     assert cluster.batches.size == 4
     address = head.variables["RAY_ADDRESS"]
     assert ask_cluster(address, DeviceChoice.CPU, force_cpu=False).kind == "cpu"
@@ -98,7 +98,7 @@ def test_a_cluster_says_what_its_workers_have(
 
 
 @pytest.mark.nightly
-def test_a_workspace_is_extracted_as_by_one_process(extracted_alone: list[FileOutcome], cluster: CorpusPools) -> None:
+def test_extracts_a_workspace_like_one_process(extracted_alone: list[FileOutcome], cluster: CorpusPools) -> None:
     assert list(extract_workspace(_GOLDEN, pool=cluster.batches)) == extracted_alone
 
 
@@ -119,7 +119,7 @@ def test_other_pools_of_the_process_stay_here() -> None:
 
 
 @pytest.mark.nightly
-def test_what_a_lost_node_did_is_done_again(head: RayHead, cluster: CorpusPools) -> None:
+def test_work_of_a_lost_node_is_repeated(head: RayHead, cluster: CorpusPools) -> None:
     with cluster.observers() as workers:
         observed = workers.observe([_JOB] * 400)
         first = next(observed)
@@ -131,7 +131,7 @@ def test_what_a_lost_node_did_is_done_again(head: RayHead, cluster: CorpusPools)
 
 
 class _LostHost:
-    """Ends its process at each request, as a node does that is lost."""
+    """Ends its process at each request, like a lost node."""
 
     def __init__(self, *_: object) -> None:
         """Start no worker."""
@@ -147,6 +147,6 @@ def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPa
         list(workers.observe([_JOB]))
 
 
-def test_a_machine_without_a_cluster_is_told_how_to_join() -> None:
+def test_a_missing_cluster_is_refused_with_advice() -> None:
     with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=127.0.0.1:1: cannot .*refused.*`ray start --head`"):
         join_cluster("127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The device that was asked for, or a reason."""
+"""The requested device, or a reason against it."""
 
 import re
 from pathlib import Path
@@ -13,8 +13,8 @@ from mens_pipeline.jobs.device import DeviceChoice, explain_unusable, has_kernel
 _HAS = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
 
 
-def test_the_processor_is_always_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no memory of its own, and bfloat16 and products in eight bits where it has instructions for them."""
+def test_the_cpu_is_always_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its own memory, and with bfloat16 and 8-bit products if it has instructions for them."""
     device = resolve_device(DeviceChoice.CPU)
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
@@ -28,7 +28,7 @@ def test_the_processor_is_always_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.seed_row(17, 27)
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
-def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
+def test_a_missing_device_is_refused(choice: DeviceChoice) -> None:
     if _HAS[choice]:
         pytest.skip(f"this machine has {choice}")
 
@@ -40,8 +40,8 @@ def test_what_is_not_there_is_refused(choice: DeviceChoice) -> None:
 
 @pytest.mark.seed_row(29)
 @pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.MPS])
-def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) -> None:
-    """`VOX_BACKEND=cpu` wins over what was asked for by refusing it."""
+def test_the_environment_may_allow_only_the_cpu(choice: DeviceChoice) -> None:
+    """`VOX_BACKEND=cpu` refuses a request for another device."""
     with pytest.raises(RefusedError, match=rf"device {choice}: VOX_BACKEND=cpu allows only the CPU\. Unset it"):
         resolve_device(choice, force_cpu=True)
     for allowed in (DeviceChoice.CPU, DeviceChoice.BEST):
@@ -49,7 +49,7 @@ def test_the_environment_may_forbid_all_but_the_processor(choice: DeviceChoice) 
 
 
 @pytest.mark.seed_row(17)
-def test_metal_is_the_name_of_apples_device() -> None:
+def test_metal_is_a_name_of_the_device_of_apple() -> None:
     if _HAS["mps"]:
         pytest.skip("this machine has mps")
 
@@ -58,13 +58,13 @@ def test_metal_is_the_name_of_apples_device() -> None:
 
 
 @pytest.mark.seed_row(17)
-def test_best_takes_the_first_there_is() -> None:
+def test_best_uses_the_first_available_device() -> None:
     expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")
 
     assert resolve_device(DeviceChoice.BEST).kind == expected
 
 
-def _machine(folder: Path, *files: str) -> Path:
+def _write_machine(folder: Path, *files: str) -> Path:
     for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n")
@@ -110,16 +110,16 @@ def test_a_gpu_that_torch_cannot_use_is_named(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in built.items():
         monkeypatch.setattr(torch.version, name, value)
-    found = explain_unusable(_machine(tmp_path, *files))
+    found = explain_unusable(_write_machine(tmp_path, *files))
 
     assert found is None if said is None else re.search(said, found or "")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "nvidia0" not in str(files) or explain_unusable(tmp_path) is None, "a GPU that is hidden is none"
+    assert "nvidia0" not in str(files) or explain_unusable(tmp_path) is None, "a hidden GPU does not count"
 
 
 @pytest.mark.skipif(any(_HAS.values()), reason="torch can use the GPU of this machine")
 @pytest.mark.parametrize("choice", [DeviceChoice.BEST, DeviceChoice.CUDA])
-def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_does_not_replace_an_unusable_gpu(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "explain_unusable", lambda: "this machine has a GPU. Install torch for it")
 
     with pytest.raises(RefusedError, match=rf"device {choice}: this machine has a GPU\. Install torch for it, or use"):
@@ -136,7 +136,7 @@ def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pyte
         ((12, 1), ["sm_90", "compute_90"], True),
         ((10, 3), ["sm_100a"], True),
     ],
-    ids=["its own", "an older one of its generation", "Volta", "text that is compiled", "with a letter"],
+    ids=["the same", "an older one of its generation", "Volta", "compiled from PTX", "with a letter"],
 )
-def test_kernels_are_there_or_not(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_kernels_depend_on_the_capability(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert has_kernels(capability, built_for) is runs

@@ -36,12 +36,12 @@ with exclusive(Path(sys.argv[1]), 0):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
-_IS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+_IS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the end of a parent")
 
 
 @contextmanager
 def _python(program: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is gone afterwards."""
+    """A process that is killed afterwards."""
     with subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -70,13 +70,13 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
 
 
 @_IS_LINUX
-def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
+def test_a_child_without_its_parent_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", _CHILD, "1"], capture_output=True, text=True, timeout=20, check=False)
 
     assert (done.returncode, done.stdout) == (75, "")
 
 
-def test_other_systems_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_have_no_such_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     die_with_parent(-1)
 

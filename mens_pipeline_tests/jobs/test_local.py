@@ -1,4 +1,4 @@
-"""The training process from outside: how it ends, and that it always does."""
+"""The end of a training process, as its parent sees it."""
 
 import json
 import os
@@ -24,14 +24,14 @@ if "mens_pipeline.jobs" in " ".join(sys.orig_argv):
     with open(os.environ["HELPER"], "w") as file:
         file.write(str(helper.pid))
 """
-"""Runs when Python starts: a child that does not listen, with a process of its own."""
+"""Runs when Python starts: a child that ignores SIGTERM and has a child."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Iterator[Path]:
-    """A lock that is held, so that a child waits for it and loads nothing."""
+    """A held lock, so that a child waits for it and loads nothing."""
     path = tmp_path / "cpu.lock"
     with exclusive(path, 0):
         yield path
@@ -41,16 +41,16 @@ def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: floa
     return run_job(job, poll, grace_seconds=grace_seconds)
 
 
-def _waits_for(process: int, lock: Path) -> bool:
+def _is_waiting_for(process: int, lock: Path) -> bool:
     """Whether a process has the lock file open."""
     return any(os.path.realpath(entry) == str(lock) for entry in Path(f"/proc/{process}/fd").iterdir())
 
 
-def test_a_job_that_is_refused_says_why(lock: Path) -> None:
-    """Exit code 3 and `failure.json`; an earlier one is gone, and the last look comes after the end."""
+def test_a_refused_job_writes_its_reason(lock: Path) -> None:
+    """Exit code 3 and `failure.json`; an earlier one is removed, and the last poll comes after the end."""
     job = waiting_job(lock, lock_seconds=0)
     failure = job.parent / FAILURE
-    failure.write_text('{"reason": "of yesterday"}')
+    failure.write_text('{"reason": "of a run before"}')
     reasons: list[str] = []
 
     def poll() -> None:
@@ -63,7 +63,7 @@ def test_a_job_that_is_refused_says_why(lock: Path) -> None:
     assert job_children() == []
 
 
-def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
+def test_a_crashed_job_leaves_its_error_in_the_log(lock: Path) -> None:
     job = waiting_job(lock, lock_seconds=0)
     job.write_text('{"kind": "train"}')
     log = job.parent / "child.log"
@@ -75,24 +75,24 @@ def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
     assert "Field required" in log.read_text()
 
 
-@pytest.mark.parametrize("of_parent", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
-def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path, of_parent: signal.Handlers) -> None:
-    """By whoever sends SIGTERM, even before it listens, and also where its parent would ignore that."""
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
+def test_a_child_that_gets_sigterm_is_interrupted(lock: Path, handler: signal.Handlers) -> None:
+    """From any sender, even before it has a handler, and even if its parent ignores SIGTERM."""
     job = waiting_job(lock, lock_seconds=60)
 
     def poll() -> None:
         for child in job_children():
-            if _waits_for(child, lock):
+            if _is_waiting_for(child, lock):
                 os.kill(child, signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, of_parent)
+    before = signal.signal(signal.SIGTERM, handler)
     try:
         assert _run(job, poll) == ExitCode.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
+def test_a_killed_child_is_not_reported_as_interrupted(lock: Path) -> None:
     job = waiting_job(lock, lock_seconds=300)
 
     def poll() -> None:
@@ -103,13 +103,13 @@ def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseException]) -> None:
-    """Ctrl-C, a cancelled step, a mistake of ours: no process is left, and the error goes on."""
+def test_any_error_in_the_wait_ends_the_child(lock: Path, error: type[BaseException]) -> None:
+    """Ctrl-C, a cancelled step or a defect: no process remains, and the error is raised."""
     job = waiting_job(lock, lock_seconds=300)
     seen: list[int] = []
 
     def poll() -> None:
-        if (children := job_children()) and _waits_for(children[0], lock):
+        if (children := job_children()) and _is_waiting_for(children[0], lock):
             seen.extend(children)
             raise error("enough")
 
@@ -120,7 +120,7 @@ def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseExcep
     assert is_gone(seen[0], 2.5)
 
 
-def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
+def test_a_child_that_ignores_signals_is_killed_with_its_children(
     lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(_STUBBORN)
@@ -130,7 +130,7 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
     seen: list[int] = []
 
     def poll() -> None:
-        if (children := job_children()) and _waits_for(children[0], lock):
+        if (children := job_children()) and _is_waiting_for(children[0], lock):
             seen.extend((*children, int((tmp_path / "helper").read_text())))
             raise KeyboardInterrupt("enough")
 
@@ -141,8 +141,8 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
     assert all(is_gone(process, 2.5) for process in seen)
 
 
-def test_a_checkpoint_that_lost_a_file_gives_way_to_an_older_one(tmp_path: Path) -> None:
-    """After a power cut what its mark names may be empty, and the mark itself cut off; one without a mark is none."""
+def test_an_older_checkpoint_replaces_an_incomplete_one(tmp_path: Path) -> None:
+    """After a power cut, its files may be empty and its mark truncated; without a mark it does not count."""
     assert newest_checkpoint(tmp_path) is None
     folders = [tmp_path / "checkpoints" / f"checkpoint-{number}" for number in (9, 10, 11)]
     folders[0].with_name("checkpoint-100").mkdir(parents=True)
@@ -158,8 +158,8 @@ def test_a_checkpoint_that_lost_a_file_gives_way_to_an_older_one(tmp_path: Path)
         assert newest_checkpoint(tmp_path) == folders[0]
 
 
-def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
-    """Whoever writes: the system says so, torch tells where its file ends, safetensors quotes the system."""
+def test_a_full_disk_is_recognized(tmp_path: Path) -> None:
+    """For every writer: the system names it, torch the end of its file, and safetensors quotes the system."""
     import torch
     from safetensors.torch import save_file  # noqa: PLC0415 - loads with torch alone
 

@@ -1,6 +1,6 @@
-"""Training on a Ray cluster of this machine: the adapter of one process, whatever happens to workers.
+"""Training on a Ray cluster of this machine gives the adapter of one process, even if workers are lost.
 
-What one worker trains in a run of Dagster is compared in `e2e/test_whole_graph_on_cluster.py`.
+The adapter of one worker in a run of Dagster is compared in `e2e/test_whole_graph_on_cluster.py`.
 """
 
 import os
@@ -44,7 +44,7 @@ from mens_pipeline_tests.waits import wait_until
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
 _PATIENCE_SECONDS = 300
-"""Workers import the deep learning stack, on a machine with other work."""
+"""Workers import the deep learning stack, on a busy machine."""
 
 
 _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
@@ -52,12 +52,12 @@ _OF_DAGSTER_RAY = pytest.mark.filterwarnings(
     "ignore:ssl=None is deprecated",
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
-"""What dagster-ray 0.4.8 and Ray do: they read what is deprecated, and leave sockets and an event loop open."""
+"""dagster-ray 0.4.8 and Ray read deprecated attributes, and leave sockets and an event loop open."""
 
 
 @pytest.fixture(scope="module")
 def head(request: pytest.FixtureRequest) -> Iterator[RayHead]:
-    """Two nodes for all tests of this module, each with a GPU that is played; by day one is enough."""
+    """Nodes for all tests of this module, each with a simulated GPU: two for nightly tests, else one."""
     is_night = any(item.get_closest_marker("nightly") for item in request.session.items)
     yield from ray_head(num_others=int(is_night), num_gpus=1)
 
@@ -76,7 +76,7 @@ def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What one process trains."""
+    """The weights that one process trains."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
     assert do_alone(run.job.path) == ExitCode.DONE
     return weights_of(run)
@@ -86,7 +86,7 @@ def _launch(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
     return run_job(run.job.path, poll, grace_seconds=60, on_ray=True)
 
 
-def _num_steps(run_dir: Path) -> int:
+def _count_steps(run_dir: Path) -> int:
     log = run_dir / TELEMETRY
     return len(list(steps_of(log))) if log.is_file() else 0
 
@@ -101,30 +101,30 @@ def test_a_worker_trains_the_adapter_of_one_process(tiny_base: Path, tmp_path: P
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
-def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
-    """All go on from the newest checkpoint, and the adapter is the one it would have been."""
+def test_a_killed_worker_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
+    """All resume from the newest checkpoint, and the adapter is the same as without the loss."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
     killed: list[int] = []
 
     def poll() -> None:
-        if not killed and _num_steps(run.job.run_dir) >= 4:
+        if not killed and _count_steps(run.job.run_dir) >= 4:
             killed.append(head.workers()[-1])
             os.kill(killed[0], signal.SIGKILL)
 
     assert _launch(run, poll) == ExitCode.DONE, words_of(run)
     assert killed
-    assert _num_steps(run.job.run_dir) == 14
+    assert _count_steps(run.job.run_dir) == 14
     assert '"resumed_from":"checkpoint-' in (run.job.run_dir / TELEMETRY).read_text().replace(" ", "")
     assert weights_of(run) == alone
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
-def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
+def test_an_interrupt_of_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
 
     def poll() -> None:
-        if _num_steps(run.job.run_dir) >= 2:
+        if _count_steps(run.job.run_dir) >= 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -135,8 +135,8 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
     assert find_exit_code(run.job.run_dir) == ExitCode.INTERRUPTED
 
 
-def _place(config: dict[str, str]) -> None:
-    """Write the node and the GPU of a worker, which trains nothing: there is none."""
+def _record_place(config: dict[str, str]) -> None:
+    """Write the node and the GPU of a worker, which trains nothing, as there is no GPU."""
     import ray.train  # noqa: PLC0415 - of an extra
 
     rank, node = ray.train.get_context().get_world_rank(), ray.get_runtime_context().get_node_id()
@@ -146,14 +146,12 @@ def _place(config: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray sets what it deprecates
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
-def test_workers_have_a_gpu_each_on_whatever_node(
-    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_worker_has_one_gpu_of_any_node(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray.train.torch  # noqa: PLC0415 - of an extra
 
     config = ray.train.torch.TorchConfig
     monkeypatch.setattr(ray.train.torch, "TorchConfig", lambda backend: config(backend=backend.replace("nccl", "gloo")))
-    monkeypatch.setattr(jobs_ray, "_work", _place)
+    monkeypatch.setattr(jobs_ray, "_work", _record_place)
     job = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE).job.model_copy(update={"device": "cuda"})
     jobs_ray._fit(job, job.path)  # noqa: SLF001 - the function under test
     found = [path.read_text().split(" ", 1) for path in job.run_dir.glob("worker-*")]
@@ -163,7 +161,7 @@ def test_workers_have_a_gpu_each_on_whatever_node(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried")])
-def test_a_worker_says_what_its_machine_lacks(
+def test_a_worker_reports_missing_memory(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(_job: object) -> None:
@@ -179,7 +177,7 @@ def test_a_worker_says_what_its_machine_lacks(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
-def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:
+def test_a_node_without_the_folders_is_refused(tiny_base: Path, tmp_path: Path) -> None:
     run = prepare_fast(tiny_base, tmp_path, **_RECIPE)
     run.job.train_path.rename(tmp_path / "elsewhere")
 
@@ -205,7 +203,7 @@ def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProc
 @_OF_DAGSTER_RAY
 @pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
-def test_a_run_that_is_cancelled_ends_its_job(
+def test_a_cancelled_run_ends_its_job(
     tiny_base: Path, tmp_path: Path, head: RayHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ray.job_submission import JobSubmissionClient  # noqa: PLC0415 - of an extra
@@ -216,7 +214,7 @@ def test_a_run_that_is_cancelled_ends_its_job(
 
     def cancel() -> None:
         try:
-            wait_until(lambda: any(_num_steps(folder) >= 2 for folder in adapters.glob(".work-*")), _PATIENCE_SECONDS)
+            wait_until(lambda: any(_count_steps(folder) >= 2 for folder in adapters.glob(".work-*")), _PATIENCE_SECONDS)
         finally:  # or the run would go on for an hour
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -236,7 +234,7 @@ def test_a_run_that_is_cancelled_ends_its_job(
     )
 
 
-def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
+def test_a_file_requests_a_stop_in_place_of_a_signal(tmp_path: Path) -> None:
     found: list[bool] = []
 
     def work() -> None:
@@ -252,7 +250,7 @@ def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
     assert found == [False, True]
 
 
-def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
+def test_the_files_of_a_training_give_its_exit_code(tmp_path: Path) -> None:
     assert find_exit_code(tmp_path) is ExitCode.CRASHED
     (tmp_path / STOP).touch()
     assert find_exit_code(tmp_path) is ExitCode.INTERRUPTED
@@ -262,7 +260,7 @@ def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
     assert find_exit_code(tmp_path) is ExitCode.DONE
 
 
-def test_what_a_cluster_trains_with_has_the_token_of_ray_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_a_cluster_has_only_the_token_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "of-ray")
     monkeypatch.setenv("HF_TOKEN", "of-the-hub")

@@ -6,8 +6,8 @@ from mens_pipeline.jobs import progress
 from mens_pipeline.jobs.progress import log_wait, poll_in_thread
 
 
-def test_a_look_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A database that starts again ends neither the following nor the job, and stands in the log."""
+def test_a_failed_poll_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    """A database that restarts ends neither the polling nor the job, and is in the log."""
     looks: list[int] = []
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""Kinds of jobs: each names what is there, and no file is taken for another."""
+"""Kinds of jobs: each names existing parameters and functions, and other files are refused."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from mens_pipeline.storage.code_version import code_version
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_names_its_parameters_and_its_function(kind: str) -> None:
-    """The parameters say of which kind they are; the function is there, though loading it takes a while."""
+    """The parameters have the kind as a default; the function exists, but is not loaded, which would be slow."""
     module, _, name = KINDS[kind].parameters.partition(":")
     parameters = getattr(import_module(module), name)
 
@@ -24,7 +24,7 @@ def test_a_kind_names_its_parameters_and_its_function(kind: str) -> None:
     assert code_version(KINDS[kind].function)
 
 
-def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_job_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text('{"kind": "bake"}')
     with pytest.raises(RefusedError, match=r"job\.json: kind 'bake', expected one of train, scratch, generate, merge"):
@@ -36,7 +36,7 @@ def test_what_is_no_job_is_refused(tmp_path: Path) -> None:
         read_job(tmp_path / "none.json")
 
 
-def test_the_entry_says_what_is_wrong_with_a_job(tmp_path: Path) -> None:
+def test_the_entry_point_explains_an_invalid_job(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "mens_pipeline.jobs", str(tmp_path / "none.json")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""Several processes that train one adapter, over gloo on a CPU: the adapter of one process, and none is left behind."""
+"""Several processes train the adapter of one process, over gloo on a CPU, and none outlives the run."""
 
 import json
 import os
@@ -32,21 +32,21 @@ _RECIPE: dict[str, Any] = {
     "number": 27,
     "validation_split_ratio": 0.2,
 }
-"""Eleven micro-batches an epoch: the last step of three has one, and one of two processes nothing to do.
+"""Eleven micro-batches an epoch: the last step has one, so that one of two processes has no work.
 
 Five rows do not train: each of two processes has a batch of them.
 """
 
 
 @pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny base takes many steps a second; a signal must not come too late. Bits depend on threads."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
 
 
 def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int = signal.SIGKILL) -> int:
-    """Run a job to its end, or send the process of a rank a signal once the log tells of a step."""
+    """Run a job to its end, or send the process of a rank a signal once the log has a step."""
     is_sent = threading.Event()
     log = run.job.run_dir / TELEMETRY
 
@@ -65,7 +65,7 @@ def _launch(run: PreparedRun, poll: Any = lambda: None) -> int:
 
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
-    """What one process trains, in one thread."""
+    """The run of one process, in one thread."""
     run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
     assert do_alone(run.job.path) == ExitCode.DONE
     return run
@@ -91,9 +91,7 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
 
 
 @pytest.mark.nightly
-def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
-    tiny_base: Path, tmp_path: Path, alone: PreparedRun
-) -> None:
+def test_a_killed_rank_ends_all_and_the_run_resumes(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _run(run, at=4, rank=1) == ExitCode.REFUSED
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
@@ -106,8 +104,8 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
 
 
 @pytest.mark.nightly
-def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
-    """SIGTERM to the second one alone: all write one checkpoint, though none was due, and end as interrupted."""
+def test_sigterm_for_one_rank_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
+    """All write one checkpoint, though none was due, and end as interrupted."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
     assert _run(run, at=2, rank=1, number=signal.SIGTERM) == ExitCode.INTERRUPTED, words_of(run)
     checkpoint = newest_checkpoint(run.job.run_dir)
@@ -118,7 +116,7 @@ def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp
 
 
 @pytest.mark.nightly
-def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
+def test_an_interrupt_of_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
     seen: list[int] = []
 
@@ -132,14 +130,14 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
         _launch(run, poll)
     time.sleep(0.2)
 
-    assert len(seen) == 3  # what starts them, and two that train
+    assert len(seen) == 3  # the launcher and two that train
     assert job_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
 
 
 @pytest.mark.nightly
 def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_path: Path) -> None:
-    """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
+    """The clock of the first one decides for all; four micro-batches are divided into two, one and one."""
     fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
     run = prepare_fast(tiny_base, tmp_path, devices=3, **fields)
     assert _launch(run) == ExitCode.DONE, words_of(run)
@@ -150,10 +148,10 @@ def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_pat
 
 
 @pytest.mark.nightly
-def test_several_processes_say_why_they_refuse(
+def test_several_processes_write_the_reason_of_a_refusal(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What accelerate would do by a variable is refused by name, with the reason, and exit code 3."""
+    """A variable of accelerate that would shard the base is refused by name, with exit code 3."""
     run = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
 
@@ -170,8 +168,8 @@ def test_sharding_is_refused_by_name() -> None:
         refuse_sharding({"ACCELERATE_USE_DEEPSPEED": "true"})
 
 
-def test_micro_batches_are_dealt_out_step_by_step() -> None:
-    """Each once, in the order of the plan; every process has as many, where need be with nothing."""
+def test_micro_batches_are_divided_step_by_step() -> None:
+    """Each once, in the order of the plan; every process has the same number, some of them empty."""
 
     def deal(batches: str, accumulated: int, size: int) -> list[str]:
         teams = [Team(rank, rank, size) for rank in range(size)]
@@ -185,15 +183,15 @@ def test_micro_batches_are_dealt_out_step_by_step() -> None:
     assert deal("abc", 2, 1) == ["abc"]
 
 
-def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
+def test_a_process_takes_its_rank_only_from_the_launcher_of_torch() -> None:
     details = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
 
     assert own_team(details) == Team()
     assert own_team({**details, "TORCHELASTIC_RUN_ID": "x"}) == Team(3, 1, 4)
 
 
-def test_devices_that_are_not_there_are_refused() -> None:
-    """The message says how many there are; on a CPU there are as many processes as one likes."""
+def test_missing_devices_are_refused() -> None:
+    """The message names their number; a CPU may have any number of processes."""
     card = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
     refuse_missing_devices(card, 2)
     refuse_missing_devices(Device("cpu", "cores", None, has_bfloat16=False), 8)
@@ -203,15 +201,15 @@ def test_devices_that_are_not_there_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("team", "expected"), [(Team(), "cuda"), (Team(3, 1, 4), 1)], ids=["alone", "second"])
-def test_each_process_loads_the_base_onto_its_own_card(
+def test_each_process_loads_the_base_onto_its_own_gpu(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
 ) -> None:
-    """By its number: accelerate refuses a base in four bits that lies on another card than that of its process."""
+    """By its number: accelerate refuses a base in four bits on another GPU than that of its process."""
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
 
     job = prepare_fast(tiny_base, tmp_path).job.model_copy(update={"device": "cuda"})
     asked: list[object] = []
-    progress: Any = None  # nobody gets as far
+    progress: Any = None  # unused before the error
 
     def load(_path: Path, _recipe: Recipe, device: object, _dtype: object) -> None:
         asked.append(device)
@@ -227,7 +225,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
 @pytest.mark.parametrize(
     ("place", "rank", "is_accepted"), [(0, 0, True), (3, 3, True), (0, 1, False), ("cuda", 0, False)]
 )
-def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
+def test_accelerate_accepts_a_base_only_on_the_gpu_of_its_process(
     place: object,
     rank: int,
     *,
@@ -236,13 +234,13 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
     import torch
     from accelerate import Accelerator, DistributedType
 
-    class Played(Accelerator):  # type: ignore[misc]  # the library is untyped
+    class Simulated(Accelerator):  # type: ignore[misc]  # the library is untyped
         device = property(lambda _self: torch.device("cuda", rank))
         distributed_type = property(lambda _self: DistributedType.MULTI_GPU)
 
     model = torch.nn.Linear(2, 2)
     model.is_loaded_in_4bit, model.hf_device_map = True, {"": place}
-    accelerator = Played(cpu=True)
+    accelerator = Simulated(cpu=True)
     if is_accepted:
         assert accelerator.prepare_model(model, evaluation_mode=True) is model
         return
@@ -250,8 +248,8 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
         accelerator.prepare_model(model, evaluation_mode=True)
 
 
-def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
-    """Two summands are summed the same way in any order, three are not; dropout is drawn by each process."""
+def test_the_contract_names_the_devices_if_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
+    """The sum of two terms does not depend on their order, that of three does; each process draws its dropout."""
     base = prepare_fast(tiny_base, tmp_path, is_trial=True).base
 
     def details(devices: int, accumulated: int, dropout: float = 0.0) -> object:
@@ -261,10 +259,10 @@ def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Pat
         return contract.get("devices")
 
     assert [details(1, 4), details(2, 2), details(2, 4), details(3, 3), details(2, 2, 0.1)] == [None, None, 2, 3, 2]
-    assert details(2, 1) == 2, "the micro-batch of one device is divided among two: other rows stand in a step"
+    assert details(2, 1) == 2, "the micro-batch of one device is divided among two: other rows are in a step"
 
 
-def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_sees_as_many_gpus_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
     several = training_environment(2)
