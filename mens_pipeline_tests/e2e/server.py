@@ -1,4 +1,4 @@
-"""A Dagster server as `make ui` starts it, in folders of its own, and what one asks it over GraphQL."""
+"""A Dagster server as `make ui` starts it, in separate folders, and its GraphQL requests."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class Server:
         return dict(completion["data"])
 
     def launch(self, job: str, config: Mapping[str, Any] | None = None) -> str:
-        """Launch a job as the page does; the id of its run."""
+        """Launch a job as the page does, and return the id of its run."""
         params = {
             "selector": {**_REPOSITORY, "pipelineName": job},
             "runConfigData": json.dumps(config or {}),
@@ -69,7 +69,7 @@ class Server:
         assert self.ask(_TERMINATE, id=run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
 
     def wait(self, run_id: str, seconds: float) -> str:
-        """The status of a run that has ended."""
+        """Wait for the end of a run, and return its status."""
         deadline = time.monotonic() + seconds
         while (status := self.status(run_id)) not in {"SUCCESS", "FAILURE", "CANCELED"}:
             assert time.monotonic() < deadline, f"run {run_id} is {status} after {seconds} s"
@@ -79,7 +79,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
-    """A server that is ended with the block, with whatever it started; its home, store and cache lie in the folder."""
+    """A server that ends with the block, with all its processes; its home, store and cache are in the folder."""
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")
@@ -122,13 +122,13 @@ def _wait_for(server: Server, log: Path) -> None:
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
-        process.terminate()  # and no SIGINT, to which what a shell starts in the background is deaf
+        process.terminate()  # not SIGINT, which a shell ignores for background jobs
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
     try:
-        os.killpg(process.pid, signal.SIGKILL)  # what is left of its session
+        os.killpg(process.pid, signal.SIGKILL)  # the rest of its session
     except ProcessLookupError:
         return

@@ -1,4 +1,4 @@
-"""What becomes of a training process when its run or its server goes away."""
+"""A training process ends with its run and with its server."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ _RECIPE = {**FAST, "num_train_epochs": 200, "save_steps": 5}
 
 @pytest.fixture
 def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
-    """A server whose training takes long, on a tiny base; the train set is made."""
+    """A server with a long training of a tiny base; the train set exists."""
     shutil.copytree(seed_run / "store", tmp_path / "store")
     recipe = {**_RECIPE, "model_name_or_path": write_tiny_base(tmp_path / "base")}
     fields = {f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()}
@@ -31,35 +31,35 @@ def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
 
 
 def _start_training(server: Server, folder: Path) -> str:
-    before = _checkpoint(folder)
+    before = _find_checkpoint(folder)
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
     wait_until(
-        lambda: bool(job_processes(folder)) and _checkpoint(folder) not in {None, before},
+        lambda: bool(job_processes(folder)) and _find_checkpoint(folder) not in {None, before},
         300,
         lambda: server.status(run),
     )
     return run
 
 
-def _checkpoint(folder: Path) -> Path | None:
+def _find_checkpoint(folder: Path) -> Path | None:
     work = next((folder / "store" / "qlora_adapter").glob(".work-*"), None)
     return newest_checkpoint(work) if work is not None else None
 
 
-def test_nothing_trains_on_without_its_run_or_its_server(server: Server, tmp_path: Path) -> None:
+def test_training_ends_with_its_run_and_with_its_server(server: Server, tmp_path: Path) -> None:
     """The button in the page, then SIGKILL for the server, its daemon, its code servers and the run worker.
 
-    The run is cancelled, the process gone, and what it learned is kept: the next run goes on from it.
+    The run is cancelled and the process ends; its checkpoint remains, and the next run resumes from it.
     """
     run = _start_training(server, tmp_path)
     server.terminate(run)
 
     assert server.wait(run, 120) == "CANCELED"
     wait_until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
-    assert _checkpoint(tmp_path) is not None
+    assert _find_checkpoint(tmp_path) is not None
 
     _start_training(server, tmp_path)
     os.killpg(server.process.pid, signal.SIGKILL)
 
     wait_until(lambda: not job_processes(tmp_path), 60, lambda: f"still there: {job_processes(tmp_path)}")
-    assert _checkpoint(tmp_path) is not None
+    assert _find_checkpoint(tmp_path) is not None

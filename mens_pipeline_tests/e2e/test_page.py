@@ -1,4 +1,4 @@
-"""The pages that a maintainer opens: the graph, a run launched from it, and what its checks said."""
+"""The pages that a maintainer opens: the graph, a run launched from it, and its checks."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ def _wait_for_texts(page: Page, *texts: str) -> None:
         page.wait_for(shown, _PATIENCE)
 
 
-def test_it_starts_without_a_warning_about_us(server: Server) -> None:
+def test_the_server_starts_without_a_warning(server: Server) -> None:
     said = (server.home.parent / "server.log").read_text(encoding="utf-8")
     start, serving, _ = said.partition("Serving dagster-webserver")
 
@@ -74,7 +74,7 @@ def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
 def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page: Page) -> None:
     page.open(f"{server.url}/locations/mens_pipeline/jobs/train_set")
     _wait_for_texts(page, "Materialize all")
-    run = _launch_by(server, page, "Materialize all")
+    run = _click_launch(server, page, "Materialize all")
 
     assert server.wait(run, 300) == "SUCCESS"
 
@@ -112,7 +112,7 @@ def _attempt(server: Server, page: Page, mutation: str) -> object:
 
 
 @pytest.mark.threat("N9")
-def test_a_page_of_elsewhere_drives_nothing(server: Server, page: Page) -> None:
+def test_a_foreign_page_changes_nothing(server: Server, page: Page) -> None:
     ask = "query { instance { autoMaterializePaused } }"
     server.ask(_MUTATION % "true")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as elsewhere:
@@ -127,7 +127,7 @@ def test_a_page_of_elsewhere_drives_nothing(server: Server, page: Page) -> None:
     assert _attempt(server, page, _MUTATION % "true") == "open"
 
 
-def _launch_by(server: Server, page: Page, button: str) -> str:
+def _click_launch(server: Server, page: Page, button: str) -> str:
     found = f"[...document.querySelectorAll('button')].find(one => one.innerText.trim() === {json.dumps(button)})"
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:

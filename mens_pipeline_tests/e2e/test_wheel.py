@@ -1,4 +1,4 @@
-"""The wheel, installed where no checkout is, makes a train set from a given workspace."""
+"""The wheel, installed outside of a checkout, makes a train set from a given workspace."""
 
 import importlib.util
 import os
@@ -33,7 +33,7 @@ def _run(*command: str | Path, cwd: Path, **environment: str) -> "subprocess.Com
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel; the dependencies are those of this one, its editable install is not."""
+    """A virtual environment with the wheel, and with the dependencies of this one but not its editable install."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     command = (*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(PROJECT_ROOT))
@@ -52,7 +52,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs in a folder of their own; they show enough constructs and are fewer than the seed data."""
+    """A folder of programs with enough constructs, smaller than the seed data."""
     return shutil.copytree(PROJECT_ROOT / "data" / "golden" / "app", tmp_path_factory.mktemp("given") / "workspace")
 
 
@@ -98,7 +98,7 @@ def test_the_seed_data_is_the_workspace_if_none_is_given(installed: Path, tmp_pa
     )
     packaged = Path(done.stdout.strip())
     listing = subprocess.run(["git", "ls-files", "data"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
-    versioned = listing.stdout.split() or pytest.skip("this is no checkout")
+    versioned = listing.stdout.split() or pytest.skip("this is not a checkout")
 
     assert sorted(
         path.relative_to(packaged.parent).as_posix() for path in packaged.rglob("*") if path.is_file()
@@ -106,8 +106,8 @@ def test_the_seed_data_is_the_workspace_if_none_is_given(installed: Path, tmp_pa
     assert all((packaged.parent / name).read_bytes() == (seed.parent / name).read_bytes() for name in versioned)
 
 
-def test_configuration_may_lie_elsewhere(installed: Path, workspace: Path, tmp_path: Path) -> None:
-    """`MENS_CONFIG_ROOT`: a copy of config/, changed; here it asks for a construct share that no workspace reaches."""
+def test_the_configuration_may_be_in_another_folder(installed: Path, workspace: Path, tmp_path: Path) -> None:
+    """`MENS_CONFIG_ROOT`: a changed copy of config/, which requires more constructs than a workspace has."""
     config = shutil.copytree(PROJECT_ROOT / "config", tmp_path / "config")
     gates = yaml.safe_load((config / "gates.yaml").read_text(encoding="utf-8"))
     (config / "gates.yaml").write_text(yaml.safe_dump({**gates, "min_corpus_coverage": 1.0}), encoding="utf-8")
@@ -118,7 +118,7 @@ def test_configuration_may_lie_elsewhere(installed: Path, workspace: Path, tmp_p
     assert "required: 1.0" in done.stdout
 
 
-def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: Path) -> None:
+def test_a_missing_extra_is_named_with_the_command_for_wheels(installed: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None; sys.argv = ['mens', 'train', '--data-dir', 'x'];"
         "from mens_pipeline.cli.main import main; main()"

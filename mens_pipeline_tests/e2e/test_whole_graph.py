@@ -1,4 +1,4 @@
-"""`mens run` from the seed data to a verdict, with a base small enough for every night."""
+"""`mens run` from the seed data to a verdict, with a base small enough for nightly tests."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Path:
-    """A machine: base model, configuration, home, cache, and a store in which the train set is made."""
+    """A machine: base model, configuration, home, cache, and a store with a train set."""
     folder = tmp_path_factory.mktemp("machine")
     shutil.copytree(seed_run / "store", folder / "store")
     write_tiny_base(folder / "base", positions=1024)
@@ -31,7 +31,7 @@ def _mens(folder: Path, *arguments: str) -> "CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def ran(folder: Path) -> "CompletedProcess[str]":
-    """What came of the first run of the whole graph there."""
+    """The result of the first run of the whole graph there."""
     return _mens(folder, "run", "--preset", "tiny")
 
 
@@ -47,7 +47,7 @@ def test_random_weights_are_trained_evaluated_and_refused(folder: Path, ran: "Co
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ran")
-def test_the_second_time_nothing_is_made_again(folder: Path) -> None:
+def test_a_second_run_reuses_all_stages(folder: Path) -> None:
     second = _mens(folder, "run", "--preset", "tiny")
 
     assert second.returncode == 1, second.stderr[-3000:]

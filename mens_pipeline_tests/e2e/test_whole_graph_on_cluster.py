@@ -1,4 +1,4 @@
-"""`mens run` with all that several machines share: a Ray cluster, object storage, and Dagster in PostgreSQL."""
+"""`mens run` with the services that machines share: a Ray cluster, object storage, and Dagster in PostgreSQL."""
 
 import json
 import shutil
@@ -22,10 +22,10 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.postgres]
 
 _OWN = ("eval_results", "benchmark_gate", "promoted_adapter")
-"""Figures hold seconds, and an evaluation names the store whose ledger it stands in."""
+"""Their figures contain seconds, and an evaluation names the store of its ledger."""
 
 _WARNS = {"warn_only": [str(gate) for gate in GateName], "first_heldout_tasks": 20, "max_rounds": 1}
-"""Random weights pass no gate: here all of them warn, so that what was trained is promoted."""
+"""Random weights pass no gate: here all of them only warn, so that the adapter is promoted."""
 
 
 @pytest.fixture
@@ -34,18 +34,18 @@ def head() -> Iterator[RayHead]:
     yield from ray_head(num_others=1)
 
 
-def _in_folder(store: Path) -> set[tuple[str, str]]:
+def _list_folder(store: Path) -> set[tuple[str, str]]:
     return {(path.parent.parent.name, path.parent.name) for path in store.glob("*/*/manifest.json")}
 
 
-def _in_bucket(url: str) -> set[tuple[str, str]]:
+def _list_bucket(url: str) -> set[tuple[str, str]]:
     return {(found.kind, found.key) for found in Remote(url).list_artifacts() if found.is_whole}
 
 
-def _digests_of_rows(store: Path) -> dict[str, str]:
-    """Path below a store -> digest, of all rows in it: those of the corpus, and the scored completions.
+def _read_digests(store: Path) -> dict[str, str]:
+    """Path in a store -> digest, for all files of rows: those of the corpus, and the scored completions.
 
-    Evaluations and what follows from them have other keys, since they name their store. The log of a training holds
+    Evaluations and later artifacts have other keys, since they name their store. The log of a training contains
     seconds.
     """
     found: dict[str, str] = {}
@@ -58,12 +58,12 @@ def _digests_of_rows(store: Path) -> dict[str, str]:
     return found
 
 
-def _weights(store: ArtifactStore) -> str:
+def _hash_weights(store: ArtifactStore) -> str:
     champion = champion_in(store)
     return digest_of(champion.path / ADAPTER / WEIGHTS)
 
 
-def test_a_cluster_makes_what_one_machine_makes(
+def test_a_cluster_makes_the_artifacts_of_one_machine(
     tmp_path: Path, head: RayHead, store_url: str, postgres_url: str, seed_run: Path
 ) -> None:
     base = write_tiny_base(tmp_path / "base")
@@ -93,12 +93,12 @@ def test_a_cluster_makes_what_one_machine_makes(
 
     for done in (alone, first, second):
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    made, made_alone = _in_bucket(store_url), _in_folder(tmp_path / "alone" / "store")
+    made, made_alone = _list_bucket(store_url), _list_folder(tmp_path / "alone" / "store")
     assert {ref for ref in made if ref[0] not in _OWN} == {ref for ref in made_alone if ref[0] not in _OWN}
-    assert _digests_of_rows(tmp_path / "first" / "store") == _digests_of_rows(tmp_path / "alone" / "store")
+    assert _read_digests(tmp_path / "first" / "store") == _read_digests(tmp_path / "alone" / "store")
     assert Counter(kind for kind, _ in made) == Counter(kind for kind, _ in made_alone)
     assert dict.fromkeys(_OWN, 1).items() <= Counter(kind for kind, _ in made).items()
-    assert _weights(stores[0]) == _weights(stores[1])
+    assert _hash_weights(stores[0]) == _hash_weights(stores[1])
     assert "reused      9/9 stages" in second.stdout
     assert statuses == ["SUCCESS", "SUCCESS"]
     assert num_observed

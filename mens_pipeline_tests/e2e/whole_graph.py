@@ -1,4 +1,4 @@
-"""`mens` on a base model that is small enough for every night's tests, with an eval suite to match."""
+"""`mens` on a base model that is small enough for nightly tests, with a small eval suite."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ _EVAL_SUITE: Final = {
     "infill_lines": 4,
     "infill_tokens": 12,
 }
-"""To hold what random weights write in full length to the language takes minutes."""
+"""Constrained completions of random weights take minutes at full length."""
 
 
 def write_config(
@@ -30,7 +30,7 @@ def write_config(
 ) -> Path:
     """Copy the configuration with a short eval suite, and return where it is.
 
-    `eval_suite` are fields of evaluation.yaml besides those; `policy` replaces thresholds of the policy `ci`.
+    `eval_suite` has more fields of evaluation.yaml; `policy` replaces thresholds of the policy `ci`.
     """
     config = folder / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
