@@ -85,10 +85,9 @@ def test_reads_a_program_in_the_given_mode(mode: str, exit_code: int) -> None:
     assert _check("-", "--mode", mode, stdin="print(1)\n").exit_code == exit_code
 
 
-def test_standard_input_has_a_name(workspace: Path) -> None:
+def test_standard_input_has_a_name() -> None:
     result = _check("-", stdin="x")
 
-    assert workspace.exists()
     assert result.stdout.startswith("<stdin>:1:1: error[expected-declaration]: ")
 
 

@@ -66,8 +66,7 @@ def test_completed_tasks_are_not_requested_again(folder: Path) -> None:
 @pytest.mark.slow
 def test_vox_can_be_described_to_a_model(folder: Path) -> None:
     with serving(lambda content, _number: completion(_REFERENCES[_read_question(content)])) as server:
-        _try(server.url)
-        _try(server.url, "--describe")
+        assert _try(server.url).exit_code == _try(server.url, "--describe").exit_code == 0
 
     plain, described = (server.requests[place]["content"]["messages"][0]["content"] for place in (0, -1))
     assert described.startswith(plain)

@@ -204,7 +204,6 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 def test_the_real_model_writes_text(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

@@ -128,7 +128,7 @@ def test_an_adapter_that_cannot_be_evaluated_is_not_trained(base: Path, workspac
     ],
 )
 @pytest.mark.seed_row(30, 31, 32)
-def test_evaluates_only_if_a_variable_requests_it(
+def test_a_variable_requests_an_evaluation(
     variables: dict[str, str], *, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in _ASKING:

@@ -72,8 +72,8 @@ def test_the_computed_power_matches_the_gate() -> None:
     num_runs, num_called = 2_000, 0
     for _ in range(num_runs):
         drawn = [random.random() for _ in range(_NUM_TASKS)]
-        difference = compare_paired([chance < 0.65 for chance in drawn], [0.15 <= chance < 0.7 for chance in drawn])
-        num_called += difference.difference < 0 and difference.p_value < _THRESHOLDS.max_regression_p
+        champion, candidate = ([(low <= n < high,) * 2 for n in drawn] for low, high in ((0, 0.65), (0.15, 0.7)))
+        num_called += _is_refused(_compare(champion, candidate))
     power = power_of_regression(_NUM_TASKS, 0.1, 0.1, _THRESHOLDS.max_regression_p)
 
     assert num_called / num_runs == pytest.approx(power, abs=0.035)

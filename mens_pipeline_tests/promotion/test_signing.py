@@ -295,10 +295,12 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
     champion = champion_in(store)
     _overwrite(champion, f"{ADAPTER}/{WEIGHTS}", "other weights")
-    inputs = {**champion.manifest["inputs"], "adapter_sha256": adapter_digest(champion.path)}
-    champion.manifest["inputs"].update(inputs)
+    champion.manifest["inputs"]["adapter_sha256"] = adapter_digest(champion.path)
+    (champion.path / "manifest.json").write_text(json.dumps(champion.manifest))
 
     assert "not match the key" in str(_CHECKING.find_reason(champion))
+    with pytest.raises(RefusedError, match=f"the champion {champion.key[:12]} is gone"):
+        champion_model(checking, CPU)
 
 
 def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) -> None:
