@@ -1,4 +1,4 @@
-"""The code version of a stage moves with everything that decides what it makes, and with nothing else."""
+"""The code version of a stage changes with the code that its output depends on, and with no other code."""
 
 import json
 import os
@@ -50,19 +50,19 @@ _EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
     ("corpus/synthesis/families/tables.vox.jinja", "columns that may be", "fields that may be", {"synthesis"}),
     ("corpus/synthesis/families/views_banks.yaml", "Loading", "Fetching", {"synthesis"}),
     ("corpus/synthesis/tasks/loop_atoms.yaml", "level: 2", "level: 1", {"synthesis", "split"}),
-    # What a process of workers does, which is started by the name of its module. The names that programs know are those
-    # of the tables of the interpreter, so that whatever judges names rests on it too.
+    # Workers are started by the name of their module, so their code is followed too. The tables of the interpreter
+    # define the names that programs know, so stages that check names depend on it as well.
     (
         "language/interpreter/values.py",
         "left: Value, right: Value, level: int = 0",
         "left: Value, right: Value, level: int = 1",
         {"synthesis", "pairs", "split", "evaluation", "merge", "generation"},
     ),
-    # A name that nothing uses, and what keeps artifacts.
+    # An unused name, and the code that stores artifacts.
     ("training/qlora.py", "def lora_config", "_UNUSED = 1\n\n\ndef lora_config", set()),
     ("storage/store.py", "indent=2", "indent=3", set()),
 )
-"""File -> an edit of it, and the stages that rest on it."""
+"""A file, an edit of it, and the stages that depend on it."""
 
 
 def _copy(folder: Path) -> Path:
@@ -70,35 +70,34 @@ def _copy(folder: Path) -> Path:
     return Path(shutil.copytree(_PACKAGE, folder / "mens_pipeline", ignore=ignored))
 
 
-def _find_different(copy: Path, stage: str) -> set[str]:
-    """What differs between a copy and the package of what a stage reaches: files, without their suffix if Python."""
+def _find_changed_files(copy: Path, stage: str) -> set[str]:
+    """Return the files of a stage that differ between a copy and the package; Python files without their suffix."""
     ours, theirs = (set(trace_code(_STAGES[stage], (), root).items()) for root in (_PACKAGE, copy))
     return {name.partition(":")[0].removeprefix("mens_pipeline.").replace(".", "/") for name, _ in ours ^ theirs}
 
 
 @pytest.fixture(scope="module")
 def edited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Stage -> which of the edited files changes its code version."""
+    """Return the edited files that change the code version of each stage."""
     copy = _copy(tmp_path_factory.mktemp("edited"))
     for file, old, new, _ in _EDITS:
         text = (copy / file).read_text(encoding="utf-8")
         assert old in text
         (copy / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-    return {stage: _find_different(copy, stage) for stage in _STAGES}
+    return {stage: _find_changed_files(copy, stage) for stage in _STAGES}
 
 
 @pytest.mark.parametrize(("file", "stages"), [(file, stages) for file, _, _, stages in _EDITS])
-def test_an_edit_changes_what_rests_on_it_and_nothing_else(
+def test_an_edit_changes_only_the_stages_that_depend_on_it(
     edited: dict[str, set[str]], file: str, stages: set[str]
 ) -> None:
-    """Redaction, the page of the report, the card, the judge, the trainer, word lists: each has its stages."""
     name = file.removesuffix(".py")
     name = name if name != file else file.replace(".", "/")
 
     assert {stage for stage, files in edited.items() if name in files} == stages
 
 
-def test_a_version_is_of_all_that_is_reached(tmp_path: Path) -> None:
+def test_a_version_covers_all_reachable_code(tmp_path: Path) -> None:
     copy = _copy(tmp_path)
     entry = _STAGES["mix"][0]
     same = code_version(entry, root=copy)
@@ -111,8 +110,8 @@ def test_a_version_is_of_all_that_is_reached(tmp_path: Path) -> None:
     assert code_version(entry, root=other) != same
 
 
-def test_an_explanation_changes_nothing(tmp_path: Path) -> None:
-    """A comment, a docstring, other line breaks, and what stands there for type checkers alone."""
+def test_comments_and_docstrings_do_not_change_a_version(tmp_path: Path) -> None:
+    """Nor do line breaks and imports for type checkers."""
     copy = _copy(tmp_path)
     for path in sorted(copy.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -121,11 +120,11 @@ def test_an_explanation_changes_nothing(tmp_path: Path) -> None:
             types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import nothing_of_ours\n"
             path.write_text(f'"""Another docstring,\nlonger."""\n\n# A comment.\n{rest}\n{types}', encoding="utf-8")
 
-    assert {stage: _find_different(copy, stage) for stage in _STAGES} == {stage: set() for stage in _STAGES}
+    assert {stage: _find_changed_files(copy, stage) for stage in _STAGES} == {stage: set() for stage in _STAGES}
 
 
 def test_modules_can_be_left_out() -> None:
-    """A model that writes freely asks nothing of the language; nor does the trainer, whatever is left out."""
+    """Generation without constraints does not depend on the language, and training never does."""
     trained, free, language = _STAGES["training"], _STAGES["generation"], "mens_pipeline.language"
 
     assert not any(name.startswith(language) for name in trace_code(trained))
@@ -147,7 +146,7 @@ def _write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
-    """Inside functions, through packages, as parts of modules, for their effects; and what nothing uses is left out."""
+    """In functions, through packages, as attributes of modules, for side effects; unused definitions are left out."""
     root = _write(
         tmp_path,
         {
@@ -174,7 +173,7 @@ def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
         *("part.late:number", "part.whole:X", "part.whole:C", "part.whole:run"),
     }
     assert trace_code(("mens_pipeline.other:second",), (), root).keys() == {"mens_pipeline.other:second"}
-    # A parameter or a name within brackets is not the definition of that name.
+    # A parameter or the variable of a comprehension is not the definition of that name.
     for name in ("alike", "names"):
         alike = trace_code((f"mens_pipeline.entry:{name}",), (), root)
         assert "mens_pipeline.entry:entry" not in alike
@@ -183,35 +182,35 @@ def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["mens_pipeline.nothing", "json", "mens_pipeline.storage.store:nothing"])
-def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
+def test_a_missing_entry_is_an_error(entry: str) -> None:
     with pytest.raises(LookupError, match=f"{entry}: no such module or definition"):
         code_version(entry)
 
 
 @pytest.mark.parametrize("spoilt", ["not JSON", "[]", '{"package": "of before", "asked": "1"}'])
-def test_versions_are_kept_for_the_package_as_it_is(tmp_path: Path, spoilt: str) -> None:
+def test_versions_are_cached_until_the_package_changes(tmp_path: Path, spoilt: str) -> None:
     root = _write(tmp_path, {"entry.py": "def entry(): ...\n"})
-    asked = "mens_pipeline.entry"
-    first = code_version(asked, root=root)
-    kept = root / "__pycache__" / "code_versions.json"
-    read = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
+    entry = "mens_pipeline.entry"
+    first = code_version(entry, root=root)
+    cache = root / "__pycache__" / "code_versions.json"
+    read = json.loads(cache.read_text())
+    cache.write_text(json.dumps({**read, repr(((entry,), ())): "kept"}))
     _load_versions.cache_clear()
-    reread = code_version(asked, root=root)
-    kept.write_text(spoilt)
+    reread = code_version(entry, root=root)
+    cache.write_text(spoilt)
     _load_versions.cache_clear()
-    again = code_version(asked, root=root)
-    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
+    again = code_version(entry, root=root)
+    cache.write_text(json.dumps({**read, repr(((entry,), ())): "kept"}))
     (root / "other.py").write_text("X = 1\n")
     _load_versions.cache_clear()
 
-    assert (reread, again, code_version(asked, root=root)) == ("kept", first, first)
+    assert (reread, again, code_version(entry, root=root)) == ("kept", first, first)
     nowhere = _write(tmp_path / "other", {"entry.py": "def entry(): ...\n", "__pycache__": "a file"})
-    assert code_version(asked, root=nowhere) == code_version(asked, root=nowhere) == first
+    assert code_version(entry, root=nowhere) == code_version(entry, root=nowhere) == first
 
 
-def test_it_loads_nothing() -> None:
-    """Neither the deep learning stack nor the stages; all versions take as long as three parses of the package."""
+def test_versions_are_computed_quickly_and_without_heavy_imports() -> None:
+    """All versions take about as long as three parses of the package."""
     program = f"""import ast, sys
 from pathlib import Path
 from mens_pipeline.storage.code_version import code_version

@@ -1,4 +1,4 @@
-"""Files of strangers: opened if they are files, and read no further than they should be."""
+"""Untrusted files: only regular files are opened, and no more than a bound is read."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 
 
 def test_no_link_is_followed_below_a_folder(tmp_path: Path) -> None:
-    """In no part, and with no handle left open; above the folder links are as good as any name."""
+    """In no part of a path, and no handle stays open; links above the folder are followed."""
     (tmp_path / "root" / "a" / "b").mkdir(parents=True)
     (tmp_path / "root" / "a" / "b" / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("root")
@@ -45,8 +45,8 @@ def test_no_link_is_followed_below_a_folder(tmp_path: Path) -> None:
     assert len([*Path("/dev/fd").iterdir()]) == num_open
 
 
-def test_nothing_else_is_opened(tmp_path: Path) -> None:
-    """A folder says what it is; a pipe, a device and a link that is not wanted do not wait."""
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    """Opening a pipe or a device does not block."""
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
@@ -66,32 +66,32 @@ def test_nothing_else_is_opened(tmp_path: Path) -> None:
     assert [is_out_of_place(path) for path in (tmp_path / "none", tmp_path, Path("/dev/null"))] == [False, False, True]
 
 
-def test_an_error_without_a_file_gets_one(tmp_path: Path) -> None:
+def test_an_error_without_a_file_name_gets_one(tmp_path: Path) -> None:
     for fail, named in ((os.utime, str(tmp_path)), (os.unlink, None)):
         with pytest.raises(FileNotFoundError) as failure, named_errors(tmp_path):
             fail(tmp_path / "none")
         assert failure.value.filename2 == named
 
 
-def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the first place that is; a folder that is not there yet is asked by its parent."""
-    asked: list[Path] = []
+def test_a_nearly_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first nearly full place is named; a missing folder is on the disk of its parent."""
+    checked: list[Path] = []
 
-    def usage(place: Path) -> tuple[int, int, int]:
-        asked.append(place)
-        return (100_000_000_000, 0, 4_000_000_000 if len(asked) > 1 else 6_000_000_000)
+    def measure(place: Path) -> tuple[int, int, int]:
+        checked.append(place)
+        return (100_000_000_000, 0, 4_000_000_000 if len(checked) > 1 else 6_000_000_000)
 
-    monkeypatch.setattr("mens_pipeline.storage.files.shutil.disk_usage", usage)
+    monkeypatch.setattr("mens_pipeline.storage.files.shutil.disk_usage", measure)
     problem = find_little_room(tmp_path, tmp_path / "new" / "home")
 
     assert problem is not None
     assert problem.startswith(f"{tmp_path / 'new' / 'home'}: 4.0 GB of 100.0 GB are free. Make room: ")
-    assert asked == [tmp_path, tmp_path]
-    asked.clear()
+    assert checked == [tmp_path, tmp_path]
+    checked.clear()
     assert find_little_room(tmp_path) is None
 
 
-def test_a_copy_of_a_folder_says_why_it_failed(tmp_path: Path) -> None:
+def test_a_failed_copy_of_a_folder_raises_the_error_of_the_disk(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "a").write_text("a" * 2000)
@@ -108,7 +108,7 @@ def test_a_copy_of_a_folder_says_why_it_failed(tmp_path: Path) -> None:
     assert (target / "old").read_text() == "old"
 
 
-def test_what_stands_in_the_way_is_no_full_disk(tmp_path: Path) -> None:
+def test_errors_of_the_disk_are_distinguished_from_errors_of_configuration(tmp_path: Path) -> None:
     read_only = OSError(errno.EROFS, "Read-only file system", "a")
 
     assert type(disk_error(OSError(errno.EACCES, "Permission denied", "a"), tmp_path, "Do.")) is ConfigurationError

@@ -32,7 +32,7 @@ class _Row(Strict):
     key: str
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_written_rows_are_read_back(tmp_path: Path) -> None:
     pairs = [pair_at("a.vox", "p\n\u2028", "ä"), pair_at(None, "q", "r")]
     records = records_of("fn f() { }\n\nfn g() { f() }\n")
 
@@ -45,7 +45,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         assert tuple(read_records([b"\n", *lines], tmp_path)) == records
 
 
-def test_a_row_is_found_at_its_place(tmp_path: Path) -> None:
+def test_a_row_is_read_at_its_offset(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes("ä\n\nb".encode())
     with open_placed_rows(path) as lines:
@@ -55,7 +55,7 @@ def test_a_row_is_found_at_its_place(tmp_path: Path) -> None:
     assert [row_at(path, place) for place, _ in placed] == [line for _, line in placed]
 
 
-def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
+def test_own_rows_are_validated(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write_jsonl(path, [pair_at("a.vox", "p", "r")])
     path.write_text(f"\n{path.read_text()}")
@@ -70,8 +70,8 @@ def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
         list(read_models(path, _Row))
 
 
-def test_ends_of_lines_are_the_same_everywhere(tmp_path: Path) -> None:
-    """One character, UTF-8; half a character is escaped. A digest is in the form of `sha256sum`."""
+def test_line_ends_are_the_same_everywhere(tmp_path: Path) -> None:
+    """A line feed, in UTF-8; a lone surrogate is escaped. A digest has the format of `sha256sum`."""
     write_text(tmp_path / "text", "ä\n")
     write_text(tmp_path / "half", "\ud800\n")
 
@@ -89,20 +89,20 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "out" / "rows.jsonl"
     write_lines(path, ["old"])
 
-    def failing(error: Exception) -> Iterator[str]:
+    def fail_after_a_line(error: Exception) -> Iterator[str]:
         yield "new"
         raise error
 
     for error in (SourceNotFoundError("gone"), FileNotFoundError(errno.ENOENT, "gone", "elsewhere")):
         with pytest.raises(type(error), match="gone") as failed:
-            write_lines(path, failing(error))
+            write_lines(path, fail_after_a_line(error))
         assert failed.value is error
     assert path.read_text() == "old\n"
     assert [file.name for file in path.parent.iterdir()] == ["rows.jsonl"]
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
-    """The command ends with 1, not as for a mistake: the same may be asked again."""
+    """The command exits with 1, not as for a mistake: it can be repeated unchanged."""
     path = tmp_path / "rows.jsonl"
     write_lines(path, ["old"])
 
@@ -117,7 +117,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """Nor may a folder be in the place of the file."""
+    """So is a folder in place of the file."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"out\.jsonl: .*Name a file in a writable folder"):
         write_jsonl(tmp_path / "file" / "out.jsonl", [])
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[1]", b"nope", b'{"prompt": "\\ud800", "response": "r"}'])
-def test_a_line_of_another_kind_is_refused_with_its_place(tmp_path: Path, line: bytes) -> None:
+def test_an_invalid_line_is_refused_with_its_number(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n" + line + b"\n")
 
@@ -145,8 +145,8 @@ def test_a_line_of_another_kind_is_refused_with_its_place(tmp_path: Path, line: 
         list(read_records([b"\n", line], path))
 
 
-def test_rests_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """By the next one that writes there; not what is held, young, a link, or may be a person's own."""
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """By the next writer; files that are locked, recent, links, or perhaps a person's own are kept."""
     old, held, young, link, foreign = (
         tmp_path / name
         for name in (
@@ -173,8 +173,8 @@ def test_rests_of_killed_processes_are_removed(tmp_path: Path) -> None:
     )
 
 
-def test_two_writers_of_one_process_number_keep_their_files(tmp_path: Path) -> None:
-    """As in two pods that share a volume: each writes into a file of its own, and the later one stays."""
+def test_two_writers_with_one_process_id_keep_their_files(tmp_path: Path) -> None:
+    """As in two pods that share a volume: each writes a separate file, and the last to finish wins."""
     path = tmp_path / "a.txt"
     with replacing(path) as first:
         first.write(b"first")
@@ -189,7 +189,7 @@ def test_two_writers_of_one_process_number_keep_their_files(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
 def test_parts_hold_each_line_once(tmp_path: Path, size: int) -> None:
-    """A line belongs to the part in which it begins, however long it is; an empty one and one without an end too."""
+    """A line belongs to the part in which it begins, even if it is long, empty or unterminated."""
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"ab\n\nlonger than a part\nc\nd")
 
@@ -203,7 +203,7 @@ def test_parts_hold_each_line_once(tmp_path: Path, size: int) -> None:
     assert len(found) == 5
 
 
-def test_a_part_within_one_long_line_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_within_one_long_line_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"x" * 50 + b"\ny\n")
     monkeypatch.setattr("mens_pipeline.storage.jsonl.MAX_LINE_BYTES", 8)

@@ -1,4 +1,4 @@
-"""A store with object storage behind it, on a real server: what machines agree on, and what they never see."""
+"""A store with object storage, on a real server."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _INPUTS = {"a": 1}
 _KEY = key_of(_INPUTS)
 
 
-def _machine(folder: Path, url: str) -> ArtifactStore:
+def _open_store(folder: Path, url: str) -> ArtifactStore:
     return ArtifactStore(folder, Remote(url))
 
 
@@ -36,11 +36,11 @@ def _build(store: ArtifactStore, text: str = "hello\n", *, again: bool = False) 
     return store.build("corpus", _INPUTS, write, again=again)
 
 
-def _digest(line: str) -> str:
+def _hash_line(line: str) -> str:
     return hashlib.sha256(f"{line}\n".encode()).hexdigest()
 
 
-def _rows(artifact: Artifact | None) -> str:
+def _read_rows(artifact: Artifact | None) -> str:
     assert artifact is not None
     return (artifact.path / "deep" / "rows.txt").read_text()
 
@@ -50,28 +50,28 @@ def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore,
     assert second.get("corpus", _KEY) is None
     assert second.read_pointer("corpus", "latest") is None
     made, _ = _build(first)
-    taken = second.get("corpus", _KEY)
+    fetched = second.get("corpus", _KEY)
 
-    assert _rows(taken) == "hello\n"
-    assert taken is not None
-    assert taken.manifest == made.manifest
-    assert taken.find_changed() == ()
-    assert taken.path.is_relative_to(second.root)
+    assert _read_rows(fetched) == "hello\n"
+    assert fetched is not None
+    assert fetched.manifest == made.manifest
+    assert fetched.find_changed() == ()
+    assert fetched.path.is_relative_to(second.root)
     assert second.read_pointer("corpus", "latest") == _KEY
-    assert _build(second, "never written") == (taken, True)
+    assert _build(second, "never written") == (fetched, True)
     assert not list(second.root.glob("corpus/.draft-*"))
     assert not (second.root / "corpus" / "latest").exists()
 
 
 def test_two_writers_of_one_key_agree(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """Whoever comes first; the other one takes what is there instead of its own, which need not be the same."""
+    """The first to publish wins; the other uses that artifact instead of its own, even if they differ."""
     first, second = machines
     barrier = threading.Barrier(2)
     made: dict[str, Artifact] = {}
 
     def build(store: ArtifactStore, text: str) -> None:
         def write(folder: Path) -> dict[str, int]:
-            barrier.wait(20)  # both have seen that there is none
+            barrier.wait(20)  # neither has found an artifact
             (folder / "deep").mkdir()
             (folder / "deep" / "rows.txt").write_text(text)
             return {}
@@ -83,23 +83,23 @@ def test_two_writers_of_one_key_agree(machines: tuple[ArtifactStore, ArtifactSto
         thread.start()
     for thread in threads:
         thread.join(60)
-    texts = {_rows(made["first\n"]), _rows(made["second\n"])}
+    texts = {_read_rows(made["first\n"]), _read_rows(made["second\n"])}
 
     assert len(texts) == 1
     assert made["first\n"].manifest == made["second\n"].manifest
     assert made["first\n"].find_changed() == made["second\n"].find_changed() == ()
-    assert _rows(_machine(first.root.parent / "c", _url(first)).get("corpus", _KEY)) in texts
+    assert _read_rows(_open_store(first.root.parent / "c", _find_url(first)).get("corpus", _KEY)) in texts
 
 
-def _url(store: ArtifactStore) -> str:
+def _find_url(store: ArtifactStore) -> str:
     return store.documents.place("", "").rstrip("/")
 
 
-def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
+def test_a_path_of_another_machine_is_found_locally(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     first, second = machines
     path = _build(first)[0].path / "deep" / "rows.txt"
     assert first.locate(path) == path
-    path.rename(path.with_name("elsewhere"))  # each machine has a disk of its own
+    path.rename(path.with_name("elsewhere"))  # each machine has its own disk
 
     assert second.locate(path) == second.root / "corpus" / _KEY / "deep" / "rows.txt"
     assert second.locate(path).read_text() == "hello\n"
@@ -107,31 +107,31 @@ def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[Artifac
         assert second.locate(other) == other
 
 
-def test_what_is_forced_takes_the_place_of_what_is_there(
+def test_a_forced_build_replaces_the_artifact(
     machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str
 ) -> None:
-    """For all machines: one that has the old one takes the new one when it is next asked to build."""
+    """For all machines: one that has the old artifact fetches the new one at its next build."""
     first, second = machines
     _build(first, "old\n")
     second.get("corpus", _KEY)
     made, was_there = _build(first, "new\n", again=True)
 
     assert not was_there
-    assert _rows(made) == "new\n"
-    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "new\n"
-    taken, was_there = _build(second, "never written")
+    assert _read_rows(made) == "new\n"
+    assert _read_rows(_open_store(tmp_path / "c", store_url).get("corpus", _KEY)) == "new\n"
+    fetched, was_there = _build(second, "never written")
     assert was_there
-    assert _rows(taken) == "new\n"
+    assert _read_rows(fetched) == "new\n"
 
 
 class _PowerFailure(BaseException):
-    """What ends a process between two requests."""
+    """Ends a process between two requests."""
 
 
 def test_a_half_written_artifact_is_never_seen(
     machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files are there, its manifest is not; the next run of the same machine publishes what lies there."""
+    """Its files are uploaded, its manifest is not; the next run on the same machine publishes it."""
     first, second = machines
 
     def fail(*_: object) -> bool:
@@ -141,13 +141,13 @@ def test_a_half_written_artifact_is_never_seen(
         patched.setattr(Remote, "swap", fail)
         with pytest.raises(_PowerFailure):
             _build(first)
-    there = {item["path"].rpartition("/")[2] for batch in obstore.list(from_url(_url(first))) for item in batch}
-    assert _digest("hello") in there
+    there = {item["path"].rpartition("/")[2] for batch in obstore.list(from_url(_find_url(first))) for item in batch}
+    assert _hash_line("hello") in there
     assert MANIFEST not in there
     assert second.get("corpus", _KEY) is None
 
     assert _build(first, "never written")[1]
-    assert _rows(second.get("corpus", _KEY)) == "hello\n"
+    assert _read_rows(second.get("corpus", _KEY)) == "hello\n"
 
 
 @pytest.mark.parametrize("content", [b"tampered\n", None])
@@ -156,7 +156,7 @@ def test_a_tampered_object_makes_the_artifact_absent(
 ) -> None:
     first, second = machines
     _build(first)
-    place = f"corpus/{_KEY}/{_digest('hello')}"
+    place = f"corpus/{_KEY}/{_hash_line('hello')}"
     if content is None:
         obstore.delete(from_url(store_url), place)
     else:
@@ -166,19 +166,19 @@ def test_a_tampered_object_makes_the_artifact_absent(
     made, was_there = _build(second)
 
     assert not was_there
-    assert _rows(made) == "hello\n"
-    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "hello\n"
+    assert _read_rows(made) == "hello\n"
+    assert _read_rows(_open_store(tmp_path / "c", store_url).get("corpus", _KEY)) == "hello\n"
 
 
 def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     first, second = machines
     _build(first)
-    taken = second.get("corpus", _KEY)
-    assert taken is not None
-    (taken.path / "deep" / "rows.txt").write_text("spoilt\n")
+    fetched = second.get("corpus", _KEY)
+    assert fetched is not None
+    (fetched.path / "deep" / "rows.txt").write_text("spoilt\n")
     again, was_there = _build(second, "never written")
 
-    assert (_rows(again), was_there) == ("hello\n", True)
+    assert (_read_rows(again), was_there) == ("hello\n", True)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, Artifact
         (None, None),
     ],
 )
-def test_a_manifest_of_a_stranger_makes_no_artifact(
+def test_an_invalid_manifest_makes_no_artifact(
     tmp_path: Path, store_url: str, change: dict[str, object] | None, where: str | None
 ) -> None:
-    """Nothing is written outside of its folder, and nothing is taken without a digest; what is made takes its place."""
-    bucket, store = from_url(store_url), _machine(tmp_path / "deep" / "store", store_url)
+    """Nothing is written outside its folder or accepted without a digest; a local build replaces it."""
+    bucket, store = from_url(store_url), _open_store(tmp_path / "deep" / "store", store_url)
     manifest = {"kind": "corpus", "key": _KEY, "inputs": _INPUTS, "parents": [], "outputs": {}}
     content = b"[" if change is None else json.dumps({**manifest, **change}).encode()
     obstore.put(bucket, f"corpus/{_KEY}/{MANIFEST}", content)
@@ -207,37 +207,37 @@ def test_a_manifest_of_a_stranger_makes_no_artifact(
     assert store.get("corpus", _KEY) is None
     assert where is None or not list(tmp_path.rglob(f"*{where}*"))
     assert not Path("/tmp/mens-evil").exists()  # noqa: S108
-    assert _rows(_build(store)[0]) == "hello\n"
-    assert _rows(_machine(tmp_path / "b", store_url).get("corpus", _KEY)) == "hello\n"
+    assert _read_rows(_build(store)[0]) == "hello\n"
+    assert _read_rows(_open_store(tmp_path / "b", store_url).get("corpus", _KEY)) == "hello\n"
 
 
-def test_one_that_is_published_and_damaged_meanwhile_gives_way(
+def test_a_damaged_artifact_published_meanwhile_is_replaced(
     machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str
 ) -> None:
-    """The manifest of another writer names a file that is not there: what was made here takes its place."""
+    """The manifest of another writer names a missing file, so the local artifact replaces it."""
     first, second = machines
 
     def write(folder: Path) -> dict[str, int]:
         _build(second, "theirs\n")
-        obstore.delete(from_url(store_url), f"corpus/{_KEY}/{_digest('theirs')}")
+        obstore.delete(from_url(store_url), f"corpus/{_KEY}/{_hash_line('theirs')}")
         (folder / "deep").mkdir()
         (folder / "deep" / "rows.txt").write_text("ours\n")
         return {}
 
-    assert _rows(first.build("corpus", _INPUTS, write)[0]) == "ours\n"
-    assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "ours\n"
+    assert _read_rows(first.build("corpus", _INPUTS, write)[0]) == "ours\n"
+    assert _read_rows(_open_store(tmp_path / "c", store_url).get("corpus", _KEY)) == "ours\n"
 
 
-def test_a_server_that_is_gone_says_so(
+def test_an_unreachable_server_is_reported_in_one_line(
     machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
-    """One line, with what to do; what lies here can be read, and what is made meanwhile is not lost."""
+    """With advice; local artifacts can still be read."""
     monkeypatch.setattr(remote_module, "_RETRY_SECONDS", 1.0)
     made, _ = _build(machines[0])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{probe.getsockname()[1]}")
-    alone = _machine(machines[0].root, store_url)
+    alone = _open_store(machines[0].root, store_url)
 
     assert alone.get("corpus", _KEY) == made
     with pytest.raises(ConfigurationError, match="Make sure that MENS_STORE_URL names an existing bucket") as details:
@@ -247,12 +247,12 @@ def test_a_server_that_is_gone_says_so(
 
 
 @pytest.mark.slow
-def test_a_server_that_restarts_costs_no_run(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests wait for it: the former four retries were over within a second."""
+def test_a_restart_of_the_server_fails_no_run(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are retried until it is back; four retries were over within a second."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket, bind_and_activate=False) as server:
         server.server_bind()
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        store = _machine(tmp_path, store_url)
+        store = _open_store(tmp_path, store_url)
 
         def begin() -> None:
             server.server_activate()
@@ -264,7 +264,7 @@ def test_a_server_that_restarts_costs_no_run(store_url: str, tmp_path: Path, mon
 
 
 class _NoBucket(BaseHTTPRequestHandler):
-    """What S3 itself answers where there is no such bucket; SeaweedFS makes one."""
+    """Answers like S3 if the bucket does not exist; SeaweedFS would create it."""
 
     def do_GET(self) -> None:
         self.send_response(404)
@@ -279,11 +279,11 @@ class _NoBucket(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bucket_is_reported(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket) as server:
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        store = _machine(tmp_path, store_url)
+        store = _open_store(tmp_path, store_url)
         with pytest.raises(ConfigurationError, match="names an existing bucket"):
             _build(store)
         with pytest.raises(ConfigurationError, match=r"k/latest: Object at location .* names an existing bucket"):
@@ -291,23 +291,21 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
         assert not Remote(store_url).swap("k/latest", b"x", {"e_tag": "of one that is gone"})
         server.shutdown()
 
-    assert _rows(ArtifactStore(tmp_path).get("corpus", _KEY)) == "hello\n"
+    assert _read_rows(ArtifactStore(tmp_path).get("corpus", _KEY)) == "hello\n"
 
 
-def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_credentials_are_reported(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     with pytest.raises(ConfigurationError, match="credentials of this process allow reads and writes") as details:
-        _build(_machine(tmp_path, store_url))
+        _build(_open_store(tmp_path, store_url))
     assert "another-secret" not in str(details.value)
     with pytest.raises(ConfigurationError, match=r"az://account/x: .*Account must be specified"):
         Remote("az://account/x")
     assert not (tmp_path / "corpus").exists()
 
 
-def test_what_lies_there_is_listed_by_key_and_deleted_for_all(
-    machines: tuple[ArtifactStore, ArtifactStore], store_url: str
-) -> None:
-    """With the sizes of all files; what has no manifest is not whole, and pointers are no artifacts."""
+def test_remote_artifacts_are_listed_and_deleted(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
+    """Sizes include all files; an artifact without a manifest is incomplete, and pointers are not listed."""
     made, _ = _build(machines[0])
     obstore.put(from_url(store_url), f"corpus/{'0' * 64}/{'1' * 64}", b"left")
     remote = Remote(store_url)
@@ -324,13 +322,13 @@ def test_what_lies_there_is_listed_by_key_and_deleted_for_all(
     assert _build(machines[1], "again\n")[1] is False
 
 
-def test_what_is_taken_up_is_young_again(
+def test_a_reused_artifact_gets_a_new_modification_time(
     machines: tuple[ArtifactStore, ArtifactStore], store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _build(machines[0])
     remote = Remote(store_url)
     before = remote.list_artifacts()[0].modified
-    time.sleep(1.1)  # servers count whole seconds
+    time.sleep(1.1)  # servers round to whole seconds
     assert _build(machines[1])[1] is True
     assert remote.list_artifacts()[0].modified == before
     monkeypatch.setattr(remote_module, "_RENEWED_AFTER", timedelta(0))

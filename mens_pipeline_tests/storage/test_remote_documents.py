@@ -1,4 +1,4 @@
-"""Documents in object storage are replaced only by who read the newest version; real server."""
+"""Documents in object storage are replaced only if their newest version was read; on a real server."""
 
 import threading
 from pathlib import Path
@@ -13,7 +13,7 @@ from mens_pipeline.storage.store import ArtifactStore
 
 
 def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """A change on top of what is no more is refused; lines that two machines add at once are both there."""
+    """A change of an outdated version is refused; lines that two machines add at once are both kept."""
     first, second = (store.documents for store in machines)
     first.replace("promoted", "champion", b"", b"one")
     with pytest.raises(RefusedError, match=r"/promoted/champion: changed meanwhile, perhaps on another machine\. Run"):
@@ -33,8 +33,8 @@ def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, Art
     assert sorted(lines) == sorted([b"0", b"1", b"2", b"3"] * 2)
 
 
-def test_a_stale_version_is_not_written(store_url: str) -> None:
-    """The server itself refuses: one that is there, one that has changed, one that is gone."""
+def test_a_write_based_on_a_stale_version_is_refused(store_url: str) -> None:
+    """The server itself refuses it if the document exists, has changed, or is gone."""
     remote = Remote(store_url)
     assert remote.swap("k/latest", b"one", None)
     assert not remote.swap("k/latest", b"two", None)
@@ -48,7 +48,7 @@ def test_a_stale_version_is_not_written(store_url: str) -> None:
     assert remote.read("k/latest").content == b""
 
 
-def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
+def test_a_writer_gives_up_after_50_conflicts(store_url: str, tmp_path: Path) -> None:
     store, remote = ArtifactStore(tmp_path, Remote(store_url)), Remote(store_url)
 
     def outrun(found: bytes) -> bytes:
@@ -60,11 +60,11 @@ def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> N
     ):
         store.documents.amend("k", "lines", outrun)
 
-    def lost(found: bytes) -> bytes:
+    def lose_response(found: bytes) -> bytes:
         assert remote.swap("k/other", found + b"x", remote.read("k/other").version)
         return found + b"x"
 
-    store.documents.amend("k", "other", lost)
+    store.documents.amend("k", "other", lose_response)
     assert store.documents.read("k", "other") == b"x"
 
 

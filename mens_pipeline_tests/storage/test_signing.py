@@ -1,4 +1,4 @@
-"""Signatures of artifacts and documents, by keys that belong together and keys that do not."""
+"""Signatures of artifacts and documents, with keys that match and keys that do not."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 _PRIVATE = "5b" * 32
 
 
-def _keys(private: str | None, public: str | None = None) -> Signing:
+def _load_keys(private: str | None, public: str | None = None) -> Signing:
     signing = Signing.of(private, public)
     assert signing is not None
     return signing
@@ -28,16 +28,16 @@ def _make_artifact(store: ArtifactStore) -> Artifact:
     return store.build("eval_results", *add_signature(store, "eval_results", {"of": "a test"}, _write))[0]
 
 
-def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
-    """By the key, by its public half; not by another key, nor when a file is another one or its signature is none."""
-    signing = _keys(_PRIVATE)
+def test_a_signed_artifact_is_verified(tmp_path: Path) -> None:
+    """With the key or its public half; not with another key, a changed file, or an invalid or missing signature."""
+    signing = _load_keys(_PRIVATE)
     store = ArtifactStore(tmp_path, signing=signing)
     made = _make_artifact(store)
 
     assert (made.manifest["inputs"]["signed_by"], made.manifest["name"]) == (signing.public_key, "of a test")
     assert explain_unsigned(made, store) is None
-    assert explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys(None, signing.public_key))) is None
-    assert "not match the key" in str(explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys("6c" * 32))))
+    assert explain_unsigned(made, ArtifactStore(tmp_path, signing=_load_keys(None, signing.public_key))) is None
+    assert "not match the key" in str(explain_unsigned(made, ArtifactStore(tmp_path, signing=_load_keys("6c" * 32))))
     (made.path / "figures.json").write_text("[]")
     assert explain_unsigned(made, store) == "changed since it was signed: figures.json"
     (made.path / SIGNATURE).write_text("{}")
@@ -46,7 +46,7 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
     assert explain_unsigned(made, store) == "it is not signed"
 
 
-def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
+def test_without_a_key_no_signature_is_written_or_required(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     made = _make_artifact(store)
 
@@ -56,8 +56,8 @@ def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
     assert not (made.path / SIGNATURE).exists()
 
 
-def test_a_document_is_what_was_signed() -> None:
-    signing = _keys(_PRIVATE)
+def test_a_signature_covers_the_kind_and_the_fields_of_a_document() -> None:
+    signing = _load_keys(_PRIVATE)
     signature = signing.signature_of("event", key="a")
 
     assert signing.problem_of(signature, "event", key="a") is None
@@ -66,21 +66,21 @@ def test_a_document_is_what_was_signed() -> None:
         assert "its signature does not match the key" in str(signing.problem_of(found, kind, key=key))
 
 
-def test_keys_that_do_not_belong_together_are_refused() -> None:
-    own = _keys(_PRIVATE).public_key
+def test_keys_that_do_not_match_are_refused() -> None:
+    own = _load_keys(_PRIVATE).public_key
 
-    assert _keys(_PRIVATE, own).public_key == own
+    assert _load_keys(_PRIVATE, own).public_key == own
     with pytest.raises(ConfigurationError, match=r"MENS_VERIFY_KEY: .* but MENS_SIGNING_KEY belongs to"):
         Signing.of("6c" * 32, own)
     with pytest.raises(ConfigurationError, match=r"no key to sign with is set. Set MENS_SIGNING_KEY"):
-        _keys(None, own).signature_of("event")
+        _load_keys(None, own).signature_of("event")
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    signing = _keys(_PRIVATE)
+def test_a_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    signing = _load_keys(_PRIVATE)
     signature = signing.signature_of("event")
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
 
-    for ask in (lambda: Signing.of(_PRIVATE, None), lambda: signing.problem_of(signature, "event")):
+    for use_library in (lambda: Signing.of(_PRIVATE, None), lambda: signing.problem_of(signature, "event")):
         with pytest.raises(ConfigurationError, match=r"cryptography.*: not installed\. Run: pip install .*\[sign\]"):
-            ask()
+            use_library()

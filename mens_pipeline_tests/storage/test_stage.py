@@ -1,4 +1,4 @@
-"""A stage: parameters, parents and run, and what of them decides an artifact."""
+"""A stage, and the inputs that decide its artifact."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from mens_pipeline.storage.store import ArtifactStore
 
 
 class _Numbered(Params):
-    """A corpus and what is on record alone, a file, and a number."""
+    """A corpus, a file, a number, and a helper that does not affect the key."""
 
     corpus: Parent
     file: Content | None = None
@@ -24,10 +24,10 @@ def _write_number(_folder: Path, params: _Numbered) -> dict[str, Any]:
     return {"n": params.n}
 
 
-def test_a_stage_makes_the_same_once(store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another parent, parameter or code makes another artifact; of a file the content alone counts."""
+def test_a_stage_reuses_its_artifact(store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another parent, parameter or code version makes another artifact; of a file only the content counts."""
     stage = Stage("pairs", ("mens_pipeline.errors",), _write_number)
-    corpora = [store.build("corpus", {"n": n}, _with_rows)[0] for n in range(2)]
+    corpora = [store.build("corpus", {"n": n}, _write_rows)[0] for n in range(2)]
     (tmp_path / "rows.txt").write_bytes((corpora[0].path / "rows.txt").read_bytes())
     given = _Numbered(corpus=corpora[0], file=corpora[0].path / "rows.txt")
     first, was_there = stage.build(store, given)
@@ -47,6 +47,6 @@ def test_a_stage_makes_the_same_once(store: ArtifactStore, tmp_path: Path, monke
     assert not stage.build(store, given, force=True)[1]
 
 
-def _with_rows(folder: Path) -> dict[str, Any]:
+def _write_rows(folder: Path) -> dict[str, Any]:
     (folder / "rows.txt").write_text("row\n")
     return {}

@@ -29,8 +29,8 @@ def _fill(store: ArtifactStore, text: str = "hello\n") -> None:
         draft.extra = {"num_rows": 1}
 
 
-def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
-    """The manifest names inputs and outputs with their digests, and what its maker added."""
+def test_an_artifact_is_found_by_its_inputs(store: ArtifactStore) -> None:
+    """The manifest holds the inputs, the outputs with their digests, and fields that the writer added."""
     assert store.find("corpus", _INPUTS) is None
     _fill(store)
     found = store.find("corpus", dict(reversed(_INPUTS.items())))
@@ -62,7 +62,7 @@ class _Counts(Details):
     num_rows: int
 
 
-def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
+def test_details_that_a_stage_adds_are_validated(store: ArtifactStore) -> None:
     made, _ = store.build("pairs", {"of": 1}, lambda _folder: {"num_rows": 3, "more": True})
     other, _ = store.build("pairs", {"of": 2}, lambda _folder: {})
 
@@ -71,7 +71,7 @@ def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
         _Counts.of(other)
 
 
-def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None:
+def test_changed_outputs_are_named(store: ArtifactStore) -> None:
     _fill(store)
     found = store.find("corpus", _INPUTS)
     assert found is not None
@@ -110,8 +110,8 @@ def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
     assert (store.latest("corpus"), store.latest("pairs")) == (found, None)
 
 
-def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    """A file in the place of its folder, a folder in the place of a pointer."""
+def test_an_unwritable_store_is_an_error(tmp_path: Path) -> None:
+    """A file in place of its folder, or a folder in place of a pointer."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="Set MENS_STORE_ROOT"):
         ArtifactStore(tmp_path / "file").build("k", {}, lambda _folder: {})
@@ -129,8 +129,8 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         lambda folder: (folder / "missing" / "rows.txt").write_text("a"),
     ],
 )
-def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable[[Path], object]) -> None:
-    """Full in the block or at the manifest, or no file may be made there; nothing is left."""
+def test_a_full_store_is_an_error(store: ArtifactStore, fill: Callable[[Path], object]) -> None:
+    """It is full within the block or at the manifest, or a folder is missing; nothing is left."""
     advice = r"(File too large|No such file or directory)\. Set MENS_STORE_ROOT to a writable folder with free space"
 
     with full_after(1024), pytest.raises(ConfigurationError, match=advice):
@@ -138,23 +138,23 @@ def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable
     assert list((store.root / "corpus").iterdir()) == []
 
 
-def test_other_failures_of_a_block_stay_what_they_are(store: ArtifactStore, tmp_path: Path) -> None:
-    """They are no matter of the store: a file elsewhere, or one that is too large to be read."""
+def test_other_errors_of_a_block_are_raised_unchanged(store: ArtifactStore, tmp_path: Path) -> None:
+    """A file outside the store is missing, or too large to be read."""
 
-    def missing(_folder: Path) -> dict[str, str]:
+    def read_missing(_folder: Path) -> dict[str, str]:
         return {"text": (tmp_path / "nowhere").read_text()}
 
-    def too_large(_folder: Path) -> dict[str, int]:
+    def read_too_large(_folder: Path) -> dict[str, int]:
         (tmp_path / "large").write_text("large")
         return {"bytes": len(read_regular(tmp_path / "large", 1))}
 
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        store.build("corpus", _INPUTS, missing)
+        store.build("corpus", _INPUTS, read_missing)
     with pytest.raises(OSError, match="larger than 1 bytes"):
-        store.build("corpus", _INPUTS, too_large)
+        store.build("corpus", _INPUTS, read_too_large)
 
 
-def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> None:
+def test_an_artifact_is_built_once_and_becomes_the_latest(store: ArtifactStore) -> None:
     written = []
 
     def write(folder: Path) -> dict[str, int]:
@@ -177,8 +177,8 @@ def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> 
     assert store.find("corpus", _INPUTS) == made
 
 
-def test_what_is_forced_and_gives_the_same_stays_where_it_is(store: ArtifactStore) -> None:
-    """A folder without a manifest, in its place, is replaced."""
+def test_rewriting_the_same_outputs_keeps_the_folder(store: ArtifactStore) -> None:
+    """A folder without a manifest is replaced."""
     made = store.root / "corpus" / key_of(_INPUTS)
     made.mkdir(parents=True)
     (made / "rows.txt").write_text("half")
@@ -196,8 +196,8 @@ def test_what_is_forced_and_gives_the_same_stays_where_it_is(store: ArtifactStor
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.write_text("x\n"), Path.unlink])
-def test_what_is_damaged_is_made_anew(store: ArtifactStore, spoil: Callable[[Path], object]) -> None:
-    """A file that changed, and one that is gone; what is sound is looked at once in a process."""
+def test_a_damaged_artifact_is_built_again(store: ArtifactStore, spoil: Callable[[Path], object]) -> None:
+    """A file has changed or is gone; an intact artifact is checked once per process."""
     numbers = iter(range(9))
 
     def write(folder: Path) -> dict[str, int]:
@@ -217,7 +217,7 @@ def test_what_is_damaged_is_made_anew(store: ArtifactStore, spoil: Callable[[Pat
 
 
 def test_an_artifact_of_newer_code_asks_for_an_upgrade(store: ArtifactStore) -> None:
-    """It is not taken for damaged, and nothing takes its place; what says no version is of the first."""
+    """It does not count as damaged and is not replaced; an artifact without a version is of the first."""
     _fill(store)
     (path,) = store.root.glob(f"*/*/{MANIFEST}")
     kind, key = path.parts[-3:-1]
@@ -242,7 +242,7 @@ def test_a_manifest_names_parents(store: ArtifactStore) -> None:
     assert child.data_version != store.build("pairs", {"a": 1}, lambda _folder: {})[0].data_version
 
 
-def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
+def test_a_reference_names_its_ancestors(store: ArtifactStore) -> None:
     far, near = ArtifactRef("corpus", "far"), ArtifactRef("corpus", "near")
     pairs = ArtifactRef("pairs", "p", (ArtifactRef("synthetic", "s", (far,)), near))
 
@@ -257,7 +257,7 @@ def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
     assert made.ref(far) == ArtifactRef("corpus", made.key, (far,))
 
 
-def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
+def test_a_reused_artifact_gets_a_new_modification_time(store: ArtifactStore) -> None:
     made, _ = store.build("corpus", _INPUTS, lambda _folder: {})
     os.utime(made.path / MANIFEST, (0, 0))
     store.build("corpus", _INPUTS, lambda _folder: {})
@@ -266,7 +266,7 @@ def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
 
 
 def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """By whoever writes the same kind next; not those that are being written, that are young, or that are links."""
+    """By the next writer of the same kind; drafts in use, recent drafts and links are kept."""
     store = ArtifactStore(tmp_path)
     folder = tmp_path / "corpus"
     names = [f".draft-{name * 64}-{'1' * 32}" for name in "abc"]
@@ -281,7 +281,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     with store.writing("corpus", _INPUTS) as draft:
         os.utime(draft.path, (0, 0))
-        documents._LOOKED.clear()  # noqa: SLF001 - as if a minute had gone by
+        documents._LOOKED.clear()  # noqa: SLF001 - as if a minute had passed
         with store.writing("corpus", {"other": 1}):
             assert draft.path.is_dir()
     os.close(held)
@@ -290,7 +290,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert tmp_path.is_dir()
 
 
-def test_what_a_killed_change_of_a_document_leaves_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_change_of_a_document_are_removed(tmp_path: Path) -> None:
     change = "Documents(pathlib.Path(sys.argv[1])).amend('corpus', 'latest', bytes)"
     die = "import os, pathlib, sys; os.fsync = lambda _file: os._exit(0)"
     code = f"{die}; from mens_pipeline.storage.documents import Documents; {change}"
@@ -302,10 +302,10 @@ def test_what_a_killed_change_of_a_document_leaves_is_removed(tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "corpus").iterdir()] == ["latest"]
 
 
-def test_who_waits_for_a_lock_says_so(
+def test_waiting_for_a_lock_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a moment, with the file; a lock that is free is taken without a word."""
+    """After a moment, with the file; a free lock is taken silently."""
     monkeypatch.setattr(documents, "_QUIET_SECONDS", 0.01)
     with documents.hold_lock(tmp_path / "lock"):
         waiter = threading.Thread(target=lambda: documents.hold_lock(tmp_path / "lock").__enter__())
@@ -316,31 +316,31 @@ def test_who_waits_for_a_lock_says_so(
     assert caplog.messages == [f"{tmp_path / 'lock'}: locked; waiting for the process that holds it."]
 
 
-def test_a_file_system_without_locks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of some network drives, which no test can mount; at once, or after a wait."""
+def test_a_file_system_without_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as some network drives, which no test can mount; at once, or after a wait."""
     for codes in ([errno.ENOLCK], [errno.EAGAIN, errno.ENOLCK]):
         answers = iter(codes)
 
-        def refuse(*_asked: object, answers: Iterator[int] = answers) -> None:
+        def refuse(*_arguments: object, answers: Iterator[int] = answers) -> None:
             code = next(answers)
             raise OSError(code, os.strerror(code))
 
         monkeypatch.setattr(fcntl, "flock", refuse)
-        said = r"lock: its file system does not support locks \(No locks available\)\. Use"
-        with pytest.raises(ConfigurationError, match=said), documents.hold_lock(tmp_path / "lock"):
+        message = r"lock: its file system does not support locks \(No locks available\)\. Use"
+        with pytest.raises(ConfigurationError, match=message), documents.hold_lock(tmp_path / "lock"):
             pass
 
 
-def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drafts of killed processes are looked for once a minute: to list thousands of folders takes its time."""
+def test_the_folder_of_a_kind_is_not_listed_for_each_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafts of killed processes are searched for once a minute: listing thousands of folders is slow."""
     listed: list[Path] = []
     iterdir = Path.iterdir
 
-    def counted(folder: Path) -> Iterator[Path]:
+    def list_folder(folder: Path) -> Iterator[Path]:
         listed.append(folder)
         return iterdir(folder)
 
-    monkeypatch.setattr(Path, "iterdir", counted)
+    monkeypatch.setattr(Path, "iterdir", list_folder)
     store = ArtifactStore(tmp_path)
     for number in range(5):
         store.build("corpus", {"n": number}, lambda _folder: {})
@@ -361,8 +361,8 @@ def test_a_manifest_without_digests_makes_no_artifact(tmp_path: Path, outputs: o
     assert store.find("corpus", _INPUTS) is None
 
 
-def test_a_folder_that_anybody_holds_is_not_abandoned(tmp_path: Path) -> None:
-    """Until the last one lets go; a link in its place is none."""
+def test_a_folder_that_is_held_is_not_abandoned(tmp_path: Path) -> None:
+    """Until the last holder releases it; a link in its place is refused."""
     with documents.hold_folder(tmp_path):
         with documents.hold_folder(tmp_path):
             pass

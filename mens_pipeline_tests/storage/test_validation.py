@@ -1,4 +1,4 @@
-"""Versions of formats, and what is said of what does not fit."""
+"""Versions of formats, and messages about invalid documents."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ class _Third(Versioned):
 @pytest.mark.parametrize(
     ("content", "version"), [("{}", 1), ('{"format_version": 2}', 2), ('{"format_version": 3}', 3)]
 )
-def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
+def test_a_document_without_a_version_has_the_first(content: str, version: int) -> None:
     assert _Third.model_validate_json(content).format_version == version
     assert _Third().format_version == 3
 
@@ -35,7 +35,7 @@ def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
         ("[]", "invalid thing (the document: Input should be an object). Delete it."),
     ],
 )
-def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None:
+def test_only_damaged_documents_are_advised_to_be_deleted(content: str, problem: str) -> None:
     with pytest.raises(ValidationError) as refused:
         _Third.model_validate_json(content)
     assert problem_in(refused.value, "thing", "Delete it.").startswith(problem)
@@ -45,8 +45,8 @@ class _Outer(_Third):
     inner: _Third
 
 
-def test_an_unknown_field_names_the_one_that_was_meant() -> None:
-    """At any depth, with the model; without it, and where none is similar, nothing is guessed."""
+def test_an_unknown_field_suggests_a_similar_one() -> None:
+    """At any depth; without the model or a similar field, nothing is suggested."""
     with pytest.raises(ValidationError) as refused:
         _Outer.model_validate({"inner": {"nmae": 1}, "iner": 2, "age": 3})
 
@@ -65,7 +65,7 @@ def test_an_unknown_field_names_the_one_that_was_meant() -> None:
     ],
     ids=["missing", "damaged", "newer"],
 )
-def test_a_document_that_cannot_be_read_says_why(tmp_path: Path, content: str | None, problem: str) -> None:
+def test_an_unreadable_document_is_refused(tmp_path: Path, content: str | None, problem: str) -> None:
     path = tmp_path / "thing.json"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""YAML of strangers: what is read, and what is refused before anything is made of it."""
+"""Untrusted YAML: documents within the limits are read, others are refused before they are built."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from mens_pipeline.storage.yaml_file import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES
     ],
     ids=["empty", "plain", "aliases", "largest", "beyond", "deepest", "most"],
 )
-def test_honest_documents_are_read(text: str, value: Any) -> None:
+def test_documents_within_the_limits_are_read(text: str, value: Any) -> None:
     read = parse_yaml(text, allow_aliases=True)
 
     assert value is None or read == value
@@ -36,14 +36,14 @@ def test_honest_documents_are_read(text: str, value: Any) -> None:
         ("a: [" + "x," * MAX_NODES + "]", "values"),
     ],
 )
-def test_dishonest_documents_are_refused(text: str, problem: str) -> None:
+def test_documents_beyond_the_limits_are_refused(text: str, problem: str) -> None:
     with pytest.raises(YamlLimitError, match=problem):
         parse_yaml(text, allow_aliases=True)
 
 
 @pytest.mark.threat("W5")
-def test_aliases_count_as_what_they_stand_for() -> None:
-    """A hundred of a hundred of a hundred are a million, and what contains itself is endless; scalars count as one."""
+def test_aliases_count_as_the_values_that_they_repeat() -> None:
+    """A hundred times a hundred times a hundred are a million, and a recursive value is endless; a scalar is one."""
     small = "a: &a x\nb: &b [" + "*a," * 99 + "]\nc: [" + "*b," * 99 + "]\n"
 
     assert len(parse_yaml(small, allow_aliases=True)["c"]) == 99
@@ -52,7 +52,7 @@ def test_aliases_count_as_what_they_stand_for() -> None:
             parse_yaml(text, allow_aliases=True)
 
 
-def test_headers_have_no_aliases() -> None:
+def test_aliases_are_refused_unless_allowed() -> None:
     with pytest.raises(YamlLimitError, match="aliases"):
         parse_yaml("a: &a x\nb: *a", allow_aliases=False)
 
@@ -60,6 +60,6 @@ def test_headers_have_no_aliases() -> None:
 @pytest.mark.parametrize(
     "text", ["a: !!bool maybe", "a: !!python/name:os.system", "a: [", "a: *b", "a: !!timestamp soon", 'a: !!int ""']
 )
-def test_what_is_no_plain_value_is_no_yaml(text: str) -> None:
+def test_tags_and_malformed_yaml_are_refused(text: str) -> None:
     with pytest.raises((yaml.YAMLError, YamlLimitError)):
         parse_yaml(text, allow_aliases=True)
