@@ -1,4 +1,4 @@
-"""What tests of the scratch lane share with those of training."""
+"""Fixtures that the scratch lane shares with training."""
 
 from mens_pipeline_tests.training.conftest import watched_closely
 

@@ -23,7 +23,7 @@ FAST = {
 def prepare_fast(
     folder: Path, number: int = 16, choice: DeviceChoice = DeviceChoice.CPU, base: Path | None = None, **fields: Any
 ) -> PreparedScratch:
-    """A run that may begin."""
+    """Prepare a run that is ready to start."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = ScratchRecipe.from_values({**FAST, **fields})

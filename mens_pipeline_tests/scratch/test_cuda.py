@@ -1,4 +1,4 @@
-"""Training from scratch on a GPU; skipped where there is none."""
+"""Training from scratch on a GPU; skipped without one."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 
 @pytest.mark.seed_row(24)
-def test_a_card_trains_the_full_model(tmp_path: Path) -> None:
+def test_a_gpu_trains_the_full_model(tmp_path: Path) -> None:
     """In bfloat16, with weights in float32; the loss falls."""
     run = prepare_fast(tmp_path, choice=DeviceChoice.CUDA, config="default", num_train_epochs=10, save_steps=1000)
     code = run_job(run.job.path)

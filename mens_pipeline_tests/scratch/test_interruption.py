@@ -1,4 +1,4 @@
-"""Runs from scratch that are killed, stopped and taken up again end with the model they would have had."""
+"""Runs from scratch that are killed or stopped, and then resumed, end with the same model."""
 
 import signal
 from pathlib import Path
@@ -24,13 +24,13 @@ def _prepare(folder: Path, **fields: Any) -> PreparedScratch:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The model of a run that nobody touched."""
+    """Train without an interruption, and return the weights."""
     run = _prepare(tmp_path_factory.mktemp("whole"))
     assert run_signalled(run) == ExitCode.DONE
     return _weights(run)
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, uninterrupted: bytes) -> None:
+def test_a_killed_run_resumes_to_the_same_model(tmp_path: Path, uninterrupted: bytes) -> None:
     run = _prepare(tmp_path)
     assert run_signalled(run, signal_at=5) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
@@ -38,8 +38,8 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, uninter
     assert _weights(run) == uninterrupted
 
 
-def test_a_run_that_is_asked_to_stop_writes_a_checkpoint(tmp_path: Path, uninterrupted: bytes) -> None:
-    """SIGTERM: exit code 143, a whole checkpoint though none was due, which is a model; and then the same model."""
+def test_a_run_that_gets_sigterm_writes_a_checkpoint(tmp_path: Path, uninterrupted: bytes) -> None:
+    """Exit code 143, and an extra checkpoint that loads as a model; the resumed run ends with the same model."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     run = _prepare(tmp_path, save_steps=1000)

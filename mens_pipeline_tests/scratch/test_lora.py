@@ -1,4 +1,4 @@
-"""An adapter of a model of the scratch lane: what it trains, and that the merged model is the lora_run one."""
+"""An adapter of a model of the scratch lane, and the model that it is merged into."""
 
 import json
 import shutil
@@ -39,8 +39,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lora_run(base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedScratch:
-    """A run that lora_run it in four steps."""
-    run = prepare_fast(tmp_path_factory.mktemp("lora_run"), base=base, lora_r=4)
+    """Train an adapter of it in four steps."""
+    run = prepare_fast(tmp_path_factory.mktemp("lora"), base=base, lora_r=4)
     _train(run)
     return run
 
@@ -66,7 +66,7 @@ def _logits(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.seed_row(24)
-def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, lora_run: PreparedScratch) -> None:
+def test_only_the_matrices_of_the_blocks_change(base: Path, lora_run: PreparedScratch) -> None:
     before, after = _weights(base), _weights(lora_run.job.run_dir / "model")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
 
@@ -77,7 +77,7 @@ def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, lora_run
 
 
 @pytest.mark.seed_row(22)
-def test_the_merged_model_is_the_lora_run_one(base: Path, lora_run: PreparedScratch) -> None:
+def test_the_merged_model_computes_the_same_logits(base: Path, lora_run: PreparedScratch) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -85,13 +85,13 @@ def test_the_merged_model_is_the_lora_run_one(base: Path, lora_run: PreparedScra
     merged = _logits(AutoModelForCausalLM.from_pretrained(run / "model"))
     plain = AutoModelForCausalLM.from_pretrained(base)
     alone = _logits(plain)
-    beside = _logits(PeftModel.from_pretrained(plain, run / "adapter"))
+    with_adapter = _logits(PeftModel.from_pretrained(plain, run / "adapter"))
 
-    torch.testing.assert_close(merged, beside, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(merged, with_adapter, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(merged, alone, atol=1e-3)
 
 
-def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
+def test_the_manifest_describes_the_adapter(lora_run: PreparedScratch) -> None:
     manifest = finish_scratch(lora_run, None, ExitCode.DONE)
     result = json.loads((lora_run.job.run_dir / RESULT).read_text())
 
@@ -102,7 +102,7 @@ def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
     assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in format_card(manifest)
 
 
-def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None:
+def test_a_mean_is_of_the_merged_weights(lora_run: PreparedScratch, tmp_path: Path) -> None:
     sources = scratch_sources((lora_run.job.run_dir,), 3)
     merge_scratch(sources, tmp_path / "mean")
 
@@ -110,7 +110,7 @@ def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None
     assert digest_of(tmp_path / "mean" / "model.safetensors") == digest_of(lora_run.job.run_dir / WEIGHTS)
 
 
-def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(base: Path, lora_run: PreparedScratch, tmp_path: Path) -> None:
     again = prepare_fast(tmp_path, base=base, lora_r=4)
     shutil.rmtree(again.job.run_dir)
     shutil.copytree(lora_run.job.run_dir, again.job.run_dir)
@@ -129,7 +129,7 @@ def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def test_the_rank_decides_nothing_without_a_base(tmp_path: Path) -> None:
+def test_the_rank_does_not_change_a_contract_without_a_base(tmp_path: Path) -> None:
     contracts = [prepare_fast(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
 
     assert contracts[0] == contracts[1]

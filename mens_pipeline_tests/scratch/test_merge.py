@@ -1,4 +1,4 @@
-"""The mean of checkpoints, and what is not merged."""
+"""The mean of checkpoints, and folders that are refused."""
 
 import json
 from os import mkfifo
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 _TINY = Shape(1, 2, 16, 16, 0.0, 32)
 
 
-def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
+def _write_model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
     from mens_pipeline.scratch.train import build_model  # noqa: PLC0415 - loads the stack
 
     torch.manual_seed(seed)
@@ -29,17 +29,17 @@ def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
     return folder
 
 
-def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
+def _write_run(folder: Path, *steps: int, final: int | None = None) -> Path:
     for step in steps:
-        checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
+        checkpoint = _write_model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
         (checkpoint / "optimizer.pt").write_bytes(b"moments")
         (checkpoint / COMPLETE).write_text("{}")
     if final is not None:
-        _model(folder / "model", final)
+        _write_model(folder / "model", final)
     return folder
 
 
-def _weights(folder: Path) -> dict[str, Any]:
+def _load_weights(folder: Path) -> dict[str, Any]:
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
     tensors: dict[str, Any] = load_file(folder / "model.safetensors")
@@ -47,12 +47,12 @@ def _weights(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.seed_row(22)
-def test_the_mean_is_the_mean(tmp_path: Path) -> None:
+def test_merged_weights_are_the_mean(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    models = [_model(tmp_path / str(seed), seed) for seed in (1, 2, 3)]
+    models = [_write_model(tmp_path / str(seed), seed) for seed in (1, 2, 3)]
     manifest = merge_scratch(scratch_sources(models, 1), tmp_path / "out")
-    parts, mean = [_weights(model) for model in models], _weights(tmp_path / "out")
+    parts, mean = [_load_weights(model) for model in models], _load_weights(tmp_path / "out")
     loaded, tokenizer = (kind.from_pretrained(tmp_path / "out") for kind in (AutoModelForCausalLM, AutoTokenizer))
 
     for name, tensor in mean.items():
@@ -66,11 +66,11 @@ def test_the_mean_is_the_mean(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
-    run = _run(tmp_path / "run", 9, 10, 11, final=12)
-    same = _run(tmp_path / "same", 9, 10, final=10)
+def test_a_run_contributes_its_newest_checkpoints(tmp_path: Path) -> None:
+    run = _write_run(tmp_path / "run", 9, 10, 11, final=12)
+    same = _write_run(tmp_path / "same", 9, 10, final=10)
     (run / CHECKPOINTS / "checkpoint-11" / COMPLETE).unlink()
-    best = _model(same / CHECKPOINTS / "checkpoint-best", 7)  # without a number it has no place in the order
+    best = _write_model(same / CHECKPOINTS / "checkpoint-best", 7)  # without a number it has no place in the order
     (best / COMPLETE).write_text("{}")
 
     assert [path.name for path in scratch_sources([run], 2)] == ["checkpoint-10", "model"]
@@ -89,9 +89,9 @@ def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
             scratch_sources([folder], 1)
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    other = _model(tmp_path / "other", 1)
+    other = _write_model(tmp_path / "other", 1)
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
 
@@ -103,7 +103,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
-    models = [_model(tmp_path / "a", 1), _model(tmp_path / "b", 1, Shape(1, 2, 16, 24, 0.0, 32))]
+    models = [_write_model(tmp_path / "a", 1), _write_model(tmp_path / "b", 1, Shape(1, 2, 16, 24, 0.0, 32))]
 
     with pytest.raises(RefusedError, match=r"b: not of the shape of .*a\. Only models of one --config have a mean"):
         merge_scratch(models, tmp_path / "out")
@@ -111,8 +111,8 @@ def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
 
 
 @pytest.mark.threat("M7")
-def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
-    model = _model(tmp_path / "a", 1)
+def test_only_the_files_of_a_model_are_copied(tmp_path: Path) -> None:
+    model = _write_model(tmp_path / "a", 1)
     for name in ("notes.txt", "modeling.py", "pytorch_model.bin", "optimizer.pt", COMPLETE):
         (model / name).write_text("{}")
     (model / "inner").mkdir()
@@ -127,13 +127,13 @@ def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
 
 @pytest.mark.threat("M7")
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """It would bring a file of this machine into a folder that is given away; a pipe would be waited for."""
-    run = _run(tmp_path / "run", 5)
+    """It could copy a file of this machine into a folder that is published; to read a pipe would block."""
+    run = _write_run(tmp_path / "run", 5)
     checkpoint = run / CHECKPOINTS / "checkpoint-5"
     (tmp_path / "secret").write_text("x")
     (checkpoint / "chat_template.jinja").unlink()
     (checkpoint / "chat_template.jinja").symlink_to(tmp_path / "secret")
-    piped = _model(tmp_path / "piped", 1)
+    piped = _write_model(tmp_path / "piped", 1)
     mkfifo(piped / "pipe")
 
     for folder in (run, checkpoint, piped):
@@ -143,8 +143,8 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "[" * 100_000, " " * 1_048_577], ids=str.__len__)
 @pytest.mark.parametrize("name", ["config.json", "training_manifest.json"])
-def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str) -> None:
-    model = _model(tmp_path / "a", 1)
+def test_an_invalid_document_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    model = _write_model(tmp_path / "a", 1)
     (model / name).write_text(text)
 
     with pytest.raises(RefusedError, match=rf"a/{name}: .*Name a run of `mens scratch train`"):
@@ -152,7 +152,7 @@ def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str
 
 
 def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    none, cut = _model(tmp_path / "none", 1), _model(tmp_path / "cut", 1)
+    none, cut = _write_model(tmp_path / "none", 1), _write_model(tmp_path / "cut", 1)
     (none / "model.safetensors").write_bytes(b"none")
     whole = (cut / "model.safetensors").read_bytes()
     (cut / "model.safetensors").write_bytes(whole[:-100])
@@ -164,7 +164,7 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    model = _model(tmp_path / "a", 1)
+    model = _write_model(tmp_path / "a", 1)
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):

@@ -1,4 +1,4 @@
-"""The model: how large it is, what each token sees, and that its folder needs no code of ours."""
+"""The model: its size, its attention, and a saved folder that loads without custom code."""
 
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,15 @@ def _logits(model: Any, ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
 
 @pytest.mark.seed_row(54)
 @pytest.mark.parametrize("config", list(ScratchConfig))
-def test_a_model_has_as_many_values_as_its_shape_says(config: ScratchConfig) -> None:
+def test_a_model_has_the_number_of_parameters_of_its_shape(config: ScratchConfig) -> None:
     model = _model(SHAPES[config])
 
     assert sum(parameter.numel() for parameter in model.parameters()) == SHAPES[config].num_parameters
 
 
 @pytest.mark.seed_row(54)
-def test_no_token_sees_what_comes_after_it() -> None:
-    """Another token at place 30 changes nothing before it, and everything from it on."""
+def test_no_token_attends_to_later_tokens() -> None:
+    """Another token at position 30 changes all logits from there on, and none before it."""
     model, ids = _model(), _ids(2, 40)
     other = ids.clone()
     other[:, 30] = (ids[:, 30] - 3 + 1) % 130 + 3
@@ -63,7 +63,7 @@ def test_the_loss_is_that_of_the_labelled_positions() -> None:
     torch.testing.assert_close(loss, expected)
 
 
-def test_a_saved_model_is_the_same_model(tmp_path: Path) -> None:
+def test_a_saved_model_computes_the_same_logits(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model, ids = _model(), _ids(1, 12)
@@ -76,7 +76,7 @@ def test_a_saved_model_is_the_same_model(tmp_path: Path) -> None:
     assert torch.equal(_logits(loaded.eval(), ids), _logits(model, ids))
 
 
-def test_dropout_is_only_for_training() -> None:
+def test_dropout_applies_only_in_training() -> None:
     model, ids = _model(Shape(num_hidden_layers=1, hidden_size=64, intermediate_size=64)), _ids(1, 12)
     still = [_logits(model, ids) for _ in range(2)]
     model.train()

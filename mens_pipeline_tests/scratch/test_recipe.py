@@ -1,4 +1,4 @@
-"""The shapes and their sizes, and recipes that hold together."""
+"""Shapes of models, their sizes, and consistent recipes."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,8 +10,7 @@ from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe, S
 
 
 @pytest.mark.seed_row(54)
-def test_the_full_model_is_what_was_asked_for() -> None:
-    """Twelve layers of eight heads, 512 wide, 2,048 inside, a tenth left out, 512 places, 133 ids: 38.2 million."""
+def test_the_full_model_has_the_specified_shape() -> None:
     assert asdict(SHAPES[ScratchConfig.DEFAULT]) == {
         "num_hidden_layers": 12,
         "num_attention_heads": 8,
@@ -43,6 +42,6 @@ def test_parameters_are_counted_part_by_part() -> None:
         ({"config": "huge", "sed": 1}, r"config: Input should be 'default' or 'small'.*sed: unknown"),
     ],
 )
-def test_a_recipe_that_does_not_hold_together_is_refused(values: dict[str, Any], message: str) -> None:
+def test_an_inconsistent_recipe_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"recipe: {message}.* Correct these values"):
         ScratchRecipe.from_values(values)

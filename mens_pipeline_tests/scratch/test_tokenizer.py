@@ -1,4 +1,4 @@
-"""VoxTokenizer: its table, its way of matching, what comes back, and that transformers has the same."""
+"""VoxTokenizer: its vocabulary, greedy matching, decoding, and its counterpart in transformers."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ _SUPPORTED = st.text(alphabet=CHARACTERS + "\n\t")
 _PIECES = st.lists(st.sampled_from([*COMPOUNDS, *CHARACTERS, "[PAD]", "[UNK]", "[EOS]"])).map("".join)
 
 
-def _longest_first(text: str) -> list[int]:
+def _encode_greedily(text: str) -> list[int]:
     ids, place = [], 0
     while place < len(text):
         fitting = [compound for compound in COMPOUNDS if text.startswith(compound, place)]
@@ -42,8 +42,8 @@ def _longest_first(text: str) -> list[int]:
 
 
 @pytest.mark.seed_row(53)
-def test_there_are_133_ids_in_their_places() -> None:
-    """Three control ids, 95 characters of which each is its byte less 29, 35 compounds, none twice."""
+def test_the_vocabulary_has_133_ids_in_order() -> None:
+    """Three control ids, 95 characters whose id is their byte minus 29, and 35 compounds; all distinct."""
     assert VOCABULARY[:3] == ("[PAD]", "[UNK]", "[EOS]")
     assert (PAD, UNK, EOS) == (0, 1, 2)
     assert [VOCABULARY[byte - 32 + 3] for byte in range(32, 127)] == [chr(byte) for byte in range(32, 127)]
@@ -55,7 +55,7 @@ def test_there_are_133_ids_in_their_places() -> None:
 
 @pytest.mark.seed_row(53)
 @given(_SUPPORTED | _PIECES)
-def test_what_is_supported_comes_back(text: str) -> None:
+def test_supported_text_is_decoded_unchanged(text: str) -> None:
     ids = encode(text)
 
     assert decode(ids) == text
@@ -66,11 +66,11 @@ def test_what_is_supported_comes_back(text: str) -> None:
 
 @given(st.text() | _PIECES)
 def test_matching_is_greedy(text: str) -> None:
-    assert list(encode(text)) == _longest_first(text)
+    assert list(encode(text)) == _encode_greedily(text)
 
 
 @given(st.text())
-def test_every_other_character_is_one_unknown(text: str) -> None:
+def test_every_other_character_is_one_unknown_token(text: str) -> None:
     ids = encode(text)
     foreign = [sign for sign in text if sign not in CHARACTERS + "\n\t"]
 
@@ -87,7 +87,7 @@ def test_golden_programs_get_shorter() -> None:
     assert sum(map(len, texts)) / sum(map(len, tokens)) > 1.27
 
 
-def test_the_page_holds_the_compounds() -> None:
+def test_the_page_lists_the_compounds() -> None:
     """`docs/upstream.md` names each with its id."""
     page = (PROJECT_ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
 
@@ -97,8 +97,8 @@ def test_the_page_holds_the_compounds() -> None:
 
 
 @pytest.mark.parametrize("ids", [[-1], [5, -100], [133], [10**9]])
-def test_an_id_that_is_none_has_no_text(ids: list[int]) -> None:
-    """Below 0 too: -100, which labels hold, is no token counted from the end. The end and the padding have none."""
+def test_an_invalid_id_is_an_error(ids: list[int]) -> None:
+    """Negative ones too: -100, which labels contain, is not an index from the end. EOS and PAD have no text."""
     with pytest.raises(IndexError):
         decode(ids)
     assert not decode([])
@@ -111,8 +111,7 @@ def tokenizer() -> Any:
 
 
 @pytest.mark.seed_row(53)
-def test_it_is_the_table(tokenizer: Any) -> None:
-    """133 ids, with the control ids where they belong."""
+def test_transformers_has_the_same_vocabulary(tokenizer: Any) -> None:
     assert len(tokenizer) == tokenizer.vocab_size == 133
     assert tokenizer.get_vocab() == {token: number for number, token in enumerate(VOCABULARY)}
     assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.eos_token_id) == (0, 1, 2)
@@ -139,7 +138,7 @@ def test_batches_are_padded_and_cut(tokenizer: Any) -> None:
     assert tokenizer("abcdef", truncation=True, max_length=2)["input_ids"] == [68, 69]
 
 
-def test_a_conversation_has_the_form_that_trains(tokenizer: Any) -> None:
+def test_the_chat_template_gives_the_prompt_of_training(tokenizer: Any) -> None:
     messages = [{"role": "system", "content": "You write Vox."}, {"role": "user", "content": "Write a type."}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
@@ -147,7 +146,7 @@ def test_a_conversation_has_the_form_that_trains(tokenizer: Any) -> None:
     assert tokenizer(text)["input_ids"].count(VOCABULARY.index("<|im_start|>")) == 3
 
 
-def test_it_is_saved_and_loaded(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_gives_the_same_ids(tokenizer: Any, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer.save_pretrained(tmp_path)

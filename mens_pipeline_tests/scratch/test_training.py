@@ -1,4 +1,4 @@
-"""Training from scratch: what is learnt, what is recorded, and that the same run gives the same model."""
+"""Training from scratch: loss, records, and reproducible models."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from mens_pipeline.scratch.tokenizer import decode
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.scratch.runs import prepare_fast
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of future changes
 
 
 def _train(run: PreparedScratch) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def _train(run: PreparedScratch) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.seed_row(24)
 def test_the_loss_falls(tmp_path: Path) -> None:
-    """From that of a guess among 133 ids to less than half of it, in forty steps."""
+    """From that of a random guess among 133 ids to less than half of it, in forty steps."""
     run = prepare_fast(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
     _train(run)
     losses = [step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)]
@@ -42,7 +42,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
+def test_a_trained_model_writes_a_program_like_its_rows(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     run = prepare_fast(tmp_path, num_train_epochs=100, per_device_train_batch_size=16, save_steps=1000)
@@ -62,7 +62,7 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
     assert re.fullmatch(r"fn f\d+\(n: int\) to int \{\n    return n \+ \d+\n\}<\|im_end\|>", written), written
 
 
-def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
+def test_a_run_records_events_and_a_manifest(tmp_path: Path) -> None:
     run = prepare_fast(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
     result = _train(run)
     events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
@@ -103,7 +103,7 @@ def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
 
 
 def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four rows at once, and four times one row of other lengths: the same step, where nothing is left to chance."""
+    """Four rows at once and four batches of one row give the same step without dropout."""
     monkeypatch.setitem(SHAPES, ScratchConfig.SMALL, Shape(2, 2, 32, 32, 0.0))
     at_once = prepare_fast(tmp_path / "at_once", 4)
     one_by_one = prepare_fast(tmp_path / "one", 4, per_device_train_batch_size=1, gradient_accumulation_steps=4)
@@ -116,8 +116,8 @@ def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: py
     assert left["grad_norm"] == pytest.approx(right["grad_norm"], rel=1e-2)
 
 
-def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
-    """With next to no time there are two steps, the second with a rate that comes down to 0, and still a model."""
+def test_a_run_ends_within_its_time_budget(tmp_path: Path) -> None:
+    """With almost no time it takes two steps, and still writes a model."""
     run = prepare_fast(tmp_path, max_minutes=1e-6, num_train_epochs=5)
     result = _train(run)
 
@@ -126,7 +126,7 @@ def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
     assert (run.job.run_dir / WEIGHTS).is_file()
 
 
-def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_another_contract(tmp_path: Path) -> None:
     run = prepare_fast(tmp_path)
 
     assert prepare_fast(tmp_path).job.contract_digest == run.job.contract_digest
