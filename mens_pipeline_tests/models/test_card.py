@@ -1,4 +1,4 @@
-"""The card of a model: what the Hub reads, and what people do."""
+"""The card of a model: metadata for the Hub, and text for people."""
 
 from pathlib import Path
 from typing import Any
@@ -41,17 +41,17 @@ def _manifest(run: PreparedRun, base: dict[str, Any] | None = None, **result: An
     return manifest.model_copy(update={"base_model": manifest.base_model.model_copy(update=base)})
 
 
-def _of_hub(run: PreparedRun, **fields: Any) -> TrainingManifest:
+def _hub_manifest(run: PreparedRun, **fields: Any) -> TrainingManifest:
     return _manifest(run, {"name": "org/model", "origin": "hub", "licence": "apache-2.0", **fields})
 
 
-def _rows(card: str) -> dict[str, str]:
+def _parse_table(card: str) -> dict[str, str]:
     cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
     return {cell[0]: cell[1] for cell in cells if len(cell) == 2}
 
 
-def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
-    data = ModelCard(model_card(_of_hub(run), standing=_STANDING)).data
+def test_the_metadata_is_readable_by_the_hub(run: PreparedRun) -> None:
+    data = ModelCard(model_card(_hub_manifest(run), standing=_STANDING)).data
     heldout, benchmark = data.eval_results or []
 
     assert (data.base_model, data.base_model_relation, data.license) == ("org/model", "adapter", "apache-2.0")
@@ -61,8 +61,8 @@ def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
     assert (heldout.dataset_name, benchmark.dataset_name) == ("held-out prompts of the workspace", "benchmark")
 
 
-def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
-    card = model_card(_of_hub(run), "merged")
+def test_the_card_of_a_merged_model_mentions_no_adapter(run: PreparedRun) -> None:
+    card = model_card(_hub_manifest(run), "merged")
     data = ModelCard(card).data
 
     assert (data.library_name, data.base_model_relation) == ("transformers", "finetune")
@@ -70,8 +70,8 @@ def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
     assert "the template adds the system prompt" in card
 
 
-def test_the_table_says_what_made_it(run: PreparedRun) -> None:
-    rows = _rows(model_card(_manifest(run), data_licence="cc-by-4.0"))
+def test_the_table_describes_the_training(run: PreparedRun) -> None:
+    rows = _parse_table(model_card(_manifest(run), data_licence="cc-by-4.0"))
 
     assert rows["licence of the base"] == "not stated"
     assert rows["licence of the data"] == "cc-by-4.0"
@@ -86,15 +86,15 @@ def test_the_table_says_what_made_it(run: PreparedRun) -> None:
     manifest = _manifest(run, validation_loss=0.25, kept_step=40)
     once = {"bnb_4bit_use_double_quant": False, "target_modules": ["q_proj", "v_proj"]}
     recipe = manifest.recipe.model_copy(update=once)
-    rows = _rows(model_card(manifest.model_copy(update={"recipe": recipe})))
+    rows = _parse_table(model_card(manifest.model_copy(update={"recipe": recipe})))
     assert rows["loss on other files"] == "0.2500, after step 40"
     assert rows["method"] == "QLoRA: NF4"
     assert rows["adapter"].endswith("on q_proj, v_proj")
 
 
-def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
-    """Figures with their intervals, what is missing, the verdict and its hash, and sources with their rows."""
-    card = model_card(_of_hub(run), standing=_STANDING, sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
+def test_scores_are_listed_next_to_those_of_the_base(run: PreparedRun) -> None:
+    """With missing constructs, the verdict and its hash, and sources with their rows."""
+    card = model_card(_hub_manifest(run), standing=_STANDING, sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
 
     assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
     assert "No completion that parses contains: routes, form." in card
@@ -103,7 +103,7 @@ def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
     assert "| pairs.jsonl | 1953 | 71.4 % |" in card
 
 
-def test_what_is_not_known_is_said(run: PreparedRun) -> None:
+def test_missing_information_is_stated(run: PreparedRun) -> None:
     card = model_card(_manifest(run))
 
     assert "This model has not been evaluated." in card
@@ -113,8 +113,8 @@ def test_what_is_not_known_is_said(run: PreparedRun) -> None:
     assert "No gate has judged this model." in model_card(_manifest(run), standing=unjudged)
 
 
-def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
-    """A base that is a folder is called by its last name, and the Hub is told of no base, as of one from a package."""
+def test_a_card_holds_no_path_of_this_machine(run: PreparedRun) -> None:
+    """A base in a folder is named by the last part of its path, and the metadata names no base."""
     manifest = _manifest(run)
     card = model_card(manifest, standing=_STANDING)
 
@@ -122,18 +122,18 @@ def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
     assert base_name(manifest.base_model) == "base"
     assert str(run.job.run_dir.parent) not in card
     assert ModelCard(card).data.base_model is None
-    card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
+    card = model_card(_hub_manifest(run, origin="wheel", revision="a-package==1.0"))
     assert "The base came from the package index (a-package==1.0), in about four bits" in card
-    assert "package index" not in model_card(_of_hub(run))
+    assert "package index" not in model_card(_hub_manifest(run))
 
 
 _HOSTILE = "x](http://evil.example) ![i](http://evil.example/i.png) <img src=x>\n\n# New | a |\n```\n<b>"
 
 
 @pytest.mark.parametrize("form", ["adapter", "merged"])
-def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: Form) -> None:
-    """Whatever the manifest names so; in a block of code nothing means anything."""
-    manifest = _of_hub(run, origin="wheel", architecture=_HOSTILE, revision=_HOSTILE, licence=_HOSTILE)
+def test_hostile_values_add_no_tag_and_no_image(run: PreparedRun, form: Form) -> None:
+    """In any field of the manifest; markup in a block of code has no effect."""
+    manifest = _hub_manifest(run, origin="wheel", architecture=_HOSTILE, revision=_HOSTILE, licence=_HOSTILE)
     recipe = manifest.recipe.model_copy(update=dict.fromkeys(("target_modules", "lr_scheduler_type"), _HOSTILE))
     kinds = {_HOSTILE: ShownKind(share=1.0, tokens_shown=9, epochs=1.0)}
     result = manifest.result.model_copy(update={"kinds": kinds})
@@ -149,15 +149,15 @@ def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: 
     assert {token.info for token in tokens if token.type == "fence"} == {"json", "jinja", "python"}
 
 
-def test_it_says_how_to_ask_at_a_cursor(run: PreparedRun) -> None:
-    """Of a model that was taught to complete there, with the marks of its tokenizer."""
-    taught = _manifest(run, kinds={"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}})
+def test_the_card_explains_completion_at_a_cursor(run: PreparedRun) -> None:
+    """If the model was trained for it, with the marks of its tokenizer."""
+    trained = _manifest(run, kinds={"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}})
 
     assert "<suffix>TEXT AFTER THE CURSOR<prefix>TEXT BEFORE THE CURSOR<middle>" in model_card(
-        taught, tokenizer_in=run.job.base_path
+        trained, tokenizer_in=run.job.base_path
     )
-    assert "llama-server --spm-infill" in model_card(taught, tokenizer_in=run.job.base_path)
-    turned = model_card(taught.model_copy(update={"infill_order": "prefix_first"}), tokenizer_in=run.job.base_path)
+    assert "llama-server --spm-infill" in model_card(trained, tokenizer_in=run.job.base_path)
+    turned = model_card(trained.model_copy(update={"infill_order": "prefix_first"}), tokenizer_in=run.job.base_path)
     assert "<prefix>TEXT BEFORE THE CURSOR<suffix>TEXT AFTER THE CURSOR<middle>\n```" in turned
     assert "--spm-infill" not in turned
     assert "At a cursor" not in model_card(_manifest(run), tokenizer_in=run.job.base_path)

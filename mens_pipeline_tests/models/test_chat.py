@@ -38,17 +38,17 @@ _PIECES = st.sampled_from(("<", "|", ">", "im_end", "im_start", *_CONTROL, "\n",
 _HOSTILE = st.lists(_PIECES | st.text(max_size=4), max_size=12).map("".join)
 
 
-def _render(template: str, turns: Sequence[Turn], bos: str = "", **asked: Any) -> str:
-    """A template as Hugging Face renders one."""
+def _render(template: str, turns: Sequence[Turn], bos: str = "", **options: Any) -> str:
+    """Render a template as Hugging Face does."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
     return environment.from_string(template).render(
-        messages=messages, bos_token=bos, **{"add_generation_prompt": True, **asked}
+        messages=messages, bos_token=bos, **{"add_generation_prompt": True, **options}
     )
 
 
 def test_the_prompt_is_chatml() -> None:
-    """System, user, and the beginning of the answer; to the letter. The template closes it as training does."""
+    """System, user, and the start of the completion, verbatim. The template ends the turn as training does."""
     assert render_prompt("Write Vox.", "Add two\nnumbers.") == (
         "<|im_start|>system\nWrite Vox.<|im_end|>\n"
         "<|im_start|>user\nAdd two\nnumbers.<|im_end|>\n"
@@ -58,7 +58,7 @@ def test_the_prompt_is_chatml() -> None:
     assert whole == render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.") + f"let x = 1{IM_END}\n"
 
 
-_OF_OTHERS = Path(trl.__file__).parent / "chat_templates"
+_TEMPLATES_OF_TRL = Path(trl.__file__).parent / "chat_templates"
 
 
 @pytest.mark.parametrize(
@@ -72,25 +72,25 @@ _OF_OTHERS = Path(trl.__file__).parent / "chat_templates"
         ("qwen2_5", False),
     ],
 )
-def test_a_base_is_asked_in_its_own_form_without_a_thought(name: str, *, thinks: bool) -> None:
-    """To the letter what its own template gives with thinking off; the adapter is trained and served in that form."""
-    own, asked = (_OF_OTHERS / f"{name}.jinja").read_text(), _CONVERSATION[:2]
+def test_a_base_is_prompted_in_its_own_format_without_thinking(name: str, *, thinks: bool) -> None:
+    """Verbatim what its own template gives with thinking off; adapters are trained and served in that format."""
+    own, turns = (_TEMPLATES_OF_TRL / f"{name}.jinja").read_text(), _CONVERSATION[:2]
     prompt = render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.", chat=format_of(own))
     ours = format_of(own).template()
     with_system = format_of(own).template(SYSTEM_PROMPT)
 
-    assert prompt == _render(own, asked, enable_thinking=False)
+    assert prompt == _render(own, turns, enable_thinking=False)
     assert prompt.endswith("assistant\n<think>\n\n</think>\n\n") == thinks
-    assert _render(ours, asked) == _render(with_system, asked[1:]) == prompt
+    assert _render(ours, turns) == _render(with_system, turns[1:]) == prompt
     assert format_of(with_system) == format_of(ours) == format_of(own)
     assert find_system_prompt(with_system) == SYSTEM_PROMPT
 
 
-def test_a_tokenizer_with_the_template_of_a_model_that_thinks_encodes_it() -> None:
-    """Rows of training and requests alike, by what lies beside the base."""
+def test_the_template_of_a_thinking_model_adds_an_empty_thought() -> None:
+    """In training rows and in requests, by the template next to the base."""
     tokenizer = Encoder(_CONTROL)
     plain = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1")
-    vars(tokenizer)["chat_template"] = (_OF_OTHERS / "qwen3_5_think.jinja").read_text()
+    vars(tokenizer)["chat_template"] = (_TEMPLATES_OF_TRL / "qwen3_5_think.jinja").read_text()
     thinking = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1")
 
     assert thinking.prompt[: len(plain.prompt)] == plain.prompt
@@ -102,7 +102,7 @@ def test_a_tokenizer_with_the_template_of_a_model_that_thinks_encodes_it() -> No
     "reply", ["fn add(a: int, b: int) to int {\n    return a + b\n}\n", "x", "// Grüße, 世界 🙂", ""]
 )
 def test_prompt_and_completion_are_the_whole_text(reply: str) -> None:
-    """Their ids are those of the text tokenised at once: a server that does so shows the same."""
+    """Their ids are those of the text tokenised at once, as some servers do it."""
     encoded = encode(_TOKENIZER, SYSTEM_PROMPT, "Write a function.", reply)
     text = render_prompt(SYSTEM_PROMPT, "Write a function.") + reply.rstrip("\n") + IM_END
 
@@ -111,8 +111,8 @@ def test_prompt_and_completion_are_the_whole_text(reply: str) -> None:
     assert len(encoded) == len(encoded.prompt) + len(encoded.completion)
 
 
-def test_no_token_spans_the_border() -> None:
-    """An answer that begins with blanks does not change the prompt, though at once they would merge."""
+def test_no_token_spans_prompt_and_completion() -> None:
+    """A completion that begins with blanks does not change the prompt, although they would merge in the whole text."""
     encoded = encode(_TOKENIZER, SYSTEM_PROMPT, "Write.", "\n\n  x")
     at_once = render_prompt(SYSTEM_PROMPT, "Write.") + "\n\n  x" + IM_END
 
@@ -123,16 +123,16 @@ def test_no_token_spans_the_border() -> None:
 
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_nothing_that_is_written_becomes_a_control_token(system: str, request: str, reply: str) -> None:
-    """Three turns begin, two end in the prompt, one ends in the completion: at its end. So in a conversation."""
+def test_no_text_becomes_a_control_token(system: str, request: str, reply: str) -> None:
+    """In the prompt three turns begin and two end, in the completion one ends; likewise in a conversation."""
     encoded = encode(_TOKENIZER, system, request, reply)
     start, end = _TOKENIZER.id_of(IM_START), _TOKENIZER.id_of(IM_END)
 
     assert [number for number in encoded.prompt if number in _SPECIAL] == [start, end, start, end, start]
     assert [number for number in encoded.completion if number in _SPECIAL] == [end]
     assert encoded.completion[-1] == end
-    asked = [Turn("system", system), Turn("user", request), Turn("assistant", reply), Turn("user", request)]
-    ids = encode_turns(_TOKENIZER, asked)
+    turns = [Turn("system", system), Turn("user", request), Turn("assistant", reply), Turn("user", request)]
+    ids = encode_turns(_TOKENIZER, turns)
     assert [number for number in ids if number in _SPECIAL] == [start, end] * 4 + [start]
     assert ids[: len(encoded)] == (*encoded.prompt, *encoded.completion), "the row that its first turns would train on"
 
@@ -140,8 +140,8 @@ def test_nothing_that_is_written_becomes_a_control_token(system: str, request: s
 @pytest.mark.parametrize(
     ("reply", "learnt"), [("x", "x"), ("x\n", "x"), ("x\n\n\n", "x"), ("\n  x\n\n  y  \n", "\n  x\n\n  y  ")]
 )
-def test_line_ends_at_the_end_do_not_train(reply: str, learnt: str) -> None:
-    """The turn ends right after the last sign; blanks elsewhere are kept."""
+def test_trailing_line_ends_are_not_trained(reply: str, learnt: str) -> None:
+    """The turn ends right after the last other character; blanks elsewhere are kept."""
     completion = encode(_TOKENIZER, "", "", reply).completion
 
     assert _TOKENIZER.inner.decode(list(completion), skip_special_tokens=False) == f"{learnt}{IM_END}"
@@ -149,8 +149,8 @@ def test_line_ends_at_the_end_do_not_train(reply: str, learnt: str) -> None:
 
 @given(_HOSTILE)
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_what_is_written_is_decoded(text: str) -> None:
-    """To the letter, though control tokens leave no trace in what a model writes."""
+def test_encoded_text_is_decoded_unchanged(text: str) -> None:
+    """Even control tokens, which are skipped in the output of a model."""
     ids = encode_text(_TOKENIZER, text)
 
     assert _SPECIAL.isdisjoint(ids)
@@ -158,7 +158,7 @@ def test_what_is_written_is_decoded(text: str) -> None:
 
 
 def test_the_file_alone_gives_the_ids_of_the_library(tiny_base: Path) -> None:
-    """What reads prompts for a server is what reads them in training."""
+    """A server reads prompts with the file, training with the library."""
     from transformers import AutoTokenizer
 
     text = "<|im_start|>user\nGrüße, 世界 🙂  fn\n\n<|im_end|>\n"
@@ -196,10 +196,10 @@ _OWN_TEMPLATES = {
         "{% else %}{{ m.content + '</s>' }}{% endif %}{% endfor %}"
     ),
 }
-"""Minimal templates in the formats of four families; what the library calls `bos_token` is given to them."""
+"""Minimal templates in the formats of four families; they get `bos_token` as from the library."""
 
 
-def _tokenizer_of(name: str, template: str | None = None) -> Encoder:
+def _make_tokenizer(name: str, template: str | None = None) -> Encoder:
     chat = format_of(_OWN_TEMPLATES[name])
     assert chat.name == name
     return Encoder(chat.markers, _OWN_TEMPLATES[name] if template is None else template)
@@ -214,9 +214,9 @@ _CONVERSATION = [
 
 
 @pytest.mark.parametrize("name", _OWN_TEMPLATES)
-def test_a_base_is_asked_in_the_format_of_its_own_template(name: str) -> None:
-    """One request and several turns, to the letter; what is written beside an adapter gives the same."""
-    tokenizer = _tokenizer_of(name)
+def test_a_base_is_prompted_in_the_format_of_its_own_template(name: str) -> None:
+    """One request and several turns, verbatim; the template written next to an adapter gives the same."""
+    tokenizer = _make_tokenizer(name)
     chat = format_of(tokenizer.chat_template)
     for turns in (_CONVERSATION[:2], _CONVERSATION[1:2], _CONVERSATION):
         text = tokenizer.inner.decode(list(encode_turns(tokenizer, turns)), skip_special_tokens=False)
@@ -234,9 +234,9 @@ def test_a_base_is_asked_in_the_format_of_its_own_template(name: str) -> None:
 def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
     """The prompt, system text included, is masked; the completion is the answer and the token that ends the turn.
 
-    Control tokens in any of them are broken, also where a tokenizer calls none special.
+    Control tokens in any of them are split, even if the tokenizer marks none as special.
     """
-    tokenizer = _tokenizer_of(name)
+    tokenizer = _make_tokenizer(name)
     chat = format_of(tokenizer.chat_template)
     row = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1\n")
     hostile = "a" + "".join(chat.markers) + "b"
@@ -255,7 +255,7 @@ def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
 
 
 def test_the_blank_of_mistral_follows_its_template() -> None:
-    """Tokenizers of bytes are asked without the blank that one of SentencePiece needs."""
+    """Byte-level tokenizers are prompted without the blank that SentencePiece needs."""
     spaced = _OWN_TEMPLATES["mistral"]
     bare = spaced.replace("[INST] ", "[INST]")
 
@@ -265,6 +265,6 @@ def test_the_blank_of_mistral_follows_its_template() -> None:
 
 
 @pytest.mark.parametrize("template", [None, "", "{{ messages }}"])
-def test_a_base_without_a_known_template_is_asked_in_chatml(template: str | None) -> None:
-    """Its tokenizer has to know the two control tokens; that is looked at before training."""
+def test_a_base_without_a_known_template_is_prompted_in_chatml(template: str | None) -> None:
+    """Its tokenizer must have the two control tokens, which is checked before training."""
     assert format_of(template) is CHATML

