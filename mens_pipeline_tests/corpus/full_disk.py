@@ -1,4 +1,4 @@
-"""A disk without room, as far as this process can tell."""
+"""A simulated full disk."""
 
 import resource
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_after(num_bytes: int) -> Iterator[None]:
-    """No file takes more than this while the block runs; the system refuses the rest."""
+    """Limit the size of files while the block runs; the system refuses to write more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:

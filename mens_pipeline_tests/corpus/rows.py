@@ -8,20 +8,20 @@ from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceF
 
 
 def source_at(path: str, kind: SourceKind = SourceKind.VOX_FILE) -> Source:
-    """A place in a file."""
+    """Return a place in a file."""
     return Source(path=path, blob=hashlib.sha256(path.encode()).hexdigest(), span=(0, 1), lines=(1, 1), kind=kind)
 
 
 def pair_at(
     path: str | None, prompt: str, response: str, kind: SourceKind = SourceKind.VOX_FILE, template: str | None = None
 ) -> TrainingPair:
-    """A pair of code from a file, or from nowhere."""
+    """Return a pair of code from a file, or without a source."""
     source = None if path is None else source_at(path, kind)
     return TrainingPair(prompt=prompt, response=response, source=source, template=template)
 
 
 def records_of(source: str, path: str = "a.vox") -> tuple[ExtractedRecord, ...]:
-    """The records of a program that trains."""
+    """Return the records of a program."""
     found = extract_vox(SourceFile(path, source.encode()))
 
     assert isinstance(found, tuple)
@@ -29,7 +29,7 @@ def records_of(source: str, path: str = "a.vox") -> tuple[ExtractedRecord, ...]:
 
 
 def mix_report(*sources: dict[str, Any]) -> dict[str, Any]:
-    """What the manifest of a train set says of its sources, where only some figures matter."""
+    """Return the report of a train set about its sources; omitted figures are zero."""
     usual: dict[str, Any] = {"path": "p", "weight": 1.0, "optional": False, "record_format": None}
     usual |= dict.fromkeys(("input_lines", "distinct_lines", "emitted_lines"), 0) | {"dropped": {}}
     usual |= dict.fromkeys(("repeats", "requested_share", "share_of_output"), 0.0)
@@ -43,6 +43,6 @@ def mix_report(*sources: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_report(**changes: Any) -> dict[str, Any]:
-    """What the manifest of a split says, where only some figures matter."""
+    """Return the report of a split; omitted figures are zero."""
     figures = dict.fromkeys(("heldout", "num_groups", "num_heldout_groups", "num_evaluating_groups"), 0)
     return {**figures, "train": {}, "aside": {}, "shortfall": "", "tested_functions": {}, **changes}

@@ -11,7 +11,7 @@ from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 
 
 def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
-    """A database with one table, which the first statement of the schema makes."""
+    """Write a database with one table, which the schema creates."""
     table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(schema)

@@ -1,4 +1,4 @@
-"""From a page to its pairs and back: what a person edits is what trains."""
+"""From a page to its pairs: edits of a person reach the training data."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def _pairs(folder: Path) -> list[TrainingPair]:
 
 
 @pytest.mark.seed_row(51)
-def test_a_page_that_is_edited_gives_other_pairs_and_one_that_opts_out_none(folder: Path) -> None:
+def test_an_edited_page_gives_other_pairs_and_an_opted_out_page_none(folder: Path) -> None:
     page = folder / "docs" / "parcels.md"
     found = []
     for eligible, value in (("true", 1), ("true", 2), ("false", 2), ("true", 2)):

@@ -1,4 +1,4 @@
-"""Golden roots decide what is held out, what is rated highest, and what the source parse rate counts."""
+"""Golden roots select the programs that are held out, rated highest, and counted in the source parse rate."""
 
 from pathlib import Path
 
@@ -51,14 +51,14 @@ def _pairs(workspace: Path) -> list[TrainingPair]:
         return list(make_pairs((ExtractedRecord.model_validate_json(line) for line in lines), workers))
 
 
-def _judges(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
+def _find_heldout(pairs: list[TrainingPair]) -> tuple[set[str | None], int]:
     with BehaviourWorkers() as workers:
         split = split_pairs({"pairs": pairs}, Repetition(None), _POLICY, workers)
     return {group_of(pair) for pair in pairs} - {group_of(pair) for pair in split.train["pairs"]}, split.num_groups
 
 
 @pytest.mark.seed_row(42)
-def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> None:
+def test_only_golden_programs_are_held_out_and_rated_highest(workspace: Path) -> None:
     everywhere = _pairs(workspace)
     _give_golden_roots(workspace)
     pairs = _pairs(workspace)
@@ -68,8 +68,8 @@ def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> Non
     derived = origin.source.model_copy(update={"kind": SourceKind.EVOLVED})
     changed = origin.model_copy(update={"prompt": "another", "source": derived})
 
-    assert _judges(everywhere) == ({"golden/one.vox", "golden/two.vox", "sandbox/three.vox", "page.md"}, 4)
-    assert _judges([*pairs, changed]) == ({"golden/one.vox", "golden/two.vox", "page.md"}, 3)
+    assert _find_heldout(everywhere) == ({"golden/one.vox", "golden/two.vox", "sandbox/three.vox", "page.md"}, 4)
+    assert _find_heldout([*pairs, changed]) == ({"golden/one.vox", "golden/two.vox", "page.md"}, 3)
     assert {pair.rating for pair in everywhere if pair.source and pair.source.path.endswith(".vox")} == {5}
     assert ratings == {"golden/one.vox": 5, "golden/two.vox": 5, "sandbox/three.vox": 4, "page.md": 4}
 

@@ -37,7 +37,7 @@ def _draw(signature: str, body: str = "return 1", seed: str = "s", number: int =
     return list(islice(Drawing(module).lists(function.params, function.generics, seed), number))
 
 
-def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
+def _values(type_text: str, body: str = "return 1") -> list[Value]:
     return [values[0] for values in _draw(f"(a: {type_text})", body)]
 
 
@@ -52,56 +52,56 @@ def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
 )
 def test_values_are_of_the_type(case: tuple[str, type]) -> None:
     type_text, kind = case
-    values = _firsts(type_text)
+    values = _values(type_text)
 
     assert {type(value) for value in values} == {kind}
     assert len({literal_of(value) for value in values}) > 1
 
 
 def test_records_have_the_fields_of_their_type() -> None:
-    for value in _firsts("Person"):
+    for value in _values("Person"):
         assert (list(value), type(value["name"]), type(value["age"])) == (["name", "age"], str, int)
 
 
-def test_all_variants_come() -> None:
-    assert {value.name for value in _firsts("Shape")} == {"Dot", "Circle", "Labelled"}
-    assert {value.name for value in _firsts("Option[int]")} == {"Some", "None"}
-    assert {(value.name, type(value.fields[0])) for value in _firsts("Result[int]")} == {("Ok", int), ("Error", str)}
-    assert ("Error", bool) in {(value.name, type(value.fields[0])) for value in _firsts("Result[int, bool]")}
+def test_all_variants_are_drawn() -> None:
+    assert {value.name for value in _values("Shape")} == {"Dot", "Circle", "Labelled"}
+    assert {value.name for value in _values("Option[int]")} == {"Some", "None"}
+    assert {(value.name, type(value.fields[0])) for value in _values("Result[int]")} == {("Ok", int), ("Error", str)}
+    assert ("Error", bool) in {(value.name, type(value.fields[0])) for value in _values("Result[int, bool]")}
 
 
 def test_recursive_types_end() -> None:
-    assert {value.name for value in _firsts("Tree")} == {"Leaf", "Node"}
-    assert {value.name for value in _firsts("Odd")} == {"Plain"}
+    assert {value.name for value in _values("Tree")} == {"Leaf", "Node"}
+    assert {value.name for value in _values("Odd")} == {"Plain"}
 
 
-def test_types_that_need_one_another_end() -> None:
-    assert any(value["parts"] for value in _firsts("Wood"))
-    assert {value.name for value in _firsts("Chain")} == {"End", "Link"}
-    assert {len(value["unknown"]) for value in _firsts("Half")} == {0}
-    assert {value["other"].name for value in _firsts("Half")} == {"None"}
-    assert {len(value) for value in _firsts("List[List[int]]")} > {0, 1}
+def test_mutually_recursive_types_end() -> None:
+    assert any(value["parts"] for value in _values("Wood"))
+    assert {value.name for value in _values("Chain")} == {"End", "Link"}
+    assert {len(value["unknown"]) for value in _values("Half")} == {0}
+    assert {value["other"].name for value in _values("Half")} == {"None"}
+    assert {len(value) for value in _values("List[List[int]]")} > {0, 1}
 
 
 def test_decimals_are_drawn() -> None:
-    texts = {literal_of(value) for value in _firsts("dec", "if a > 7.35dec { return 1 } return 0")}
+    texts = {literal_of(value) for value in _values("dec", "if a > 7.35dec { return 1 } return 0")}
 
     assert {"7.35dec", "8.35dec", "0.00dec"} <= texts
 
 
-def test_literals_of_the_code_and_their_neighbours_come() -> None:
+def test_literals_of_the_code_and_their_neighbours_are_drawn() -> None:
     body = f'match a {{ 4711 => return 1 _ => return 2 }} let s = "needle" let t = "{"x" * 50}" let x = 3.25'
 
-    assert {4710, 4711, 4712} <= set(_firsts("int", body))
-    strings = set(_firsts("str", body))
+    assert {4710, 4711, 4712} <= set(_values("int", body))
+    strings = set(_values("str", body))
     assert "needle" in strings
     assert not any("x" * 50 in text for text in strings)
-    assert {3.25, 2.75, 3.75} <= set(_firsts("float", body))
-    assert "key_of_it" in set(_firsts("str", "let m = { key_of_it: 1 } return 1"))
-    assert {len(text.split(",")) for text in _firsts("str", 'return len(a.split(","))')} >= {1, 2, 3, 4}
+    assert {3.25, 2.75, 3.75} <= set(_values("float", body))
+    assert "key_of_it" in set(_values("str", "let m = { key_of_it: 1 } return 1"))
+    assert {len(text.split(",")) for text in _values("str", 'return len(a.split(","))')} >= {1, 2, 3, 4}
 
 
-def test_the_smallest_come_first() -> None:
+def test_the_smallest_values_come_first() -> None:
     assert _draw("(a: int, b: str, c: bool, d: List[int], e: float)")[0] == (0, "", False, [], 0.0)
 
 

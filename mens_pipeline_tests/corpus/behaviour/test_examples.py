@@ -23,7 +23,7 @@ def test_examples_are_one_sentence() -> None:
     assert examples_sentence(seen) == "For example, `f(1, 2)` is 1, `f(2, 2)` is 2 and `f(3, 2)` is 3."
 
 
-def test_the_comment_above_is_the_behaviour_sentence() -> None:
+def test_the_comment_above_is_the_task_sentence() -> None:
     source = "// Adds two numbers.\n// vox:skip\n// Never fails.\nfn f(n: int) to int { return n }\nfn g() { }"
     module = parse(source)
     first, second = declaration_spans(source, module)
@@ -32,7 +32,7 @@ def test_the_comment_above_is_the_behaviour_sentence() -> None:
     assert task_sentence(second.doc) is None
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_examples_are_read_back() -> None:
     seen = [
         Observation("f(1)", "-3"),
         Observation('f("a, b is 2")', '"x. y"'),
@@ -62,11 +62,11 @@ def test_what_is_written_is_read_again() -> None:
     ("`f(1` is 2, f(3) is 4, `f` is 5", []),
     ("", []),
 )
-def test_other_words_for_examples(prompt: str, results: list[str]) -> None:
+def test_examples_in_other_words_are_read(prompt: str, results: list[str]) -> None:
     assert [example.result for example in stated_examples(prompt)] == results
 
 
-def test_only_so_many_examples_are_read_and_soon() -> None:
+def test_at_most_16_examples_are_read_and_quickly() -> None:
     begin = time.monotonic()
 
     assert len(stated_examples("`f(1)` is 2, " * 20_000)) == 16

@@ -8,7 +8,7 @@ from mens_pipeline_tests.language.examples import parse
 _LIMITS = Limits(max_steps=5_000)
 
 
-def _results(module: Module, declaration: Declaration, *arguments: Value) -> str:
+def _call(module: Module, declaration: Declaration, *arguments: Value) -> str:
     program = CallableProgram(module, _LIMITS, Features())
     program.redefine(declaration)
     with program.running(5.0):
@@ -20,7 +20,7 @@ def _mutant_results(source: str, *arguments: Value) -> set[str]:
     module = parse(source)
     mutants = build_mutants(module.declarations[0], 100, "s")
     assert module.declarations[0] not in mutants
-    return {_results(module, mutant, *arguments) for mutant in mutants}
+    return {_call(module, mutant, *arguments) for mutant in mutants}
 
 
 def test_comparisons_are_flipped_and_moved_by_one() -> None:
@@ -66,7 +66,7 @@ def test_loops_are_mutated_inside() -> None:
     assert {"4", "StepLimit"} <= _mutant_results(source, 3)
 
 
-def test_there_are_at_most_as_many_as_asked_of_as_many_kinds_as_there_are() -> None:
+def test_no_more_mutants_than_requested_are_drawn() -> None:
     module = parse('fn f(n: int) to str { if n > 1 and n < 100 { return "a" + "b" } return "c" + "d" + "e" }')
     chosen = build_mutants(module.declarations[0], 4, "s")
 
@@ -80,7 +80,7 @@ def test_the_function_inside_a_wrapper_is_changed() -> None:
     mutants = build_mutants(module.declarations[0], 10, "s")
 
     assert {type(mutant).__name__ for mutant in mutants} == {"Endpoint"}
-    assert {_results(module, mutant, 5) for mutant in mutants} == {"4", "7", "5"}
+    assert {_call(module, mutant, 5) for mutant in mutants} == {"4", "7", "5"}
 
 
 _BRANCHES = """fn f(n: int) to int {
@@ -94,7 +94,7 @@ _BRANCHES = """fn f(n: int) to int {
 }"""
 
 
-def test_probes_tell_branches_and_change_nothing() -> None:
+def test_probes_distinguish_branches_and_change_no_result() -> None:
     module = parse(_BRANCHES)
     plain = CallableProgram(module, _LIMITS, Features())
     observed = CallableProgram(module, _LIMITS, Features())

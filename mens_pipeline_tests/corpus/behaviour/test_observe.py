@@ -1,4 +1,4 @@
-"""Functions observed: examples, hidden tests, and why there are none."""
+"""Observed functions: their examples and hidden tests, or the reason for having none."""
 
 import pytest
 from hypothesis import given, settings
@@ -79,7 +79,7 @@ def test_wrong_functions_are_refused(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
-def test_constants_and_arguments_handed_back_are_refused(name: str) -> None:
+def test_functions_that_return_a_constant_or_an_argument_are_refused(name: str) -> None:
     behaviour, source = _behaviour(name), _PROGRAMS[name]
     head = source[: source.index("{", source.index(f"{name}(") if f"{name}(" in source else source.index(f"{name}<"))]
     params = [part.split(":")[0].strip() for part in head[head.rindex(name) :].partition("(")[2].split(",")]
@@ -109,7 +109,7 @@ _SIMPLE = {
 
 @pytest.mark.parametrize("name", _SIMPLE)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_simple_other_functions_are_refused(name: str, seed: str) -> None:
+def test_simpler_functions_are_refused(name: str, seed: str) -> None:
     source, others = _SIMPLE[name]
     behaviour = _behaviour(name, source, seed)
     head = source[: source.index("{")]
@@ -119,7 +119,7 @@ def test_simple_other_functions_are_refused(name: str, seed: str) -> None:
         assert not passes(f"{head}{{ return {other} }}", behaviour.tests), other
 
 
-def test_a_function_written_otherwise_passes() -> None:
+def test_an_equivalent_function_passes() -> None:
     other = """fn grade(p: int, extra: bool) to str {
     let t = if extra { p + 5 } else { p }
     if t < 75 { return "C" }
@@ -129,7 +129,7 @@ def test_a_function_written_otherwise_passes() -> None:
     assert passes(other, _behaviour("grade").tests)
 
 
-def test_every_result_of_a_few_is_tested() -> None:
+def test_all_results_are_tested_if_there_are_few() -> None:
     assert {seen.result for seen in _behaviour("grade").hidden} == {'"A"', '"B"', '"C"'}
 
 
@@ -138,7 +138,7 @@ def test_failing_calls_are_left_out() -> None:
     assert "Error(" in _behaviour("half").tests
 
 
-def test_the_same_seed_gives_the_same() -> None:
+def test_the_same_seed_gives_the_same_behaviour() -> None:
     assert _behaviour("above") == _behaviour("above") != _behaviour("above", seed="other")
 
 
@@ -156,7 +156,7 @@ def test_arguments_can_be_given() -> None:
     [
         "fn observed_1(n: int) to int { return observed_2(n) + 1 }\nfn observed_2(n: int) to int { return n * 2 }",
         "fn f(n: int) to int { return n + 1 }\nfn f(n: int) to int { return n * 2 }",  # the last one counts
-        "fn f(a: float, b: float) to float { return a / b }",  # of which some equal nothing
+        "fn f(a: float, b: float) to float { return a / b }",  # NaN does not equal itself
         "fn f(a: int, b: int = 2) to int { return a * b }",
     ],
 )
@@ -188,14 +188,14 @@ def test_some_functions_have_no_behaviour(source: str, reason: NoBehaviour) -> N
     assert observe_behaviour(source, "f", seed="s") is reason
 
 
-def test_a_function_that_is_not_there_is_refused() -> None:
+def test_a_missing_function_is_refused() -> None:
     with pytest.raises(RefusedError, match="declares no function `g`"):
         observe_behaviour("fn f(n: int) to int { return n }\n@test fn g() { }", "g", seed="s")
     with pytest.raises(RefusedError, match="rejects"):
         observe_behaviour("fn f(", "f", seed="s")
 
 
-def test_a_text_of_a_few_arguments_may_be_scarce() -> None:
+def test_few_arguments_give_few_tests() -> None:
     source = "fn f(n: int) to int { return n * 3 }"
     behaviour = observe_behaviour(source, "f", seed="s", arguments=[(n,) for n in range(6)])
 

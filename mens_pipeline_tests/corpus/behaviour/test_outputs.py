@@ -1,4 +1,4 @@
-"""What functions of several programs return for the same arguments."""
+"""Outputs of functions of several programs for the same arguments."""
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Responder, compute_outputs
 
@@ -35,7 +35,7 @@ def test_arguments_are_drawn_from_every_program() -> None:
     assert set(of_plain) == {"false"}
 
 
-def test_what_does_not_return_has_no_output() -> None:
+def test_calls_that_do_not_return_have_no_output() -> None:
     failing = "fn f(n: int) to int { return 1 / (n - n) }"
     found = _outputs(_TWICE, failing, "fn f(a: str, b: int) to int { return b }", "fn g() to int { return 1 }", "fn (")
 
@@ -46,7 +46,7 @@ def test_what_does_not_return_has_no_output() -> None:
     assert len({len(outputs) for outputs in found}) == 1
 
 
-def test_nothing_is_compared_where_nothing_can_be_drawn() -> None:
+def test_nothing_is_compared_if_no_arguments_can_be_drawn() -> None:
     assert _outputs("fn f(n) { return n }") == [[]]
 
 
@@ -70,7 +70,7 @@ def test_a_program_that_stops_its_worker_has_no_outputs() -> None:
     assert found[1] is None or set(found[1]) == {None}
 
 
-def test_a_worker_answers_as_the_function_does() -> None:
+def test_a_worker_responds_with_the_outputs_of_the_function() -> None:
     request = {"kind": "outputs", "programs": [_TWICE, _WRONG], "number": 1, "function": "f", "seed": "seed"}
 
     assert Responder().respond(request) == _outputs(_TWICE, _WRONG)[1]

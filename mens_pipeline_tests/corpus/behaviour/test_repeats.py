@@ -82,7 +82,7 @@ def test_type_parameters_count_as_ints(workers: BehaviourWorkers) -> None:
     assert _find_repeats(workers, general) == ["held.vox"]
 
 
-def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
+def test_given_code_of_rows_and_tasks_is_used(workers: BehaviourWorkers) -> None:
     helper = "fn keep(x: int, most: int) to bool { return x <= most }"
     part = _LOOP.replace("not (now > border)", "keep(now, border)")
     row = pair_at("train.vox", "p", part).model_copy(update={"tests": with_given(helper, _TESTS)})
@@ -93,7 +93,7 @@ def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
     assert _find_repeats(workers, _LOOP, task=task) == ["train.vox"]
 
 
-def test_only_what_says_something_is_compared(workers: BehaviourWorkers) -> None:
+def test_only_tasks_with_meaningful_tests_are_compared(workers: BehaviourWorkers) -> None:
     trivial = _TASK.model_copy(update={"tests": _TESTS.splitlines()[2]})
     own = _TASK.model_copy(update={"tests": _TESTS + "fn total(xs: List[int]) to int { return 0 }\n", "source": None})
     prose = _TASK.model_copy(update={"response_mode": "prose_only"})
@@ -109,7 +109,7 @@ def test_without_tasks_nothing_is_repeated(workers: BehaviourWorkers) -> None:
     assert TaskFunctions([], workers).find_repeats([_TASK]) == [None]
 
 
-def test_many_tasks_of_one_signature(workers: BehaviourWorkers) -> None:
+def test_many_tasks_of_one_signature_are_distinguished(workers: BehaviourWorkers) -> None:
     tasks = [
         pair_at(f"{n}.vox", "q", f"fn f{n}(n: int) to int {{ return n * {n} }}").model_copy(
             update={"tests": f"@test fn a() {{ assert(f{n}(2) is {2 * n}) assert(f{n}(3) is {3 * n}) }}"}
@@ -124,7 +124,7 @@ def test_many_tasks_of_one_signature(workers: BehaviourWorkers) -> None:
 
 
 def test_comparing_is_fast(workers: BehaviourWorkers) -> None:
-    """A bound far above what it takes: 200 functions with 50 tasks of their signature."""
+    """A generous bound for 200 functions and 50 tasks of their signature."""
     tasks = [
         _TASK.model_copy(update={"tests": _TESTS + f"@test fn extra() {{ assert(spent([{n}], {n}) is {n}) }}"})
         for n in range(50)

@@ -23,7 +23,7 @@ def _first_passed(program: str, function: str, *tasks: TaskFunction) -> int | No
     return Screening().first_passed(program, function, tasks or (_TASK,))
 
 
-def test_a_function_that_does_the_same_passes() -> None:
+def test_an_equivalent_function_passes() -> None:
     assert _first_passed(_REFERENCE + _TOTAL, "spent") == 0
     assert _first_passed(_LOOP, "count") == 0
     renamed = (_REFERENCE + _TOTAL).replace("spent", "s").replace("total", "spent")
@@ -40,11 +40,11 @@ def test_a_function_that_does_the_same_passes() -> None:
     ("fn count(", "count"),
     ('@ai(model="m") fn count(xs: List[int], n: int) to int', "count"),
 )
-def test_a_function_that_does_not_passes_nothing(program: str, function: str) -> None:
+def test_other_functions_pass_no_task(program: str, function: str) -> None:
     assert _first_passed(program, function) is None
 
 
-def test_the_first_of_several_tasks_is_told() -> None:
+def test_the_first_of_several_tasks_is_returned() -> None:
     other = TaskFunction(
         "fn f(xs: List[int], n: int) to int { return n }", "@test fn t() { assert(f([], 1) is 1) }", "f"
     )
@@ -69,7 +69,7 @@ def test_a_task_does_not_depend_on_those_before_it() -> None:
     assert [screening.first_passed(program, "f", tasks) for tasks in ([_TASK], [task])] == [None, 0]
 
 
-def test_tests_that_constants_pass_are_no_evidence() -> None:
+def test_tests_that_constants_pass_are_trivial() -> None:
     screening = Screening()
     constant = _TESTS.splitlines()[2]
     identity = "@test fn t1() { assert(spent([9], 9) is 9) }\n@test fn t2() { assert(spent([4], 4) is 4) }"
@@ -79,7 +79,7 @@ def test_tests_that_constants_pass_are_no_evidence() -> None:
     assert screening.status(TaskFunction(_TASK.reference, identity, "spent")) is TaskStatus.TRIVIAL
 
 
-def test_a_reference_that_fails_is_told() -> None:
+def test_a_failing_reference_is_reported() -> None:
     screening = Screening()
     wrong = TaskFunction(_REFERENCE.replace("<=", "<") + _TOTAL, _TESTS, "spent")
     broken = TaskFunction("let x = missing\n" + _TASK.reference, _TESTS, "spent")
@@ -88,7 +88,7 @@ def test_a_reference_that_fails_is_told() -> None:
     assert screening.status(broken) is TaskStatus.FAILS
 
 
-def test_a_task_may_give_code() -> None:
+def test_a_task_may_contain_given_code() -> None:
     task = TaskFunction(_REFERENCE, with_given(_TOTAL, _TESTS), "spent")
 
     assert Screening().status(task) is TaskStatus.COMPARED

@@ -1,4 +1,4 @@
-"""Functions of strangers, observed and tried in processes of their own."""
+"""Untrusted functions are observed and tried in separate processes."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def test_a_worker_observes_as_this_process_does(workers: BehaviourWorkers) -> No
     assert found[1] is NoBehaviour.IDENTITY
 
 
-def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers) -> None:
+def test_given_declarations_go_into_the_tests(workers: BehaviourWorkers) -> None:
     given = "fn base(n: int) to int { return n + 1 }"
     (behaviour,) = workers.observe([ObservationJob("fn f(n: int) to int { return base(n) * 2 }", "f", given, "s")])
     back = "fn base(n: int) to int { if n > 0 { return f(n - 1) } return 3 }"
@@ -45,7 +45,7 @@ def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers)
 
 
 @pytest.mark.slow
-def test_programs_that_take_for_ever_are_ended(workers: BehaviourWorkers) -> None:
+def test_endless_programs_are_ended(workers: BehaviourWorkers) -> None:
     found = list(workers.observe([ObservationJob(_HUNGRY, "f", "", "s"), ObservationJob(_TWICE, "twice", "", "s")]))
 
     assert found[0] is NoBehaviour.DOES_NOT_END
@@ -61,7 +61,7 @@ def test_functions_are_tried_on_tasks(workers: BehaviourWorkers) -> None:
     assert list(workers.first_passed([(tried[0][0], "add", [_TASK])])) == [0]
 
 
-def test_a_worker_that_dies_is_no_answer() -> None:
+def test_a_worker_that_dies_gives_a_failed_result() -> None:
     with BehaviourWorkers(1, command=_DEAF) as workers:
         assert list(workers.observe([ObservationJob(_TWICE, "twice", "", "s")])) == [NoBehaviour.STOPPED]
         assert list(workers.statuses([_TASK])) == [TaskStatus.FAILS]
@@ -90,11 +90,11 @@ def test_workers_do_not_run_the_python_files_of_a_workspace(tmp_path: Path, monk
     ],
     ids=["type", "expression", "blocks", "record"],
 )
-def test_programs_of_any_depth_are_survived(workers: BehaviourWorkers, source: str) -> None:
+def test_programs_of_any_depth_do_not_stop_a_worker(workers: BehaviourWorkers, source: str) -> None:
     assert list(workers.observe([ObservationJob(source, "f", "", "s")])) != [NoBehaviour.STOPPED]
 
 
-def test_nothing_is_started_for_nothing() -> None:
+def test_no_worker_is_started_without_jobs() -> None:
     with BehaviourWorkers(command=("/nowhere/at/all",)) as workers:
         assert list(workers.observe([])) == []
 
@@ -112,7 +112,7 @@ def _serve(*requests: Mapping[str, object]) -> list[object]:
     return [json.loads(line) for line in completions.getvalue().splitlines()]
 
 
-def test_the_worker_gives_up_everything_before_it_answers() -> None:
+def test_a_worker_gives_up_its_rights_before_it_responds() -> None:
     base = "fn base(n: int) to int { if n > 0 { return f(n - 1) } return 3 }"
     observe = {"kind": "observe", "source": _TWICE, "function": "twice", "given": "", "seed": "s"}
     entangled = {**observe, "source": "fn f(n: int) to int { return base(n) * 2 + n }", "function": "f", "given": base}

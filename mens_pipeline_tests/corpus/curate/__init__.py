@@ -1,1 +1,1 @@
-"""Tests of what trains and what judges: validated, split, mixed."""
+"""Tests of the validation, the split and the mix of pairs."""

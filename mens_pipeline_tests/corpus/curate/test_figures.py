@@ -1,4 +1,4 @@
-"""Figures of training data: what is counted, what parses, what is covered."""
+"""Figures of training data: counts, parse rates and coverage."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def _figures(rows: Iterable[BaseModel]) -> dict[str, Any]:
     return figures
 
 
-def test_pairs_are_counted_by_what_they_are() -> None:
+def test_pairs_are_counted_by_their_properties() -> None:
     prose = pair_at("b.vox", "q", "text").model_copy(update={"lane": Lane.DOCS_QA, "category": "actor", "rating": 5})
     pairs = [pair_at("a.vox", "p", "fn f() { }"), pair_at("a.vox", "p", "fn f() { }"), prose, pair_at(None, "r", "xx")]
     figures = _figures(pairs)
@@ -41,13 +41,13 @@ def test_records_are_counted_as_well() -> None:
     assert figures["characters"]["prompt"] == {"median": 0, "p95": 0, "longest": 6}
 
 
-def test_lengths_are_those_of_rows_in_the_middle_and_near_the_end() -> None:
+def test_lengths_are_the_median_and_the_95th_percentile() -> None:
     figures = _figures(pair_at(None, "p" * (n + 1), "r" * (100 - n)) for n in range(100))
 
     assert figures["characters"] == {name: {"median": 50, "p95": 95, "longest": 100} for name in ("prompt", "response")}
 
 
-def test_rows_that_are_none_are_counted() -> None:
+def test_unreadable_rows_are_counted() -> None:
     figures = compute_statistics([b"nope\n", b"\n", b"{}\n"])
 
     assert (figures["num_rows"], figures["num_unreadable_rows"], figures["counts"]) == (0, 2, {})
@@ -79,7 +79,7 @@ def test_rates_have_numerators_and_denominators_by_lane() -> None:
     assert (figures["num_prose_rows"], figures["num_unreadable_rows"]) == (1, 1)
 
 
-def test_coverage_is_over_what_the_parser_can_produce() -> None:
+def test_coverage_is_the_share_of_all_constructs() -> None:
     figures = evaluate_data(json.dumps(row).encode() for row in _ROWS)
 
     assert (figures.construct_coverage, figures.construct_total) == (0.1, len(CONSTRUCTS))
@@ -94,7 +94,7 @@ def test_no_rows_have_no_rate() -> None:
     assert evaluate_data([]).vox_parse_rate is None
 
 
-def test_figures_are_compared_with_what_is_required() -> None:
+def test_figures_are_compared_with_thresholds() -> None:
     figures = evaluate_data(json.dumps(row).encode() for row in _ROWS)
 
     assert figures.gate_passed is None

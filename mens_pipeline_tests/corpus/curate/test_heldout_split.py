@@ -69,7 +69,7 @@ def test_validated_pairs_are_split_once_and_counted(tmp_path: Path) -> None:
     assert other.key != split.key
 
 
-def test_synthetic_tasks_judge_in_two_groups() -> None:
+def test_synthetic_tasks_are_held_out_in_two_groups() -> None:
     rows = list(family_pairs(_POLICY.model_copy(update={"num_family_tasks": 3})))
     reports = [run_with_tests(row.response, row.tests or "") for row in rows]
 

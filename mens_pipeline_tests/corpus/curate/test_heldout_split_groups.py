@@ -1,4 +1,4 @@
-"""Which pairs train and which judge."""
+"""Pairs that train, and pairs that are held out."""
 
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -92,7 +92,7 @@ def _programs(number: int) -> list[TrainingPair]:
     ({"min_heldout_files": 9}, 12, 9),
     ({"min_heldout_tasks": 3, "min_heldout_files": 2}, 3, 2),
 )
-def test_more_files_are_held_out_until_the_exam_is_large_enough(
+def test_more_files_are_held_out_until_the_eval_suite_is_large_enough(
     changes: dict[str, int], num_tasks: int, num_files: int
 ) -> None:
     policy = _POLICY.model_copy(update={"heldout_share": 0.05, "min_nodes": 5, "max_overlap": 1.0})
@@ -120,8 +120,8 @@ def test_no_more_than_the_largest_share_is_held_out() -> None:
     assert split.report().shortfall == split.shortfall
 
 
-def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
-    """Prose, what is too small, and what asks the same twice train instead, but for the least share of all files."""
+def test_pairs_that_cannot_be_tasks_do_not_enlarge_the_eval_suite() -> None:
+    """Prose and small programs train instead, except for the usual share of files."""
     prose = [p.model_copy(update={"lane": Lane.DOCS_QA, "response_mode": "prose_only"}) for p in _programs(20)[:10]]
     small = [pair_at(f"s{n}.vox", f"Write s{n}.", "const A: int = 1\n") for n in range(10)]
     policy = _POLICY.model_copy(update={"heldout_share": 0.1, "min_heldout_tasks": 4, "min_nodes": 5, "max_overlap": 1})
@@ -137,7 +137,7 @@ def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
     assert split.shortfall == ""
 
 
-def test_rows_of_no_file_never_judge() -> None:
+def test_rows_without_a_file_are_never_held_out() -> None:
     rows = [pair_at(_HELD[0], "p", _ANSWER.format(3), SourceKind.SYNTHETIC, template="t"), pair_at(None, "q", _OTHER)]
     split = _split(rows=rows)
 
@@ -145,7 +145,7 @@ def test_rows_of_no_file_never_judge() -> None:
     assert (split.heldout, split.num_groups) == ([], 0)
 
 
-def test_what_was_derived_from_a_held_out_file_is_set_aside() -> None:
+def test_rows_derived_from_a_held_out_file_are_set_aside() -> None:
     held = pair_at(_HELD[0], "p", _ANSWER.format(3))
     derived = pair_at(_HELD[0], "q", _OTHER, SourceKind.EVOLVED, template="function/x")
     free = pair_at(_FREE[0], "r", _OTHER.replace("Good", "Fine"), SourceKind.EVOLVED, template="function/x")
@@ -177,7 +177,7 @@ def test_a_planted_leak_is_caught(prompt: str, response: str, reason: SplitReaso
     assert split.heldout == [held]
 
 
-def test_small_answers_judge_nothing() -> None:
+def test_small_programs_are_not_held_out() -> None:
     small = pair_at(_HELD[0], "p", "fn f() { }\n")
     prose = pair_at(_HELD[0], "q", "It is so.").model_copy(update={"response_mode": "prose_only", "lane": Lane.DOCS_QA})
     split = _split(rows=[small, prose])
@@ -186,8 +186,8 @@ def test_small_answers_judge_nothing() -> None:
     assert split.heldout == [prose]
 
 
-def test_a_held_out_request_comes_once() -> None:
-    """Two answers to one request would contradict each other, from one source or from two."""
+def test_a_held_out_prompt_occurs_once() -> None:
+    """Two responses to one prompt would contradict each other, from one source or from two."""
     one, other, third = (pair_at(_HELD[n], "p", text) for n, text in enumerate((_ANSWER.format(3), _OTHER, _RENAMED)))
     split = _split(rows=[one, other], more=[third])
 
@@ -224,14 +224,14 @@ def test_the_account_counts_everything() -> None:
     assert account["aside"] == {**{str(reason): 0 for reason in SplitReason}, "same_structure": 1}
 
 
-def test_nothing_to_split_is_no_error() -> None:
+def test_an_empty_split_is_allowed() -> None:
     assert _split().train == {}
     assert _split(rows=[]).train == {"rows": []}
 
 
 @pytest.mark.slow
 def test_the_seed_programs_are_split_without_a_leak() -> None:
-    """No training row has half of the runs of a held-out answer, and no file is on both sides."""
+    """No training row has half of the n-grams of a held-out response, and no file is on both sides."""
     lines = [line for outcome in extract_workspace(PROJECT_ROOT / "data" / "golden" / "core") for line in outcome.lines]
     with BehaviourWorkers() as workers:
         pairs = list(make_pairs((ExtractedRecord.model_validate_json(line) for line in lines), workers))
@@ -247,13 +247,13 @@ def test_the_seed_programs_are_split_without_a_leak() -> None:
     assert len({pair.prompt for pair in split.heldout}) == len(split.heldout)
 
 
-def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> None:
+def test_rows_evolved_from_a_held_out_file_are_set_aside() -> None:
     texts = [_UNLIKE.format(n) for n in range(3)]
     from_held, from_free = (
-        _with_lineage(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)
+        _add_lineage(pair_at(path, path, text, SourceKind.EVOLVED), SourceKind.VOX_FILE)
         for path, text in ((_HELD[0], texts[0]), (_FREE[0], texts[1]))
     )
-    from_template = _with_lineage(pair_at(_HELD[1], "t", texts[2], SourceKind.EVOLVED), SourceKind.SYNTHETIC)
+    from_template = _add_lineage(pair_at(_HELD[1], "t", texts[2], SourceKind.EVOLVED), SourceKind.SYNTHETIC)
     split = _split(rows=[from_held, from_free, from_template])
 
     assert _reasons(split) == [(SplitReason.DERIVED, _HELD[0])]
@@ -262,7 +262,7 @@ def test_what_a_model_made_of_a_held_out_file_neither_trains_nor_judges() -> Non
     assert [group_of(row) for row in (from_held, from_free, from_template)] == [_HELD[0], _FREE[0], None]
 
 
-def _with_lineage(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
+def _add_lineage(pair: TrainingPair, root_kind: SourceKind) -> TrainingPair:
     lineage = Lineage(
         parent="0", operator="deepen", generation=1, generator="m", generator_digest="0", seed=0, root_kind=root_kind
     )
@@ -297,7 +297,7 @@ _NEAR = _COPY.replace("now > border", "now >= border")
 
 @pytest.mark.parametrize("number", range(2))
 def test_a_renamed_and_restructured_copy_of_a_task_does_not_train(number: int) -> None:
-    """A loop instead of a chain of methods, other names: what counts is that it passes the task's hidden tests."""
+    """It passes the hidden tests of the task with a loop instead of a chain of methods."""
     task = pair_at(_HELD[0], "spent", _SPENT).model_copy(update={"tests": _TESTS})
     rows = [pair_at(_FREE[0], "sums", _COPY), pair_at(_FREE[1], "others", _NEAR)]
     scored, protected = [([task], []), ([], [task])][number]

@@ -55,7 +55,7 @@ def test_a_row_that_repeats_a_task_is_an_overlap(case: tuple[str, str, SplitReas
     assert found == (reason and (reason, "held.vox"))
 
 
-def test_how_much_may_be_repeated_is_asked_for() -> None:
+def test_the_permitted_overlap_is_a_parameter() -> None:
     words = "a b c d e f g h i j k l m n o p"  # nine runs of eight
     task = pair_at("held.vox", "p", words)
     row = pair_at("train.vox", "q", "a b c d e f g h i j")  # three of them
@@ -65,7 +65,7 @@ def test_how_much_may_be_repeated_is_asked_for() -> None:
     assert HeldoutTasks([task], 1.0, 12).overlap(task.model_copy(update={"prompt": "other"})) is None
 
 
-def test_of_several_tasks_the_first_is_named() -> None:
+def test_the_first_of_several_tasks_is_named() -> None:
     tasks = [pair_at(None, "p", _ANSWER), _TASK]
 
     assert HeldoutTasks(tasks, 0.5, 12).overlap(pair_at("t.vox", "q", _ANSWER)) == (

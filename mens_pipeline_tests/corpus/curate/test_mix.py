@@ -1,4 +1,4 @@
-"""Sources of pairs to one train set, in the shares that were asked for."""
+"""Sources of pairs are mixed into one train set, in the requested shares."""
 
 import math
 from collections import Counter
@@ -41,7 +41,7 @@ exclude_lanes: [rust_context]
 
 
 @pytest.mark.seed_row(43)
-def test_the_mix_of_the_project_holds_together() -> None:
+def test_the_mix_of_the_project_is_valid() -> None:
     config = load_mix_config(MIX_CONFIG)
 
     assert config.lanes == {Lane.CODEGEN}
@@ -185,7 +185,7 @@ def test_shares_are_met_for_any_sizes_and_weights(
 
 
 @pytest.mark.parametrize("weights", [(1e308, 1e308), (5e-324, 1e308), (5e-324, 5e-324)])
-def test_weights_may_be_worlds_apart(weights: tuple[float, float]) -> None:
+def test_weights_may_differ_extremely(weights: tuple[float, float]) -> None:
     mix = _mix({"a": _rows("a", 3), "b": _rows("b", 3)}, dict(zip("ab", weights, strict=True)))
 
     assert _count_emitted(mix)["a"] >= 3
@@ -244,7 +244,7 @@ def test_a_pair_of_several_sources_comes_from_the_first() -> None:
         source.check()
 
 
-def test_sources_that_give_nothing_say_why() -> None:
+def test_sources_without_rows_have_a_reason() -> None:
     nothing = {
         "zero": _rows("z", 3),
         "missing": SourceRows(None),
@@ -268,7 +268,7 @@ def test_sources_that_give_nothing_say_why() -> None:
     assert mix.sources[-1].requested_share == 1.0
 
 
-def test_a_source_of_weight_zero_hides_nothing() -> None:
+def test_a_source_of_weight_zero_hides_no_rows() -> None:
     mix = _mix({"zero": _rows("x", 3), "a": _rows("x", 3)}, {"zero": 0})
 
     assert _count_emitted(mix) == {"zero": 0, "a": 3}
@@ -282,17 +282,17 @@ def test_a_source_of_weight_zero_hides_nothing() -> None:
         r"b: none of its 6 rows is used \(1 unreadable, 2 duplicate, 3 lane_not_trained\)",
     ),
 )
-def test_a_source_that_is_needed_is_refused_when_it_gives_nothing(rows: SourceRows, problem: str) -> None:
+def test_a_required_source_without_rows_is_refused(rows: SourceRows, problem: str) -> None:
     with pytest.raises(RefusedError, match=rf"{problem}.*Create it, or mark the source optional"):
         _mix({"a": _rows("a", 3), "b": rows})
 
 
-def test_a_mix_of_nothing_is_refused() -> None:
+def test_a_mix_without_rows_is_refused() -> None:
     with pytest.raises(RefusedError, match="no source contributes a row"):
         _mix({"a": SourceRows(None), "b": _rows("b", 2)}, {"b": 0}, per_source={"a": {"optional": True}})
 
 
-def test_a_train_set_of_nothing_has_no_shares() -> None:
+def test_an_empty_train_set_has_no_shares() -> None:
     source = MixedSource(source=MixSource(path="a"))
 
     assert (source.report(0).share_of_output, source.report(0).num_unaccounted) == (0.0, 0)

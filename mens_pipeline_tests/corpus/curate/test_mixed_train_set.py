@@ -49,7 +49,7 @@ def test_a_row_without_a_format_is_a_pair() -> None:
     assert pair_reader(None)({"instruction": "p", "output": "r"}) == TrainingPair(prompt="p", response="r")
 
 
-def test_a_tool_trace_answers_with_the_call() -> None:
+def test_the_response_of_a_tool_trace_is_its_call() -> None:
     pair = pair_reader(RecordFormat.TOOL_TRACE)(_TOOL)
 
     assert (pair.prompt, pair.response) == ("List the files.", '{"tool": "ls", "arguments": {"path": "."}}')
@@ -57,7 +57,7 @@ def test_a_tool_trace_answers_with_the_call() -> None:
     assert (pair.response_mode, pair.rating, pair.source) == ("prose_only", 3, None)
 
 
-def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
+def test_the_response_of_a_tool_trace_is_its_followup() -> None:
     pair = pair_reader(RecordFormat.TOOL_TRACE)({**_TOOL, "followup_text": "There are none.", "success": False})
 
     assert pair.response == "There are none."
@@ -67,7 +67,7 @@ def test_a_tool_trace_with_a_followup_answers_with_that() -> None:
     )
 
 
-def test_corrected_speech_answers_with_the_correction() -> None:
+def test_the_response_of_a_transcript_is_its_correction() -> None:
     pair = pair_reader(RecordFormat.ASR_REFINE)({**_ASR, "rating": 5})
 
     assert (pair.prompt, pair.response) == (
@@ -77,7 +77,7 @@ def test_corrected_speech_answers_with_the_correction() -> None:
     assert (pair.lane, pair.rating, pair.response_mode) == (Lane.SPEECH, 5, "prose_only")
 
 
-def test_a_spoken_request_answers_with_code() -> None:
+def test_the_response_of_a_spoken_request_is_code() -> None:
     plain = pair_reader(RecordFormat.SPEECH_TO_CODE)(_SPEECH)
     more = {"refined_transcript": "Write f.", "vox_code": "fn g() { }"}
     parts = {"transcript_alternatives": ["right f", "write eff"], "diagnostics_snapshot": "line 1: no"}
@@ -89,7 +89,7 @@ def test_a_spoken_request_answers_with_code() -> None:
     assert full.response == "fn g() { }"
 
 
-def test_a_workflow_trace_answers_with_its_log() -> None:
+def test_the_response_of_a_workflow_trace_is_its_log() -> None:
     pair = pair_reader(RecordFormat.WORKFLOW_TRACE)({**_WORKFLOW, "routing_efficiency": 0.5, "id": 3})
 
     assert pair.prompt.endswith("Pay a bill.")
@@ -97,7 +97,7 @@ def test_a_workflow_trace_answers_with_its_log() -> None:
 
 
 @pytest.mark.parametrize("record_format", RecordFormat)
-def test_a_row_of_each_format_lacks_what_it_needs(record_format: RecordFormat) -> None:
+def test_an_invalid_row_of_each_format_is_refused(record_format: RecordFormat) -> None:
     row = _ROWS[record_format]
     text = next(iter(row))
     bad: list[Any] = [{key: value for key, value in row.items() if key != missing} for missing in row]
@@ -188,7 +188,7 @@ def test_the_same_mix_is_the_same_bytes(tmp_path: Path) -> None:
     ]
 
 
-def test_a_link_that_was_laid_out_is_not_written_through(tmp_path: Path) -> None:
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     for name in (".train.parquet.part", f".train.parquet.{os.getpid()}.part"):

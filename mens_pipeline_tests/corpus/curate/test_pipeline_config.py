@@ -12,7 +12,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline_tests.every import every_row
 
 
-def test_the_configuration_of_the_project_holds_together() -> None:
+def test_the_configuration_of_the_project_is_valid() -> None:
     config = load_pipeline_config(PIPELINE_CONFIG)
 
     assert 0 < config.split.heldout_share < 1
@@ -56,7 +56,7 @@ def test_mistakes_are_named_with_their_places(change: dict[str, Any], problem: s
     (b"- 1\n", "the document: Input should be"),
     (b"split: 3\n", "validate: Field required; synthesize: Field required; .*split: Input should be"),
 )
-def test_a_file_that_is_no_configuration_is_an_error(content: bytes, problem: str, tmp_path: Path) -> None:
+def test_a_file_without_a_configuration_is_an_error(content: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_bytes(content)
 
     with pytest.raises(ConfigurationError, match=rf"(?s)pipeline.yaml: {problem}.*Correct the file"):

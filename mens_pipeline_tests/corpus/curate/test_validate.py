@@ -1,4 +1,4 @@
-"""Rows are kept as they should be, or quarantined with the reason."""
+"""Rows are kept in canonical form, or quarantined with a reason."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_a_good_pair_is_kept_in_canonical_form() -> None:
     assert (report.seen, report.kept) == (1, 1)
 
 
-def test_hidden_tests_are_kept_and_written_only_where_there_are_any() -> None:
+def test_hidden_tests_are_written_only_if_a_row_has_them() -> None:
     tests = "@test fn t() { assert(f(1) is 2) }\n"
     (plain, tested), _, report = _validate(_PAIR, {**_PAIR, "prompt": "other", "tests": tests})
 
@@ -87,7 +87,7 @@ def test_an_extracted_record_is_kept() -> None:
     ({**_PAIR, "tests": "fn t() { }"}, RejectReason.COMPILER_REJECTED, "hidden tests hold no `@test`"),
     (b'"' + b"x" * MAX_LINE_BYTES + b'"', RejectReason.TOO_LARGE, "more than"),
 )
-def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: str) -> None:
+def test_invalid_rows_are_quarantined_with_a_reason(row: object, reason: RejectReason, detail: str) -> None:
     kept, (quarantined,), report = _validate(row)
 
     assert kept == []
@@ -98,7 +98,7 @@ def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: st
     assert report.dropped[reason] == 1
 
 
-def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
+def test_an_unknown_category_is_kept_and_counted() -> None:
     kept, _, report = _validate({**_PAIR, "category": "functoin"}, {**_PAIR, "prompt": "q", "category": "fn"})
 
     assert [row.category for row in kept] == ["functoin", "function"]
@@ -132,7 +132,7 @@ def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict
     assert report.as_json()["warned"] == {"semantic_error": warned, "unknown_category": 0}
 
 
-def test_a_record_is_judged_with_all_it_needs() -> None:
+def test_a_record_is_checked_with_its_context() -> None:
     found = extract_vox(SourceFile("a.vox", b"fn f() to int { return g() }\nfn g() to int { return true }\n"))
     assert isinstance(found, tuple)
     _, refused, report = _validate(*(json.loads(record.model_dump_json()) for record in (*found, *found)))
@@ -141,7 +141,7 @@ def test_a_record_is_judged_with_all_it_needs() -> None:
     assert set(report.places) == {(WarnReason.SEMANTIC_ERROR, "a.vox type-mismatch")}
 
 
-def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> None:
+def test_near_duplicates_are_quarantined_with_the_row_they_repeat() -> None:
     policy = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=2, max_per_template=1)
     words = " ".join(f"w{number}" for number in range(80))
     prose = {"response_mode": "prose_only", "lane": "vox_docs_qa"}
@@ -158,14 +158,14 @@ def test_rows_that_hardly_differ_are_quarantined_with_the_row_they_repeat() -> N
     assert quarantined[0].record == rows[1]
 
 
-def test_rejected_code_is_not_counted_as_seen_before() -> None:
+def test_rejected_code_does_not_count_as_a_duplicate() -> None:
     bad = {**_PAIR, "response": "fn ("}
 
     assert [row.reason for row in _validate(bad, bad)[1]] == [RejectReason.COMPILER_REJECTED] * 2
 
 
 @pytest.mark.parametrize(("path", "mode"), [(None, Mode.SOURCE), ("a/b.vox", Mode.SOURCE), ("a/b.vox.ui", Mode.UI)])
-def test_code_is_judged_as_its_file_is(path: str | None, mode: Mode) -> None:
+def test_code_is_parsed_in_the_mode_of_its_file(path: str | None, mode: Mode) -> None:
     pair = pair_at(path, "p", "fn f() { }")
 
     assert parsed_code(pair) == ("fn f() { }", mode)

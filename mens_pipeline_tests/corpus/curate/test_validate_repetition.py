@@ -1,4 +1,4 @@
-"""Rows that repeat earlier ones, and origins that give too many."""
+"""Rows that repeat earlier rows, and origins with too many rows."""
 
 from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
@@ -8,12 +8,12 @@ from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 
-def test_words_are_names_numbers_and_single_signs_and_runs_overlap() -> None:
+def test_words_are_names_numbers_and_signs_and_ngrams_overlap() -> None:
     words = ("fn", "f", "(", "a_1", ":", "int", ")", "{", "a_1", ">", "=", "2", ".", "5", "}")
 
     assert words_of("fn f(a_1: int)\n\t{ a_1 >= 2.5 }") == words
     assert ngrams_of(("a", "b", "c", "a", "b"), 2) == {"a b", "b c", "c a"}
-    assert ngrams_of(("a", "b"), 8) == {"a b"}, "a short text is one run"
+    assert ngrams_of(("a", "b"), 8) == {"a b"}, "a short text is one n-gram"
     assert ngrams_of((), 8) == {""}
 
 
@@ -24,7 +24,7 @@ def _text(first: int, last: int) -> str:
     return " ".join(_WORDS[first:last])
 
 
-def test_a_text_that_changed_a_little_is_near() -> None:
+def test_a_slightly_changed_text_is_near() -> None:
     near = NearDuplicates(0.85)
 
     assert near.earlier("a", _text(0, 100)) is None
@@ -34,7 +34,7 @@ def test_a_text_that_changed_a_little_is_near() -> None:
     assert near.earlier("e", _text(100, 199)) == "d"
 
 
-def test_a_text_that_is_near_does_not_join() -> None:
+def test_a_near_text_is_not_added() -> None:
     near = NearDuplicates(0.8)
     completions = {str(start): near.earlier(str(start), _text(start, start + 100)) for start in range(0, 40, 5)}
     kept = [label for label, completion in completions.items() if completion is None]
@@ -44,7 +44,7 @@ def test_a_text_that_is_near_does_not_join() -> None:
     assert {completion for completion in completions.values() if completion is not None} <= set(kept)
 
 
-def test_of_several_near_texts_the_first_is_named() -> None:
+def test_the_first_of_several_near_texts_is_named() -> None:
     for order in (("left", "right"), ("right", "left")):
         near = NearDuplicates(0.4)
         texts = {"left": _text(0, 100), "right": _text(60, 160)}
@@ -68,7 +68,7 @@ def test_at_the_highest_threshold_only_the_same_words_are_near() -> None:
     assert near.earlier("c", _text(0, 50).replace(" ", "\n")) == "a"
 
 
-def test_hardly_any_text_just_above_the_threshold_is_missed() -> None:
+def test_few_texts_just_above_the_threshold_are_missed() -> None:
     near = NearDuplicates(0.8)
     missed = 0
     for number in range(100):
@@ -102,11 +102,11 @@ def test_exact_repetition_is_a_duplicate_and_names_the_first() -> None:
         assert repetition.find_reason(again, "line 3") == (RejectReason.DUPLICATE, "the same as line 1")
 
 
-def test_prompt_and_response_are_not_run_together() -> None:
+def test_prompt_and_response_are_compared_separately() -> None:
     assert _reasons(Repetition(None), pair_at(None, "a", "b c"), pair_at(None, "a b", "c")) == [None, None]
 
 
-def test_a_row_with_hardly_anything_new_is_a_near_duplicate() -> None:
+def test_a_slightly_longer_row_is_a_near_duplicate() -> None:
     repetition = Repetition(_POLICY)
     first = pair_at("a.vox", "p", _long(0))
     near = pair_at("a.vox", "p", _long(0) + " more")
@@ -124,7 +124,7 @@ def test_without_a_policy_only_exact_repetition_counts() -> None:
     assert _reasons(Repetition(None), *rows) == [None] * 9
 
 
-def test_a_source_file_gives_as_many_rows_as_it_may() -> None:
+def test_the_rows_of_a_source_file_are_capped() -> None:
     rows = [pair_at(path, "p", _long(n)) for n, path in enumerate(["a", "a", "a", "a", "b", None, None, None, None])]
     repetition = Repetition(_POLICY)
     reasons = _reasons(repetition, *rows)
@@ -133,14 +133,14 @@ def test_a_source_file_gives_as_many_rows_as_it_may() -> None:
     assert repetition.find_reason(pair_at("a", "p", _long(99)), "x") == (RejectReason.SOURCE_CAP, "a has given 3 rows")
 
 
-def test_a_template_counts_before_the_file_it_changed() -> None:
+def test_evolved_rows_count_for_their_template_and_not_for_their_file() -> None:
     rows = [pair_at("a", "p", _long(n), SourceKind.EVOLVED, template="function/x") for n in range(3)]
     plain = [pair_at("a", "p", _long(n)) for n in range(10, 13)]
 
     assert _reasons(Repetition(_POLICY), *rows, *plain) == [None, None, "template_cap", None, None, None]
 
 
-def test_records_are_the_same_by_place_and_text() -> None:
+def test_records_repeat_if_place_and_text_are_the_same() -> None:
     record = records_of("fn f(a: int, b: int) to int { return a + b }\n")[0]
     elsewhere = records_of("fn f(a: int, b: int) to int { return a + b }\n", "b.vox")[0]
 

@@ -37,16 +37,16 @@ from mens_pipeline_tests.corpus.rows import pair_at, records_of
 from mens_pipeline_tests.language.examples import golden_programs
 
 
-def _pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
+def _make_pairs(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
     return tuple(make_pairs((record,), workers))
 
 
 _FETCH = "type T { a: int }\n\n// Fetches it.\n@endpoint(kind: query) fn fetch(n: int) to T { }\n\nlet x = 1\n"
 
 
-def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> None:
+def test_a_stated_prompt_is_used_unchanged(workers: BehaviourWorkers) -> None:
     (record,) = records_of("// @training_prompt: Double a number.\nfn f(n: int) to int { return n * 2 }\n")
-    (pair,) = _pairs_of(record, workers)
+    (pair,) = _make_pairs(record, workers)
 
     assert pair.prompt.startswith("Double a number. For example, `f(")
     assert pair.response == "fn f(n: int) to int { return n * 2 }\n"
@@ -54,53 +54,53 @@ def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> Non
     assert pair.source == record.source
 
 
-def test_an_answer_holds_declarations_without_the_comments_above_them(workers: BehaviourWorkers) -> None:
+def test_a_response_holds_declarations_without_the_comments_above_them(workers: BehaviourWorkers) -> None:
     function = "fn double(n: int) to int {\n    // Twice.\n    return n * 2\n}\n"
     (record,) = records_of(f"// A file.\n\n// Returns `n` times two.\n{function}\n// The end.\n")
-    (pair,) = _pairs_of(record, workers)
+    (pair,) = _make_pairs(record, workers)
 
     assert "Returns `n` times two." in pair.prompt
     assert pair.response == function
 
 
 @pytest.mark.seed_row(6)
-def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
+def test_a_prompt_names_the_declaration_of_the_response(workers: BehaviourWorkers) -> None:
     fetch = records_of(_FETCH)[2]
-    prompt = _pairs_of(fetch, workers)[0].prompt
+    prompt = _make_pairs(fetch, workers)[0].prompt
 
     assert "a query endpoint `fetch` with the signature `(n: int) to T`" in prompt
     assert prompt.endswith("Fetches it.")
     assert "`T`" not in prompt
 
 
-def test_a_declaration_that_needs_others_is_asked_for_once_more_with_these_given(workers: BehaviourWorkers) -> None:
+def test_a_declaration_with_dependencies_gives_a_second_pair_that_shows_them(workers: BehaviourWorkers) -> None:
     _, alone, fetch, _ = records_of(_FETCH)
-    whole, given = _pairs_of(fetch, workers)
+    whole, given = _make_pairs(fetch, workers)
 
     assert whole.response == given.response == "@endpoint(kind: query) fn fetch(n: int) to T { }\n"
     assert given.prompt.startswith(whole.prompt)
     assert given.prompt.endswith("\n\ntype T { a: int }")
     assert (given.source, given.lane, given.rating) == (whole.source, whole.lane, whole.rating)
-    assert len(_pairs_of(alone, workers)) == 1
+    assert len(_make_pairs(alone, workers)) == 1
 
 
-def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers) -> None:
+def test_dependencies_that_do_not_fit_into_a_prompt_are_left_out(workers: BehaviourWorkers) -> None:
     long = f'fn long() to str {{ return "{"x" * 16_000}" }}'
     source = f"fn f() to str {{ return long() }}\n\n{long}\n\nfn g() {{ }}\n"
     cut = next(record for record in records_of(source) if record.name == "f")
     record = cut.model_copy(update={"context": "x" * (MAX_TEXT - 16_000)})
 
-    assert [pair.response for pair in _pairs_of(record, workers)] == ["fn f() to str { return long() }\n"]
+    assert [pair.response for pair in _make_pairs(record, workers)] == ["fn f() to str { return long() }\n"]
 
 
-def test_a_file_without_words_is_asked_for_by_all_it_declares(workers: BehaviourWorkers) -> None:
-    (pair,) = _pairs_of(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
+def test_the_prompt_of_a_file_without_comments_lists_its_declarations(workers: BehaviourWorkers) -> None:
+    (pair,) = _make_pairs(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
 
     assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
 
 
-def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: BehaviourWorkers) -> None:
-    prompt = _pairs_of(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
+def test_a_prompt_lists_at_most_twelve_declarations(workers: BehaviourWorkers) -> None:
+    prompt = _make_pairs(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
 
     assert prompt.count("`x") == 12
     assert "and 3 more declarations" in prompt
@@ -115,11 +115,11 @@ def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: 
     ],
     ids=["name", "signature", "names"],
 )
-def test_a_request_is_never_too_long(source: str, workers: BehaviourWorkers) -> None:
-    assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in _pairs_of(record, workers))
+def test_a_prompt_is_never_too_long(source: str, workers: BehaviourWorkers) -> None:
+    assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in _make_pairs(record, workers))
 
 
-def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
+def test_prose_gives_a_prose_only_pair(workers: BehaviourWorkers) -> None:
     body = "word " * 40
     page = f"---\ntraining_eligible: true\n---\n## Actors\n\n{body}\n"
     found = extract_docs(SourceFile("p.md", page.encode()), PROJECT_ROOT)
@@ -131,7 +131,7 @@ def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
 
 
 @pytest.mark.seed_row(6)
-def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
+def test_repeated_records_give_one_pair(workers: BehaviourWorkers) -> None:
     records = records_of("fn f() { }\n")
 
     assert len(list(make_pairs([*records, *records], workers))) == 1
@@ -139,7 +139,7 @@ def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
 
 @pytest.mark.slow
 def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> None:
-    """At least 1,400 answers from programs alone, and hardly a request that comes twice."""
+    """At least 1,400 responses from programs alone, and at most 1 % of repeated prompts."""
     records = [record for name, source in golden_programs().items() for record in records_of(source, name)]
     pairs = list(make_pairs(records, workers))
 
@@ -150,21 +150,21 @@ def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> 
 
 @pytest.mark.parametrize("source", ["fn f() { }\n", "fn g(n: int) to int { return n }\n"])
 def test_the_wording_depends_on_the_text_alone(source: str, workers: BehaviourWorkers) -> None:
-    assert _pairs_of(records_of(source)[0], workers) == _pairs_of(records_of(source)[0], workers)
+    assert _make_pairs(records_of(source)[0], workers) == _make_pairs(records_of(source)[0], workers)
 
 
 def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorkers) -> None:
     record = records_of("fn f() { }\n")[0].model_copy(update={"text": "fn ("})
 
     with pytest.raises(RefusedError, match=r"a\.vox: the text of a record is rejected\. Run `mens corpus validate`"):
-        _pairs_of(record, workers)
+        _make_pairs(record, workers)
 
 
 def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:
     record = records_of("fn f() { }\n")[0]
     source = record.source.model_copy(update={"kind": SourceKind.TELEMETRY})
 
-    assert _pairs_of(record.model_copy(update={"source": source}), workers)[0].rating == 3
+    assert _make_pairs(record.model_copy(update={"source": source}), workers)[0].rating == 3
 
 
 _SHAPES = """type Shape = | Circle(r: int) | Rect(w: int, h: int)
@@ -183,9 +183,9 @@ fn now(n: int) to int { return std.time.now_ms() + n }
 """
 
 
-def test_a_function_is_asked_for_with_examples_and_tested_without(workers: BehaviourWorkers) -> None:
+def test_hidden_tests_do_not_repeat_the_examples_of_a_prompt(workers: BehaviourWorkers) -> None:
     records = {record.name: record for record in records_of(_SHAPES)}
-    (pair,) = _pairs_of(records["square"], workers)
+    (pair,) = _make_pairs(records["square"], workers)
 
     assert "`square` with the signature `(n: int) to int`" in pair.prompt
     assert "For example, `square(" in pair.prompt
@@ -197,9 +197,9 @@ def test_a_function_is_asked_for_with_examples_and_tested_without(workers: Behav
     assert not passes(pair.response.replace("n * n", "n + n"), pair.tests)
 
 
-def test_hidden_tests_bring_what_an_answer_need_not_repeat(workers: BehaviourWorkers) -> None:
+def test_hidden_tests_contain_declarations_that_a_response_may_omit(workers: BehaviourWorkers) -> None:
     area = next(record for record in records_of(_SHAPES) if record.name == "area")
-    alone, given = _pairs_of(area, workers)
+    alone, given = _make_pairs(area, workers)
 
     assert "The area of a shape, circles roughly. For example, `area(" in alone.prompt
     assert given.prompt.startswith(alone.prompt)
@@ -223,7 +223,7 @@ def test_functions_without_behaviour_are_counted_with_a_reason(workers: Behaviou
     assert "For example" not in plain.prompt
 
 
-def test_what_needs_the_function_itself_is_not_taken_apart_from_it(workers: BehaviourWorkers) -> None:
+def test_mutually_recursive_functions_have_no_hidden_tests(workers: BehaviourWorkers) -> None:
     source = """fn even(n: int) to bool { if n < 1 { return n is 0 } return odd(n - 1) }
 
 fn odd(n: int) to bool { if n < 1 { return false } return even(n - 1) }
@@ -273,7 +273,7 @@ def test_pairs_are_made_once_and_counted(corpus: Artifact, store: ArtifactStore)
     assert all(pair.source is not None for pair in pairs)
 
 
-def test_records_that_are_too_many_are_quarantined(corpus: Artifact, store: ArtifactStore) -> None:
+def test_records_beyond_the_cap_are_quarantined(corpus: Artifact, store: ArtifactStore) -> None:
     policy = _POLICY.model_copy(update={"max_per_source": 1})
     pairs, was_there = STAGE.build(store, ValidationParams(corpus=corpus, others={}, policy=policy))
     quarantine = [json.loads(line) for line in (pairs.path / QUARANTINE).read_text().splitlines()]
@@ -284,7 +284,7 @@ def test_records_that_are_too_many_are_quarantined(corpus: Artifact, store: Arti
     assert pairs.manifest["validation"]["records.jsonl"]["rejected"]["source_cap"] == 2
 
 
-def test_pairs_from_elsewhere_are_validated_beside_them(corpus: Artifact, store: ArtifactStore, tmp_path: Path) -> None:
+def test_pairs_of_other_sources_are_validated_too(corpus: Artifact, store: ArtifactStore, tmp_path: Path) -> None:
     rows = [pair_at(None, f"p{number}", "fn f() { }", SourceKind.SYNTHETIC, template="t") for number in (1, 2, 2)]
     write_jsonl(tmp_path / "synthetic.jsonl", [*rows, pair_at(None, "bad", "fn (")])
     write_jsonl(tmp_path / "telemetry.jsonl", [])

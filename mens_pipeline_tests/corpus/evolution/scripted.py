@@ -1,4 +1,4 @@
-"""A generator that says what it is told to, and everything that an evolution needs beside it."""
+"""A generator with scripted replies, and everything else that an evolution needs."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +33,8 @@ BUDGET = Budget(max_requests=1000, max_tokens=10_000_000, max_minutes=60, max_ro
 class Scripted:
     """A generator whose replies a function makes.
 
-    `log_line` takes a request and gives the text, None for a reply that was cut. `asked` are the requests, in order.
-    After `fail_after` replies it fails as an interrupted call does. `run_evolution` sets the `ledger`, what it replied
+    `log_line` maps a request to the text of its reply, None if the reply was cut. `asked` holds the requests in order.
+    After `fail_after` replies it fails like an interrupted call. `run_evolution` sets the `ledger` of replies given
     before.
     """
 
@@ -48,7 +48,7 @@ class Scripted:
     ledger: Ledger | None = None
 
     def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Reply in order, until time is up; kept replies take none."""
+        """Reply in order until time is up; replies in the ledger take no time."""
         assert self.ledger is not None
         replies = {}
         for request in requests:
@@ -65,20 +65,20 @@ class Scripted:
 
 
 def function_seeds(number: int) -> list[TrainingPair]:
-    """So many pairs of functions, each of a file that is not held out."""
+    """Return pairs of functions, each of a file that is not held out."""
     free = (n for n in count() if not is_held_out(f"seed{n}.vox", POLICY))
     return [function_seed(n) for n in islice(free, number)]
 
 
 def function_seed(number: int, path: str | None = None) -> TrainingPair:
-    """A pair of a function, different from all others of another number."""
+    """Return a pair of a function that is different for each number."""
     program = f"fn f{number}(a: int) to int {{\n    return {' + '.join(['a'] * (number + 2))}\n}}\n"
     request = f"Write a function `f{number}` in Vox that adds its argument {number + 2} times."
     return pair_at(path or f"seed{number}.vox", request, program).model_copy(update={"category": "function"})
 
 
 def is_rewriting(request: ModelRequest) -> bool:
-    """Whether a new request is asked for, and no program."""
+    """Return whether a request asks for a rewritten prompt instead of a program."""
     return request.system == REWRITER
 
 
@@ -88,7 +88,7 @@ def good(request: ModelRequest) -> str:
     if is_rewriting(request):
         return f"Write a function `g{marks}` in Vox that says which bound of {marks} a weight exceeds, with a test."
     name = re.findall(r"`(g\w+)`", request.prompt)[0]
-    # An expression that nobody else has: the structures differ as the names do.
+    # A unique expression, so that structures differ as names do.
     total = " ".join(f"{'+-*'[int(digit, 16) % 3]} n" for digit in name[1:])
     function = f"@require(n >= 0)\nfn {name}(n: int) to Result[int] {{\n    return Ok(n {total})\n}}\n"
     rest = f"type Note {{\n    text: str\n}}\n\n@test\nfn test_{name}() {{\n    assert({name}(0).is_ok())\n}}\n"
@@ -96,13 +96,13 @@ def good(request: ModelRequest) -> str:
 
 
 def read(text: str) -> Reading:
-    """A reply as it is read here: the fence, or all of it."""
+    """Read a reply: its fenced block, or all of it."""
     fenced = re.search(r"```\w*\n(.*?)```", text, re.DOTALL)
     program = fenced[1] if fenced else text
     return Reading(program, is_refusal="I cannot" in text, is_stub="TODO" in program)
 
 
-def run_evolution(  # noqa: PLR0913 - what differs from the usual
+def run_evolution(  # noqa: PLR0913 - overrides of defaults
     pairs: Sequence[TrainingPair],
     generator: Scripted,
     ledger: Path,
@@ -113,7 +113,7 @@ def run_evolution(  # noqa: PLR0913 - what differs from the usual
     clock: Callable[[], float] = lambda: 0.0,
     seed: int = 0,
 ) -> EvolutionAccount:
-    """Evolve pairs with a scripted generator, in this process."""
+    """Evolve pairs with a scripted generator in this process."""
     seeds = sort_seeds(pairs, POLICY, seed)
     plan = EvolutionPlan(seed=seed, generations=generations, budget=budget)
     neighbours = Neighbours(seeds, protected, 0.9, POLICY)

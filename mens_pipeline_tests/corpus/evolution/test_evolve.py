@@ -21,12 +21,12 @@ from mens_pipeline_tests.corpus.evolution.scripted import (
 _SEEDS = function_seeds(8)
 
 
-def _rows(rows: list[TrainingPair]) -> list[str]:
+def _dump(rows: list[TrainingPair]) -> list[str]:
     return [row.model_dump_json() for row in rows]
 
 
 @pytest.mark.seed_row(11)
-def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
+def test_accepted_rows_record_their_lineage(tmp_path: Path) -> None:
     account = run_evolution(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
     parents = {pair.digest.hex(): pair for pair in [*_SEEDS, *account.rows]}
 
@@ -51,17 +51,17 @@ def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
     assert account.as_json()["generations"]["1"] + account.as_json()["generations"]["2"] == account.kept
 
 
-def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_path: Path) -> None:
+def test_rows_depend_on_the_seed_and_not_on_the_order_of_pairs(tmp_path: Path) -> None:
     first = run_evolution(_SEEDS, Scripted(good), tmp_path / "a")
     again = run_evolution(_SEEDS[::-1], Scripted(good), tmp_path / "b")
     other = run_evolution(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
 
-    assert _rows(first.rows) == _rows(again.rows)
-    assert _rows(first.rows) != _rows(other.rows)
+    assert _dump(first.rows) == _dump(again.rows)
+    assert _dump(first.rows) != _dump(other.rows)
 
 
 @pytest.mark.parametrize("completed", [0, 1, 7, 9, 17])
-def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, completed: int) -> None:
+def test_an_interrupted_evolution_is_resumed(tmp_path: Path, completed: int) -> None:
     whole = Scripted(good)
     expected = run_evolution(_SEEDS, whole, tmp_path / "whole", generations=2)
     first, second = Scripted(good, fail_after=completed), Scripted(good)
@@ -73,7 +73,7 @@ def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, complete
     third = Scripted(good)
     known = run_evolution(_SEEDS, third, tmp_path / "ledger", generations=2)
 
-    assert _rows(resumed.rows) == _rows(expected.rows) == _rows(known.rows)
+    assert _dump(resumed.rows) == _dump(expected.rows) == _dump(known.rows)
     assert resumed.failures == expected.failures
     assert [request.key for request in [*first.asked, *second.asked]] == [request.key for request in whole.asked]
     assert second.ledger is not None
@@ -83,8 +83,8 @@ def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, complete
 
 
 @pytest.mark.parametrize("most", [0, 1, 5, 8, 9, 12])
-def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None:
-    """A request for a request begins only where its answer is within the budget as well: none is paid for in vain."""
+def test_requests_stay_within_the_budget(tmp_path: Path, most: int) -> None:
+    """A prompt is rewritten only if the budget allows its completion too, so no request is wasted."""
     generator = Scripted(good)
     account = run_evolution(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": most}))
 
@@ -95,14 +95,14 @@ def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None
     assert account.as_json()["dropped"]["over_budget"] == 0
 
 
-def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
+def test_unused_budget_goes_to_the_next_seed(tmp_path: Path) -> None:
     generator = Scripted(lambda _request: "")
     account = run_evolution(_SEEDS, generator, tmp_path / "l", budget=BUDGET.model_copy(update={"max_requests": 6}))
 
     assert (account.seen, account.num_requests, account.ended_by) == (5, 5, "max_requests")
 
 
-def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -> None:
+def test_a_completion_beyond_the_budget_of_tokens_is_counted(tmp_path: Path) -> None:
     long = _SEEDS[0].model_copy(update={"response": _SEEDS[0].response + "// x" * 2_000})
     budget = BUDGET.model_copy(update={"max_tokens": 3_000})
     account = run_evolution([long], Scripted(good), tmp_path / "l", budget=budget)
@@ -111,7 +111,7 @@ def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -
     assert (account.num_requests, account.ended_by) == (1, "max_tokens")
 
 
-def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
+def test_tokens_stay_within_the_budget(tmp_path: Path) -> None:
     for most in (0, 500, 1_000, 3_000):
         generator = Scripted(good)
         budget = BUDGET.model_copy(update={"max_tokens": most})
@@ -122,7 +122,7 @@ def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
         assert account.num_lost == 0
 
 
-def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
+def test_no_request_begins_after_the_time_limit(tmp_path: Path) -> None:
     ticks = iter(range(1000))
     budget = BUDGET.model_copy(update={"max_minutes": 0.05})
     first = Scripted(good)
@@ -132,10 +132,10 @@ def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
     assert len(first.asked) == 2
     assert account.ended_by == "max_minutes"
     assert (account.seen, account.kept) == (2, 0)
-    assert _rows(rest.rows) == _rows(run_evolution(_SEEDS, Scripted(good), tmp_path / "whole").rows)
+    assert _dump(rest.rows) == _dump(run_evolution(_SEEDS, Scripted(good), tmp_path / "whole").rows)
 
 
-def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
+def test_rows_stay_within_the_budget(tmp_path: Path) -> None:
     account = run_evolution(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
 
     assert account.kept == 3
@@ -151,7 +151,7 @@ def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
     assert account.num_lost == 0
 
 
-def test_a_row_of_no_file_gets_a_place_of_its_own_and_judges_nothing(tmp_path: Path) -> None:
+def test_a_row_without_a_file_gets_a_path_and_is_never_held_out(tmp_path: Path) -> None:
     seed = _SEEDS[0].model_copy(update={"source": None})
     (row,) = run_evolution([seed], Scripted(good), tmp_path / "l").rows
 
@@ -178,7 +178,7 @@ _INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two 
         (_INSTRUCTION, "type Clamp {\n    low: int\n}\n", EvolutionDrop.NOT_AS_ASKED),
     ],
 )
-def test_every_attempt_that_gives_no_row_says_why(
+def test_a_failed_attempt_has_a_reason(
     tmp_path: Path, instruction: str | None, completion: str | None, reason: EvolutionDrop
 ) -> None:
     def log_line(request: ModelRequest) -> str | None:
@@ -192,18 +192,18 @@ def test_every_attempt_that_gives_no_row_says_why(
     assert account.num_requests == (1 if reason is EvolutionDrop.BAD_INSTRUCTION else 2)
 
 
-def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> None:
-    def failing(request: ModelRequest) -> str:
+def test_rows_with_failing_tests_and_near_duplicates_are_dropped(tmp_path: Path) -> None:
+    def break_test(request: ModelRequest) -> str:
         return good(request).replace(".is_ok()", ".is_err()")
 
     def rename(request: ModelRequest) -> str:
         return good(request if is_rewriting(request) else ModelRequest(request.key, request.system, "`g0123456789ab`"))
 
-    def unknown(request: ModelRequest) -> str:
+    def use_unknown_type(request: ModelRequest) -> str:
         return good(request).replace("text: str", "text: Quux")
 
-    untyped = run_evolution(_SEEDS[:1], Scripted(unknown), tmp_path / "d")
-    failed = run_evolution(_SEEDS[:1], Scripted(failing), tmp_path / "a")
+    untyped = run_evolution(_SEEDS[:1], Scripted(use_unknown_type), tmp_path / "d")
+    failed = run_evolution(_SEEDS[:1], Scripted(break_test), tmp_path / "a")
     near = run_evolution(_SEEDS[:2], Scripted(rename), tmp_path / "b")
     (row,) = run_evolution(_SEEDS[:1], Scripted(good), tmp_path / "c").rows
     protected = run_evolution(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])

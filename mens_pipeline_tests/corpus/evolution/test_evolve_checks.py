@@ -1,4 +1,4 @@
-"""What a model wrote against what it was asked."""
+"""Checks of the replies of a model."""
 
 from mens_pipeline.corpus.evolution.evolve import (
     MAX_INSTRUCTION,
@@ -51,7 +51,7 @@ def _attempt(
     ('"', '"'),
     ("Request handling in Vox, please.", "Request handling in Vox, please."),
 )
-def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str) -> None:
+def test_labels_and_quotes_of_an_instruction_are_removed(text: str, instruction: str) -> None:
     assert instruction_in(text) == instruction
 
 
@@ -69,11 +69,11 @@ def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str)
     ("In Vox write a function `add`.", True, "adds nothing new"),
     ("Write a function `add`.", True, "adds nothing new"),
 )
-def test_a_request_that_is_not_worth_answering_is_not_answered(text: str, *, stopped: bool, fault: str | None) -> None:
+def test_an_unusable_instruction_has_a_fault(text: str, *, stopped: bool, fault: str | None) -> None:
     assert find_fault(instruction_in(text), _PARENT, read(text), stopped=stopped) == fault
 
 
-def test_words_of_the_seed_do_not_leak() -> None:
+def test_words_of_the_seed_are_allowed() -> None:
     parent = _PARENT.model_copy(update={"prompt": "Write a function `rewrite` in Vox: rewriting of paths."})
     text = "Write a function `rewrite` in Vox: rewriting of paths, without loops, for at most ten of them."
 
@@ -91,7 +91,7 @@ def test_words_of_the_seed_do_not_leak() -> None:
     (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment in place of code")),
     (f"// I cannot say more.\n{_PROGRAM}", True, None),
 )
-def test_an_answer_that_is_no_program_is_dropped(
+def test_a_completion_without_a_program_is_dropped(
     program: str, *, stopped: bool, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
     found = check_form(_attempt(program), read(program), stopped=stopped)
@@ -112,7 +112,7 @@ def test_an_answer_that_is_no_program_is_dropped(
         (EvolutionDrop.REPEATED, "the parent"),
     ),
 )
-def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
+def test_a_program_that_is_not_as_requested_or_not_new_is_dropped(
     attempt: Attempt, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
     module = parse(attempt.program, attempt.mode)
@@ -120,7 +120,7 @@ def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
     assert check_content(attempt, module) == refusal
 
 
-def test_names_are_those_behind_the_noun() -> None:
+def test_names_are_read_after_their_noun() -> None:
     request = "Write a function `clamp(a: int)` or a function called `bound` on the table `T`, with `int`."
 
     assert names_in(request, "function") == {"clamp", "bound"}
@@ -155,7 +155,7 @@ def test_a_program_that_cannot_be_run_as_a_whole_is_not_trusted() -> None:
     assert refusal[0] is EvolutionDrop.TESTS_FAILED
 
 
-def test_members_of_an_interface_stay_such() -> None:
+def test_members_of_a_user_interface_keep_their_mode() -> None:
     members = "state count: int = 0\nderived big = count > 9\n"
     parent = pair_at("a.vox.ui", "Write the reactive members.", members).model_copy(
         update={"category": "reactive_module"}

@@ -1,4 +1,4 @@
-"""Which rows are evolved."""
+"""Rows that are evolved, and rows that are left out."""
 
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.evolution.evolve import Neighbours, sort_seeds
@@ -50,14 +50,14 @@ def test_the_order_is_that_of_the_seed() -> None:
     assert sort_seeds(_SEEDS, POLICY, 0).examples == {"function": min((s.response for s in _SEEDS), key=len)}
 
 
-def test_a_row_near_to_what_is_there_is_refused() -> None:
+def test_a_row_near_another_row_is_refused() -> None:
     held = function_seed(20, _HELD)
     renamed = held.response.replace("f20", "g").replace("a", "b")
     seeds = sort_seeds([*_SEEDS, held], POLICY, 0)
     neighbours = Neighbours(seeds, [], 0.5, POLICY)
 
     def explain(prompt: str, program: str) -> list[str] | None:
-        """The reason, and of a held-out pair by what it is near."""
+        """Return the reason, and for a held-out pair the kind of overlap."""
         module = parse(program)
         refusal = neighbours.find_reason(pair_at(None, prompt, program), module)
         return [refusal[0], *refusal[1].split(": ")[:-1]] if refusal is not None else None
@@ -74,7 +74,7 @@ def test_a_row_near_to_what_is_there_is_refused() -> None:
     assert explain("Ask for next to nothing.", small) is None
 
 
-def test_a_synthetic_row_has_no_file_to_be_held_out_with() -> None:
+def test_a_synthetic_row_is_not_held_out() -> None:
     row = pair_at(_HELD, "p", _SEEDS[0].response, SourceKind.SYNTHETIC).model_copy(update={"category": "function"})
 
     assert sort_seeds([row], POLICY, 0).pairs == [row]

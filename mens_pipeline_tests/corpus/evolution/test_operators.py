@@ -23,7 +23,7 @@ def test_every_operator_is_drawn_for_a_function() -> None:
     assert {evolution.goal for evolution in drawn} == {None, "table", "workflow"}
 
 
-def test_operators_are_drawn_where_they_make_sense() -> None:
+def test_only_applicable_operators_are_drawn() -> None:
     component = {evolution.operator for evolution in _draw_all("component")}
     members = {evolution.operator for evolution in _draw_all("reactive_module", Mode.UI)}
 
@@ -43,14 +43,14 @@ def test_operators_are_drawn_where_they_make_sense() -> None:
     (Evolution(Operator.TESTS), "@test fn f() { }", "fn f() { }"),
     (Evolution(Operator.TESTS), "@forall fn f(a: int) { }", "fn f() { }"),
 )
-def test_what_an_operator_asks_for_is_looked_for(evolution: Evolution, shown: str, missing: str | None) -> None:
+def test_a_program_shows_the_goal_of_its_operator(evolution: Evolution, shown: str, missing: str | None) -> None:
     for program, expected in ((shown, True), (missing, False)):
         if program is not None:
             module = parse(program)
             assert evolution.is_shown(module) is expected
 
 
-def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
+def test_a_prompt_states_the_task_and_shows_the_seed() -> None:
     prompts = EvolutionPrompts(Scripted(good), 0, _EXAMPLES)
     seed = function_seed(0)
     evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")
@@ -68,7 +68,7 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     assert "\n\n\n" not in prompts.ask_to_complete(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
 
 
-def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
+def test_the_key_of_a_request_covers_all_inputs_of_its_reply() -> None:
     seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
     keys = [
         EvolutionPrompts(generator, number, {}).ask_to_rewrite(seed, evolution).key

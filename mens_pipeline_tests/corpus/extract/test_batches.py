@@ -1,4 +1,4 @@
-"""Batches: results in order, wherever they are worked out."""
+"""Batches: results come in order, whichever process computes them."""
 
 import multiprocessing
 import os
@@ -42,7 +42,7 @@ def test_results_come_in_the_order_of_the_items(num_workers: int) -> None:
         assert numbers == [str(n) for n in range(number)]
 
 
-def test_other_processes_work_when_there_is_enough_to_do() -> None:
+def test_other_processes_do_large_amounts_of_work() -> None:
     numbers, processes = _numbers(in_batches([(n, None, 10) for n in range(4)], _work, Pool(2), _SMALL))
 
     assert numbers == ["0", "1", "2", "3"]
@@ -61,22 +61,22 @@ def test_no_process_is_started_for_little(items: list[_Item], workers: int) -> N
     assert processes <= {0, os.getpid()}
 
 
-def test_items_are_taken_as_they_are_needed() -> None:
-    taken = []
+def test_items_are_read_lazily() -> None:
+    read = []
 
     def items() -> Iterator[_Item]:
         for number in range(1000):
-            taken.append(number)
+            read.append(number)
             yield number, None, 10
 
     results = in_batches(items(), _work, Pool(1), _SMALL)
     next(results)
 
-    assert len(taken) <= 4
+    assert len(read) <= 4
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_failure_of_the_work_is_a_failure_of_the_whole(num_workers: int) -> None:
+def test_an_error_in_a_batch_is_raised(num_workers: int) -> None:
     with pytest.raises(ValueError, match="cannot work on"):
         list(in_batches([(n, None, 10) for n in range(4)], _refuse, Pool(num_workers), _SMALL))
 
@@ -136,7 +136,7 @@ def test_no_items_give_no_results() -> None:
     assert list(in_batches(iter(()), _work, Pool(2), _SMALL)) == []
 
 
-def test_what_is_not_read_to_its_end_is_ended_by_any_thread() -> None:
+def test_any_thread_may_close_unread_results() -> None:
     results: Any = in_batches([(n, None, 10) for n in range(12)], _work, Pool(2), _SMALL)
     next(results)
     wrong: list[BaseException] = []

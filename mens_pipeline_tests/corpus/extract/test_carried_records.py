@@ -39,7 +39,7 @@ def _paths() -> list[str]:
 
 @pytest.mark.seed_row(3)
 @pytest.mark.usefixtures("workspace")
-def test_records_of_other_folders_stay() -> None:
+def test_records_of_other_folders_are_kept() -> None:
     first = _extract("examples/golden/")
     second, third = _extract("docs/"), _extract("examples/golden/")
 
@@ -52,7 +52,7 @@ def test_records_of_other_folders_stay() -> None:
 
 
 @pytest.mark.seed_row(35)
-def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) -> None:
+def test_records_of_changed_or_deleted_files_are_dropped(workspace: Path) -> None:
     _extract("examples/golden/")
     lines = Path("out.jsonl").read_text()
     Path("out.jsonl").write_text(lines + "\n" + lines.replace("examples/golden/a.vox", "examples/bad/a.vox"))
@@ -72,8 +72,8 @@ def test_records_of_files_that_changed_or_are_gone_do_not_stay(workspace: Path) 
 
 
 @pytest.mark.seed_row(42)
-def test_records_that_are_no_longer_golden_do_not_stay(workspace: Path) -> None:
-    """They would judge; their folder is to be extracted again."""
+def test_records_that_are_no_longer_golden_are_dropped(workspace: Path) -> None:
+    """They would be held out; their folder has to be extracted again."""
     _extract("examples/golden/")
     (workspace / "examples" / "examples.ssot.v1.yaml").write_text("golden_roots: [elsewhere]\n")
     result = _extract("docs/")
@@ -83,7 +83,7 @@ def test_records_that_are_no_longer_golden_do_not_stay(workspace: Path) -> None:
 
 
 @pytest.mark.usefixtures("workspace")
-def test_a_row_that_is_no_record_is_not_thrown_away() -> None:
+def test_an_invalid_row_is_refused_and_kept() -> None:
     _extract("examples/golden/")
     before = Path("out.jsonl").read_text() + "\n" + '{"prompt": "p"}\n'
     Path("out.jsonl").write_text(before)
@@ -106,7 +106,7 @@ def test_a_folder_in_the_place_of_the_file_is_an_error() -> None:
     assert str(result.exception).startswith("out.jsonl: Is a directory. ")
 
 
-def test_without_a_workspace_a_file_is_written_anew(workspace: Path) -> None:
+def test_without_a_workspace_a_file_is_overwritten(workspace: Path) -> None:
     (workspace / "examples" / "examples.ssot.v1.yaml").unlink()
     _extract("examples/golden/")
     _extract("docs/")

@@ -100,7 +100,7 @@ def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: P
         ("vox", "{{#include ../private.vox}}", DropReason.OPTED_OUT, 8),
     ],
 )
-def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reason: DropReason, line: int) -> None:
+def test_unusable_blocks_are_dropped(tmp_path: Path, info: str, block: str, reason: DropReason, line: int) -> None:
     root = tmp_path / "root"
     (root / "docs").mkdir(parents=True)
     (root / "negative").mkdir()
@@ -112,7 +112,7 @@ def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reas
     assert (drop.unit, drop.reason, drop.line) == (Unit.BLOCK, reason, line)
 
 
-def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
+def test_long_blocks_and_sections_are_counted(tmp_path: Path) -> None:
     block = f"```vox\nfn f() to str {{ return '{'x' * MAX_TEXT}' }}\n```\n"
     page = f"{_HEADER}\n## Long\n\n{block}\n{'word ' * (MAX_TEXT // 4)}\n\n## {'T' * 900}\n\n{'word ' * 40}\n"
     found = _extract(page, tmp_path)
@@ -122,7 +122,7 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
     assert [len(str(record.context)) for record in found.records] == [MAX_CONTEXT]
 
 
-def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> None:
+def test_an_included_part_has_no_metadata(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "a.vox").write_text("// ---\n// title: x\n// ---\n// @training_prompt: y\nfn f() { }\n")
     (record,) = _extract(f"{_HEADER}\n```vox\n{{{{#include ../a.vox}}}}\n```\n", tmp_path).records
@@ -144,7 +144,7 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
     (b"---\ntraining_eligible: true\ntraining_weight: 0\n---\n", DropReason.BAD_FRONTMATTER),
     (b"\xff", DropReason.NOT_UTF8),
 )
-def test_each_reason_to_drop_a_page(page: bytes, reason: DropReason, tmp_path: Path) -> None:
+def test_unusable_pages_are_dropped_with_a_reason(page: bytes, reason: DropReason, tmp_path: Path) -> None:
     drop = extract_docs(SourceFile("docs/page.md", page), tmp_path)
 
     assert isinstance(drop, Drop)
@@ -152,7 +152,7 @@ def test_each_reason_to_drop_a_page(page: bytes, reason: DropReason, tmp_path: P
 
 
 @pytest.mark.threat("W7")
-def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
+def test_a_page_of_too_many_lines_is_dropped(tmp_path: Path) -> None:
     most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
     found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path)
 
@@ -163,8 +163,8 @@ def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.threat("W7")
 @pytest.mark.parametrize("text", ["[" * 1_000_000, "*_a" * 300_000, "<a " * 300_000], ids=["links", "stress", "tags"])
-def test_what_stands_inside_of_a_line_is_not_parsed(text: str) -> None:
-    """A page of a megabyte took half a minute; its blocks alone are there at once."""
+def test_inline_markup_is_not_parsed(text: str) -> None:
+    """A page of a megabyte took half a minute; parsing only its blocks is fast."""
     begun = time.process_time()
 
     assert parse_page(f"# {text}\n\n{text}\n").title == text.strip()

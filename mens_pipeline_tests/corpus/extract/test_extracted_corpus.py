@@ -47,7 +47,7 @@ def _contents(corpus: Artifact) -> dict[str, bytes]:
     return {name: (corpus.path / name).read_bytes() for name in (RECORDS, FILES, REPORT)}
 
 
-def _cold(root: Path, folder: Path) -> dict[str, bytes]:
+def _extract_cold(root: Path, folder: Path) -> dict[str, bytes]:
     return _contents(build_extracted_corpus(root, ArtifactStore(folder))[0])
 
 
@@ -67,7 +67,7 @@ def test_an_unchanged_workspace_is_not_extracted_again(workspace: Path, store: A
     assert first.manifest["units"]["vox_file"] == {"seen": 2, "kept": 1, "dropped": {"rejected": 1}}
 
 
-def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, store: ArtifactStore) -> None:
+def test_the_index_holds_the_place_of_the_records_of_each_file(workspace: Path, store: ArtifactStore) -> None:
     corpus, _ = build_extracted_corpus(workspace, store)
     data = (corpus.path / RECORDS).read_bytes()
     position = 0
@@ -81,7 +81,7 @@ def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, stor
 
 
 @pytest.mark.seed_row(35)
-def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
+def test_a_new_file_is_extracted_and_a_deleted_file_is_dropped(
     workspace: Path, store: ArtifactStore, tmp_path: Path
 ) -> None:
     build_extracted_corpus(workspace, store)
@@ -91,19 +91,19 @@ def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
     corpus, reuse = build_extracted_corpus(workspace, store)
 
     assert reuse == Reuse(known=3, extracted=1)
-    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert _contents(corpus) == _extract_cold(workspace, tmp_path / "cold")
     assert [row["path"] for row in _rows(corpus, FILES)] == ["a.vox", "b.vox", "bad.vox", "q.md"]
 
 
 _CHANGES: dict[str, Callable[[Path], object]] = {
     "a page is edited": lambda root: (root / "p.md").write_text(_PAGE.format("fn edited() { }")),
     "a file is renamed": lambda root: (root / "p.md").rename(root / "r.md"),
-    "what a page includes is edited": lambda root: (root / "a.vox").write_text("fn other() { }\n"),
+    "an included file is edited": lambda root: (root / "a.vox").write_text("fn other() { }\n"),
 }
 
 
 @pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
-def test_only_what_changed_and_pages_that_include_are_extracted(
+def test_only_changed_files_and_pages_with_includes_are_extracted(
     workspace: Path, store: ArtifactStore, tmp_path: Path, change: Callable[[Path], object]
 ) -> None:
     build_extracted_corpus(workspace, store)
@@ -111,7 +111,7 @@ def test_only_what_changed_and_pages_that_include_are_extracted(
     corpus, reuse = build_extracted_corpus(workspace, store)
 
     assert reuse == Reuse(known=3, extracted=2)
-    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert _contents(corpus) == _extract_cold(workspace, tmp_path / "cold")
 
 
 def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ def test_another_commit_is_stamped_on_known_records(workspace: Path, store: Arti
         commit = git(workspace, "rev-parse", "HEAD")
         corpus, reuse = build_extracted_corpus(workspace, store)
         assert reuse == Reuse(known=4, extracted=1)
-        assert _contents(corpus) == _cold(workspace, tmp_path / commit)
+        assert _contents(corpus) == _extract_cold(workspace, tmp_path / commit)
         assert {row["source"]["commit"] for row in _rows(corpus, RECORDS)} == {commit}
 
 
-def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
+def test_a_commit_of_other_files_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
     make_checkout(workspace, {})
     commit = commit_all(workspace)
     first, _ = build_extracted_corpus(workspace, store)
@@ -171,14 +171,14 @@ def test_another_negative_root_extracts_everything(workspace: Path, store: Artif
     corpus, reuse = build_extracted_corpus(workspace, store)
 
     assert reuse == Reuse(extracted=4)
-    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert _contents(corpus) == _extract_cold(workspace, tmp_path / "cold")
     assert (before.manifest["num_records"], corpus.manifest["num_records"]) == (6, 1)
     assert {drop["reason"] for drop in json.loads((corpus.path / REPORT).read_text())["drops"]} == {
         *("negative_root", "rejected", "not_opted_in")
     }
 
 
-def test_a_corpus_that_is_gone_is_not_missed(workspace: Path, store: ArtifactStore) -> None:
+def test_a_deleted_corpus_is_extracted_again(workspace: Path, store: ArtifactStore) -> None:
     corpus, _ = build_extracted_corpus(workspace, store)
     (corpus.path / "manifest.json").unlink()
     again, reuse = build_extracted_corpus(workspace, store)
@@ -187,7 +187,7 @@ def test_a_corpus_that_is_gone_is_not_missed(workspace: Path, store: ArtifactSto
 
 
 class _SlowStore(ArtifactStore):
-    """A store that takes its time: meanwhile somebody edits the workspace below it."""
+    """A slow store: meanwhile somebody edits the workspace."""
 
     @contextmanager
     def writing(
@@ -199,7 +199,7 @@ class _SlowStore(ArtifactStore):
 
 
 def test_a_workspace_that_changes_while_it_is_read_is_refused(workspace: Path, tmp_path: Path) -> None:
-    """The inputs would not say what the corpus holds; nothing is left."""
+    """The inputs would not match the corpus; nothing is left."""
     store = _SlowStore(tmp_path / "store")
     with pytest.raises(RefusedError, match=r"sources changed since the workspace was pinned\. Run again"):
         build_extracted_corpus(workspace, store)
@@ -214,7 +214,7 @@ def test_a_missing_workspace_is_an_error(store: ArtifactStore, tmp_path: Path) -
 
 
 @pytest.mark.seed_row(60)
-def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+def test_telemetry_is_extracted_with_the_workspace(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
     database = tmp_path / "telemetry.db"
     query = TelemetryQuery.model_validate({"url": f"sqlite:///{database}"})
     with closing(sqlite3.connect(database)) as connection:
@@ -238,7 +238,7 @@ def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: Arti
     assert len({without.key, corpus.key, more.key}) == 3
 
 
-def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path) -> None:
+def test_links_and_missing_files_change_the_fingerprint(workspace: Path) -> None:
     program = workspace / "a.vox"
     keys = [tree_fingerprint(workspace, [program])]
     content = program.read_text()
@@ -261,7 +261,7 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
     assert again == first
 
 
-def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
+def test_a_full_extraction_corrects_a_wrong_corpus_and_reports_it(workspace: Path, store: ArtifactStore) -> None:
     with store.writing(Kind.EXTRACTED_CORPUS, STAGE.inputs(ExtractionParams.pin(workspace))) as draft:
         (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
@@ -289,7 +289,7 @@ def test_the_checkouts_of_a_workspace_are_pinned(tmp_path: Path, store: Artifact
     assert json.loads((after.path / REPORT).read_text())["checkouts"] == after.inputs["checkouts"]
 
 
-def test_what_is_included_decides_the_corpus(tmp_path: Path, store: ArtifactStore) -> None:
+def test_included_files_change_the_corpus(tmp_path: Path, store: ArtifactStore) -> None:
     write_files(tmp_path / "root", {"a.vox": "fn a() { }\n", "vendor/v.vox": "fn v() { }\n"})
     without, _ = build_extracted_corpus(tmp_path / "root", store)
     (tmp_path / "root" / "vendor" / "v.vox").write_text("fn w() { }\n")

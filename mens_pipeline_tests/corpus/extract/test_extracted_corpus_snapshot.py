@@ -1,4 +1,4 @@
-"""A workspace pinned by hash, with what the front end says of it."""
+"""A workspace pinned by hash, with the verdicts of the front end."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_a_workspace_is_parsed_once(root: Path, tmp_path: Path) -> None:
     assert report.constructs["function"] == 1
 
 
-def test_what_changes_meanwhile_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_change_during_the_snapshot_is_refused(root: Path, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
 
     def contents() -> Iterator[tuple[str, bytes | None]]:

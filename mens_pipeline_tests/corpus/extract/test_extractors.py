@@ -1,4 +1,4 @@
-"""Programs to records, each declaration with what it needs."""
+"""Programs become records, each declaration with its dependencies."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ def _spans(source: str) -> tuple[DeclarationSpan, ...]:
     ("mixes", ["Colour", "is_red", "mixes"]),
     (None, ["alone", "Rack", None]),
 )
-def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -> None:
+def test_named_declarations_are_included(name: str | None, needed: list[str | None]) -> None:
     spans = _spans(_SOURCE)
     index = next(index for index, span in enumerate(spans) if span.name == name)
     found = Dependencies(spans, _SOURCE).needed_with(index, 10_000)
@@ -55,7 +55,7 @@ def test_what_is_named_comes_along(name: str | None, needed: list[str | None]) -
     assert [spans[other].name for other in found] == needed
 
 
-def test_what_is_too_long_together_is_nothing() -> None:
+def test_dependencies_beyond_the_limit_are_refused() -> None:
     source = "fn a() { b() }\nfn b() { c() }\nfn c() { }\n"
     dependencies = Dependencies(_spans(source), source)
     sizes = [len(text) + len(BETWEEN) for text in ("fn a() { b() }", "fn b() { c() }", "fn c() { }")]
@@ -66,7 +66,7 @@ def test_what_is_too_long_together_is_nothing() -> None:
     assert dependencies.needed_with(2, sizes[2] - 1) is None
 
 
-def test_a_name_that_many_declare_brings_all_of_them_or_nothing() -> None:
+def test_a_name_of_several_declarations_includes_all_or_none() -> None:
     source = "fn f() { }\n" * 3 + "fn g() { f() }\n"
     dependencies = Dependencies(_spans(source), source)
 
@@ -98,7 +98,7 @@ def _records(source: str, path: str = "a/b.vox") -> tuple[ExtractedRecord, ...]:
     return found
 
 
-def test_the_file_is_a_record_with_its_own_words() -> None:
+def test_a_file_is_a_record_with_its_prompt_and_metadata() -> None:
     whole = _records(_PROGRAM)[0]
 
     assert (whole.prompt, whole.context, whole.weight) == ("Write a paint mixer.", "Mixes paint.", 2.0)
@@ -111,7 +111,7 @@ def test_the_file_is_a_record_with_its_own_words() -> None:
 
 
 @pytest.mark.seed_row(49)
-def test_each_declaration_is_a_record_with_what_it_needs() -> None:
+def test_each_declaration_is_a_record_with_its_dependencies() -> None:
     _, colour, is_red, count = _records(_PROGRAM)
 
     assert [(r.name, r.category) for r in (colour, is_red, count)] == [
@@ -126,13 +126,13 @@ def test_each_declaration_is_a_record_with_what_it_needs() -> None:
     assert (count.prompt, count.context, count.source.kind) == (None, None, SourceKind.VOX_DECLARATION)
 
 
-def test_a_declaration_that_needs_the_whole_file_is_no_second_record() -> None:
+def test_a_declaration_that_needs_the_whole_file_gives_no_second_record() -> None:
     (only,) = _records("// Doubles.\nfn f(n: int) to int { return n * 2 }\n")
 
     assert (only.context, only.category) == ("Doubles.", "function")
 
 
-def test_title_stands_in_for_a_description() -> None:
+def test_a_title_replaces_a_missing_description() -> None:
     assert _records("// ---\n// title: T\n// description: 3\n// ---\nfn f() { }\n")[0].context == "T"
 
 
@@ -152,7 +152,7 @@ def test_a_reactive_file_is_read_in_its_mode() -> None:
     (b"fn f() { }\n\nx\n", DropReason.REJECTED, 3),
     (b"// nothing\n", DropReason.NO_DECLARATION, 1),
 )
-def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: int) -> None:
+def test_unusable_programs_are_dropped_with_a_reason(data: bytes, reason: DropReason, line: int) -> None:
     drop = extract_vox(SourceFile("a.vox", data))
 
     assert isinstance(drop, Drop)
@@ -160,7 +160,7 @@ def test_each_reason_to_drop_a_program(data: bytes, reason: DropReason, line: in
     assert drop.detail
 
 
-def test_a_file_that_is_too_long_still_gives_its_declarations() -> None:
+def test_a_file_beyond_the_limit_still_gives_its_declarations() -> None:
     source = "".join(f"// A comment of a function.\nfn f{number}() {{ }}\n\n" for number in range(2_000))
     calls = " ".join(f"f{number}()" for number in range(2_000))
     records = _records(f"{source}fn all() {{ {calls} }}\n\nfn huge() to str {{ return '{'x' * MAX_TEXT}' }}\n")
@@ -169,7 +169,7 @@ def test_a_file_that_is_too_long_still_gives_its_declarations() -> None:
     assert {record.source.kind for record in records} == {SourceKind.VOX_DECLARATION}
 
 
-def test_a_text_as_long_as_may_be_is_kept() -> None:
+def test_a_text_of_the_maximum_length_is_kept() -> None:
     frame = "let x = ''\n"
     (kept,) = _records(frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame))}'"))
     drop = extract_vox(SourceFile("a.vox", frame.replace("''", f"'{'x' * (MAX_TEXT - len(frame) + 1)}'").encode()))
@@ -182,7 +182,6 @@ def test_a_text_as_long_as_may_be_is_kept() -> None:
 
 @pytest.mark.parametrize("second", ["", "fn g() { }\n"])
 def test_a_prompt_that_is_too_long_is_a_mistake_of_the_file(second: str) -> None:
-    """It could not be asked."""
     prompt = f"// @training_prompt: {'x' * (MAX_TEXT + 1)}\n"
     drop = extract_vox(SourceFile("a.vox", f"{prompt}fn f() {{ }}\n\n{second}".encode()))
 
@@ -191,7 +190,7 @@ def test_a_prompt_that_is_too_long_is_a_mistake_of_the_file(second: str) -> None
     assert "65537 characters" in drop.detail
 
 
-def test_long_words_about_a_text_are_cut() -> None:
+def test_long_descriptions_are_cut() -> None:
     whole = _records(f"// ---\n// title: {'x' * 900}\n// ---\n// {'y' * 900}\nfn f() {{ }}\n\nfn g() {{ }}\n")
 
     assert [record.context and len(record.context) for record in whole] == [400, 400, None]

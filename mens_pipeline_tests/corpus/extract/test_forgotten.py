@@ -1,4 +1,4 @@
-"""The list of files that were taken back."""
+"""The list of files that were withdrawn."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_path_and_its_contents_are_kept_out(path: str, sha256: str, *, is_held
     assert not _LICENCE.holds(path, sha256)
 
 
-def test_the_list_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_the_list_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "forgotten.yaml"
     before = load_forgotten(path)
     path.write_text("# nothing yet\n")
@@ -61,7 +61,7 @@ def test_the_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("path: a.vox", "Input should be a valid tuple"),
 )
 def test_a_wrong_entry_is_named(entry: str, problem: str, tmp_path: Path) -> None:
-    """Else a file would train that somebody took back."""
+    """Otherwise a withdrawn file would train."""
     path = tmp_path / "forgotten.yaml"
     path.write_text(entry)
 
@@ -84,7 +84,7 @@ def test_a_policy_joins_the_list_with_denied_licences() -> None:
     assert policy.refuses("a/b.vox", "f", None)
 
 
-def test_forgotten_files_are_counted_wherever_rows_are_made(tmp_path: Path, store: ArtifactStore) -> None:
+def test_forgotten_files_are_counted_in_all_stages(tmp_path: Path, store: ArtifactStore) -> None:
     root, records = tmp_path / "workspace", tmp_path / "records.jsonl"
     (root / "theirs").mkdir(parents=True)
     for name in ("a", "theirs/b"):

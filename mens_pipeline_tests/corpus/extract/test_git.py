@@ -29,7 +29,7 @@ def test_files_are_those_that_are_tracked_or_not_ignored(tmp_path: Path) -> None
     assert list_files(tmp_path) == {".gitignore", "a.vox", "kept.log", "sub/ä b.vox", "new.vox", "other"}
 
 
-def test_attributes_that_say_nothing_are_left_out(tmp_path: Path) -> None:
+def test_files_without_attributes_are_left_out(tmp_path: Path) -> None:
     text = "a/* linguist-vendored\nb/* -linguist-vendored linguist-generated=true\nc/* linguist-generated=false\n"
     make_checkout(tmp_path, {".gitattributes": text})
     found = read_attributes(tmp_path, ["a/x.vox", "b/x.vox", "c/x.vox", "d/x.vox"])
@@ -47,7 +47,7 @@ def test_attributes_that_say_nothing_are_left_out(tmp_path: Path) -> None:
         ("git@example.org:a/b.git", "git@example.org:a/b.git"),
     ],
 )
-def test_the_remote_tells_no_secret(tmp_path: Path, urls: tuple[str, str]) -> None:
+def test_the_remote_contains_no_secret(tmp_path: Path, urls: tuple[str, str]) -> None:
     git(tmp_path, "init", "-q")
     assert find_remote(tmp_path) is None
     git(tmp_path, "config", "remote.origin.url", urls[0])
@@ -55,7 +55,7 @@ def test_the_remote_tells_no_secret(tmp_path: Path, urls: tuple[str, str]) -> No
     git(tmp_path, "config", "--unset", "remote.origin.url")
 
 
-def test_a_refusal_is_in_the_words_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_quotes_the_message_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(seconds: float = 30) -> str:
         with pytest.raises(RefusedError) as refused:
             ask_git(tmp_path, ("log", "-1"), most_seconds=seconds)

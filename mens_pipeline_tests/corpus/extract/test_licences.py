@@ -66,14 +66,14 @@ def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Pa
 
 
 @every("case", _STATED.items(), ids=itemgetter(0))
-def test_a_file_says_itself_what_licence_it_has(case: tuple[str, str], tmp_path: Path) -> None:
+def test_a_file_states_its_licence(case: tuple[str, str], tmp_path: Path) -> None:
     text, licence = case
     (tmp_path / "LICENSE").write_text(_TEXTS["Apache-2.0"])
 
     assert Licences(tmp_path).find_licence(tmp_path / "a.vox", text.encode()) == licence
 
 
-def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
+def test_the_nearest_licence_file_applies(tmp_path: Path) -> None:
     checkout, workspace = tmp_path / "checkout", tmp_path / "checkout" / "workspace"
     for folder in ("own/below", "both", "choice", "odd", "linked"):
         (workspace / folder).mkdir(parents=True)
@@ -86,19 +86,19 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     (workspace / "linked" / "LICENSE").symlink_to(workspace / "own" / "COPYING.txt")
     (workspace / "entered").symlink_to("own")
 
-    def of(name: str) -> str:
+    def find(name: str) -> str:
         return Licences(workspace).find_licence(workspace / name, b"")
 
-    alone = of("a.vox")
+    alone = find("a.vox")
     (checkout / ".git").mkdir()
-    above_is_empty = of("a.vox")
+    above_is_empty = find("a.vox")
     (checkout / "LICENSE").write_text(_TEXTS["Apache-2.0"])
 
-    assert (alone, above_is_empty, of("a.vox")) == (UNKNOWN_LICENCE, UNKNOWN_LICENCE, "Apache-2.0")
-    assert of("own/below/a.vox") == "GPL-3.0"
-    assert of("both/a.vox") == "Apache-2.0 AND MIT"
-    assert of("choice/a.vox") == "Apache-2.0 OR MIT"
-    assert of("odd/a.vox") == of("linked/a.vox") == of("entered/a.vox") == UNKNOWN_LICENCE
+    assert (alone, above_is_empty, find("a.vox")) == (UNKNOWN_LICENCE, UNKNOWN_LICENCE, "Apache-2.0")
+    assert find("own/below/a.vox") == "GPL-3.0"
+    assert find("both/a.vox") == "Apache-2.0 AND MIT"
+    assert find("choice/a.vox") == "Apache-2.0 OR MIT"
+    assert find("odd/a.vox") == find("linked/a.vox") == find("entered/a.vox") == UNKNOWN_LICENCE
     assert Licences(workspace).find_licence(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
     assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
     assert list(licence_files_above(checkout)) == []
@@ -127,8 +127,8 @@ def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]
     ("House", "Write an SPDX id, or `unknown`"),
     ("GPL", "Did you mean `GPL-2.0`"),
 )
-def test_a_policy_that_denies_nothing_by_mistake_is_refused(name: str, advice: str) -> None:
-    """What was meant would train."""
+def test_a_misspelt_licence_in_a_policy_is_refused(name: str, advice: str) -> None:
+    """Files of the intended licence would train."""
     with pytest.raises(ValidationError, match=f"'{name}' is not an SPDX id. {advice}"):
         LicencePolicy(deny=("LicenseRef-House", "mit", name))
 
@@ -164,7 +164,7 @@ def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
     assert [len(page_records([workspace], (), policy=policy)) for policy in (None, _NO_GPL)] == [2, 1]
 
 
-def test_records_of_files_that_may_not_train_do_not_stay(workspace: Path, tmp_path: Path) -> None:
+def test_records_of_files_that_may_not_train_are_dropped(workspace: Path, tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     records.write_text("".join(f"{line}\n" for o in extract_workspace(workspace) for line in o.lines))
     roots, folder, sources = SourceRoots(workspace), workspace / "empty", OwnSources(workspace)
@@ -176,7 +176,7 @@ def test_records_of_files_that_may_not_train_do_not_stay(workspace: Path, tmp_pa
     assert carried_records(records, folder, sources, roots).dropped.keys() == {LeaveReason.NOT_OWN}
 
 
-def test_the_key_of_a_corpus_holds_what_decides_licences(workspace: Path, store: ArtifactStore) -> None:
+def test_the_key_of_a_corpus_covers_its_licences(workspace: Path, store: ArtifactStore) -> None:
     free, _ = build_extracted_corpus(workspace, store)
     denied, reuse = build_extracted_corpus(workspace, store, licences=_NO_GPL)
     (workspace / "theirs" / "LICENSE").write_text(_TEXTS["Apache-2.0"])

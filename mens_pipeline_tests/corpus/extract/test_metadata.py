@@ -1,4 +1,4 @@
-"""What a source says about itself."""
+"""Metadata of source files."""
 
 from typing import Any
 
@@ -31,13 +31,13 @@ def test_comment_header_is_read_with_its_length() -> None:
 
 
 @pytest.mark.parametrize("source", ["", "fn f() { }\n", "// note\n// ---\n// training_eligible: true\n// ---\n"])
-def test_no_header_is_an_empty_one(source: str) -> None:
+def test_a_missing_header_is_empty(source: str) -> None:
     header = comment_header(source)
 
     assert (header.values, header.end_line) == ({}, 0)
 
 
-def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
+def test_a_value_that_is_not_yaml_is_kept_as_text() -> None:
     values = parse_header("constructs: [fn, @test]\n\ntraining_eligible: false\n")
 
     assert values == {"constructs": "[fn, @test]", "training_eligible": False}
@@ -51,13 +51,13 @@ def test_a_value_that_is_no_yaml_is_kept_as_text() -> None:
     ("b: [\na: " + "- " * 4000 + "x", "levels"),
     ("a: 1\n" * 4000, f"more than {MAX_FRONTMATTER}"),
 )
-def test_a_header_that_is_no_plain_mapping_is_refused(text: str, problem: str) -> None:
+def test_a_header_that_is_not_a_plain_mapping_is_refused(text: str, problem: str) -> None:
     with pytest.raises(FrontmatterError, match=problem):
         parse_header(text)
 
 
 def test_deep_yaml_is_refused_at_once() -> None:
-    """A header nested far beyond any use would take YAML minutes."""
+    """Parsing a very deeply nested header would take minutes."""
     with pytest.raises(FrontmatterError, match=f"more than {MAX_BRACKETS}"):
         parse_header("a: " + "[" * 16_000)
 
@@ -68,7 +68,7 @@ def test_a_header_that_never_closes_is_refused(source: str) -> None:
         comment_header(source)
 
 
-def test_an_empty_header_says_nothing() -> None:
+def test_an_empty_header_has_no_values() -> None:
     assert comment_header("// ---\n// ---\n").values == {}
 
 
@@ -124,7 +124,7 @@ fn f() {
 """
 
 
-def test_only_whole_lines_of_metadata_go() -> None:
+def test_only_whole_lines_of_metadata_are_removed() -> None:
     kept = "// A real comment.\nfn f() {\n"
     text = '    let s = "\n// ANCHOR: not a comment\n" // vox:note stays, it shares its line\n}\n'
 

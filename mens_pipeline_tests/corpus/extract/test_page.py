@@ -1,4 +1,4 @@
-"""What pages include."""
+"""Files that pages include."""
 
 from pathlib import Path
 
@@ -51,12 +51,12 @@ def test_a_block_without_directives_is_left_alone(root: Path) -> None:
     ("../large.vox", "larger than"),
     ("../a.vox\0", "does not exist"),
 )
-def test_what_cannot_be_included_is_refused(target: str, problem: str, root: Path) -> None:
+def test_invalid_includes_are_refused(target: str, problem: str, root: Path) -> None:
     with pytest.raises(IncludeError, match=problem):
         _resolve(f"{{{{#include {target}}}}}\n", root)
 
 
-def test_a_page_says_when_it_may_include() -> None:
+def test_pages_with_includes_are_recognised() -> None:
     assert has_include(b"```vox\n{{#include ../a.vox}}\n```\n")
     assert has_include(b"Write `{{#include`.\n")
     assert not has_include(b"include a.vox\n")

@@ -1,4 +1,4 @@
-"""What an earlier corpus knows about a file."""
+"""Records of a file in an earlier corpus."""
 
 import io
 
@@ -36,7 +36,7 @@ def test_a_file_with_the_same_content_is_known() -> None:
 @pytest.mark.parametrize(
     ("file", "stands_alone"),
     [(SourceFile("b.vox", _FILE.data), True), (SourceFile("a.vox", b"fn b() { }"), True), (_FILE, False)],
-    ids=["another name", "another content", "decided by other files"],
+    ids=["another name", "other content", "decided by other files"],
 )
-def test_any_other_file_is_not_known(file: SourceFile, stands_alone: bool) -> None:  # noqa: FBT001 - a column
+def test_other_files_are_not_known(file: SourceFile, stands_alone: bool) -> None:  # noqa: FBT001 - a column
     assert _previous(_FILE, stands_alone=stands_alone).outcome(file) is None

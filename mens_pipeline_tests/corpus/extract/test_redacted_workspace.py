@@ -43,9 +43,7 @@ def test_a_header_that_names_an_author_is_read_as_a_comment(tmp_path: Path) -> N
         (".md", _PAGE.replace("---\n\n#", "author: Jane Doe\n---\n\n#"), {"access_token": 1, "author": 2, "email": 2}),
     ],
 )
-def test_a_secret_counts_once_however_many_records_show_it(
-    tmp_path: Path, case: tuple[str, str, dict[str, int]]
-) -> None:
+def test_a_secret_in_several_records_counts_once(tmp_path: Path, case: tuple[str, str, dict[str, int]]) -> None:
     suffix, text, counts = case
     folder = tmp_path / key_of({"case": case})[:8]
     folder.mkdir()
@@ -57,7 +55,7 @@ def test_a_secret_counts_once_however_many_records_show_it(
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A program that is masked, one that would be another program, and a page."""
+    """A program that is masked, one that masking would change, and pages."""
     folder = tmp_path / "workspace"
     folder.mkdir()
     (folder / "key.vox").write_text(_PROGRAM)
@@ -69,7 +67,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.mark.threat("R6")
 @pytest.mark.parametrize("policy", list(RedactionPolicy))
-def test_what_must_not_be_told_is_not(workspace: Path, tmp_path: Path, policy: RedactionPolicy) -> None:
+def test_secrets_are_masked_or_dropped(workspace: Path, tmp_path: Path, policy: RedactionPolicy) -> None:
     store = ArtifactStore(tmp_path / "store")
     build_extracted_corpus(workspace, store, redaction=RedactionPolicy.OFF)
     corpus, reuse = build_extracted_corpus(workspace, store, redaction=policy)
@@ -102,7 +100,7 @@ def test_pages_of_other_folders_are_masked(workspace: Path) -> None:
     assert not any(_KEY in text or _MAIL in text for text in texts)
 
 
-def test_the_command_says_what_it_found(workspace: Path, tmp_path: Path) -> None:
+def test_the_command_reports_redactions(workspace: Path, tmp_path: Path) -> None:
     output, report = tmp_path / "out.jsonl", tmp_path / "report.json"
     printed = CliRunner().invoke(app, f"corpus extract {workspace} -o {output} --report {report}").stdout
     document = json.loads(report.read_text())
@@ -115,7 +113,7 @@ def test_the_command_says_what_it_found(workspace: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.threat("R6")
-def test_rows_of_elsewhere_are_masked_before_they_are_mixed(tmp_path: Path) -> None:
+def test_rows_of_other_sources_are_masked_before_they_are_mixed(tmp_path: Path) -> None:
     rows = [
         TrainingPair(prompt=f"Mail {_MAIL}", response="fn f() to int { return 1 }\n"),
         TrainingPair(prompt="Card", response="fn f() to int { return 4242424242424242 }\n"),

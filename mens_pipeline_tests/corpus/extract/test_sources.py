@@ -54,18 +54,18 @@ def test_hidden_build_benchmark_and_linked_files_are_left_out(tmp_path: Path) ->
     assert _find(tmp_path) == ["a.vox", "x.vox/inner.vox"]
 
 
-def test_a_single_file_is_taken_whatever_its_name(tmp_path: Path) -> None:
+def test_a_single_file_may_have_any_name(tmp_path: Path) -> None:
     _fill(tmp_path, "program.txt")
 
     assert list(vox_files(tmp_path / "program.txt")) == [tmp_path / "program.txt"]
 
 
-def test_nothing_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="Name an existing one"):
         list(vox_files(tmp_path / "nowhere"))
 
 
-def test_the_fingerprint_moves_with_content_and_names(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_content_and_names(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     _fill(first, "a.vox", "b/c.vox")
     _fill(second, "a.vox", "b/c.vox")
@@ -78,8 +78,8 @@ def test_the_fingerprint_moves_with_content_and_names(tmp_path: Path) -> None:
     assert _fingerprint(first) != before
 
 
-def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path) -> None:
-    """It is given itself, so that reading it fails where someone counts."""
+def test_a_folder_that_cannot_be_listed_is_returned_itself(tmp_path: Path) -> None:
+    """So the caller fails to read it, and counts it."""
     _fill(tmp_path, "a.vox", "gone/b.vox", "there/c.vox")
     files = vox_files(tmp_path)
     first = next(files)
@@ -111,7 +111,7 @@ def root(tmp_path: Path) -> Path:
     (".git/g.vox", False, False),
     ("heldout_bench/b.vox", False, False),
 )
-def test_which_paths_count(path: str, *, programs: bool, pages: bool, root: Path) -> None:
+def test_only_paths_of_programs_and_pages_count(path: str, *, programs: bool, pages: bool, root: Path) -> None:
     def look() -> tuple[str, str]:
         return sight(root, VOX_SUFFIXES, 100).fingerprint, sight(root, PAGE_SUFFIXES, 100).fingerprint
 
@@ -132,14 +132,14 @@ def test_which_paths_count(path: str, *, programs: bool, pages: bool, root: Path
     ],
     ids=["removed", "renamed", "another time"],
 )
-def test_what_is_a_change(root: Path, change: Callable[[Path], object]) -> None:
+def test_every_change_of_a_file_is_noticed(root: Path, change: Callable[[Path], object]) -> None:
     before = sight(root, VOX_SUFFIXES, 100)
     change(root)
 
     assert sight(root, VOX_SUFFIXES, 100).fingerprint != before.fingerprint
 
 
-def test_the_same_tree_is_seen_the_same_way(root: Path) -> None:
+def test_reading_a_file_is_not_a_change(root: Path) -> None:
     before = sight(root, VOX_SUFFIXES, 100)
     (root / "a.vox").read_bytes()
 
@@ -155,8 +155,8 @@ def test_too_many_files_are_refused(root: Path) -> None:
         sight(root, VOX_SUFFIXES, 1)
 
 
-def test_a_file_that_vanishes_meanwhile_is_no_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed and cannot be looked at: another fingerprint, and the next look sees it gone."""
+def test_a_file_may_be_deleted_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed and cannot be read, so the fingerprint changes."""
     before = sight(root, VOX_SUFFIXES, 100)
     monkeypatch.setattr(sources, "files_below", lambda *_: iter([root / "a.vox", root / "gone.vox"]))
     seen = sight(root, VOX_SUFFIXES, 100)
@@ -165,7 +165,7 @@ def test_a_file_that_vanishes_meanwhile_is_no_error(root: Path, monkeypatch: pyt
     assert seen.touched == before.touched
 
 
-def test_unpacking_old_files_is_touching_them(root: Path) -> None:
+def test_old_files_that_are_unpacked_count_as_touched(root: Path) -> None:
     os.utime(root / "a.vox", (1, 1))
 
     assert sight(root, VOX_SUFFIXES, 100).touched > 1_700_000_000
@@ -174,13 +174,13 @@ def test_unpacking_old_files_is_touching_them(root: Path) -> None:
 @pytest.mark.parametrize(
     ("touched", "settled"),
     [(69.0, True), (70.0, True), (70.5, False), (100.0, False), (100.5, True), (0.0, True)],
-    ids=["long ago", "just long enough", "too recent", "now", "in time to come", "no files"],
+    ids=["long ago", "just long enough", "too recent", "now", "in the future", "no files"],
 )
 def test_a_tree_settles(touched: float, *, settled: bool) -> None:
     assert WatchedState("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
 
 
-def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:
+def test_paths_that_do_not_count_are_skipped(root: Path) -> None:
     assert sight(root, VOX_SUFFIXES, 0, lambda path: path != "a.vox") == sight(root / "docs", VOX_SUFFIXES, 100)
 
 
@@ -189,12 +189,12 @@ def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:
     ("path", "is_run"),
     [("a.vox", True), ("x/a.vox", True), ("docs/src/x/p.md", True), ("docs/p.md", False), ("p.md", False)],
 )
-def test_patterns_say_which_paths_count(path: str, *, is_run: bool) -> None:
+def test_patterns_select_paths(path: str, *, is_run: bool) -> None:
     """Upstream's rule."""
     assert WatchPolicy(paths=("*.vox", "docs/src/*")).counts(path) is is_run
 
 
-def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
+def test_the_newest_commit_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
     assert find_newest_commit(tmp_path) is None
     git(tmp_path, "init", "-q")
     assert find_newest_commit(tmp_path) is None
@@ -226,8 +226,8 @@ def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     assert head_commit(tmp_path) == heads[0]
 
 
-def test_a_hook_does_not_hand_on_its_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git tells hooks where their repository is; the commit is that of the folder that is asked for."""
+def test_the_repository_of_a_hook_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git passes hooks the path of their repository; the commit is that of the given folder."""
     for name in ("hooked", "workspace"):
         (tmp_path / name).mkdir()
         git(tmp_path / name, "init", "-q")

@@ -1,4 +1,4 @@
-"""Which files of a workspace its people wrote, and which checkout each belongs to."""
+"""The files of a workspace that its people wrote, and the checkouts that they belong to."""
 
 import json
 from pathlib import Path
@@ -68,7 +68,7 @@ made/by_hand.vox -linguist-generated
     return tmp_path
 
 
-def test_in_a_checkout_git_tells_own_files(checkout: Path) -> None:
+def test_git_determines_the_own_files_of_a_checkout(checkout: Path) -> None:
     own = ("a.vox", "build/tracked.vox", "vendor/ours/o.vox", "made/by_hand.vox", "new/n.vox")
     left = {"vendor/v.vox": "vendored", "far/f.vox": "vendored", "made/m.vox": "generated", "marked.vox": "generated"}
 
@@ -135,7 +135,7 @@ def test_each_file_belongs_to_its_own_checkout(tmp_path: Path) -> None:
     assert [commits["vendor/far"] in o.lines[0] for o in included if o.path == "vendor/far/n.vox"] == [True]
 
 
-def test_a_checkout_about_which_git_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_that_git_refuses_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_checkout(tmp_path, {})
     write_files(tmp_path, _programs("a.vox", "build/b.vox"))
     git(tmp_path, "add", "a.vox")

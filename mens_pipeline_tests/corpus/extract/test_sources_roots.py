@@ -1,4 +1,4 @@
-"""Which folders of a workspace never train."""
+"""Folders of a workspace that never train."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ _FILE = "examples.ssot.v1.yaml"
 
 
 @pytest.mark.seed_row(42)
-def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
+def test_roots_apply_to_the_folders_below_them(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     examples = tmp_path / "repository" / "examples"
     (workspace / "golden").mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.seed_row(42)
-def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
+def test_golden_roots_select_golden_programs(tmp_path: Path) -> None:
     for name, golden in (("given", "[golden, more]"), ("none", "[]")):
         (tmp_path / name).mkdir()
         (tmp_path / name / _FILE).write_text(f"golden_roots: {golden}\nnegative_roots: [golden/bad]\n")
@@ -37,7 +37,7 @@ def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
     assert [none.is_golden(tmp_path / "none" / path) for path in paths] == [True, True, True, True, True, False]
 
 
-def test_other_roots_decide_nothing(tmp_path: Path) -> None:
+def test_other_roots_are_ignored(tmp_path: Path) -> None:
     (tmp_path / _FILE).write_text("sandbox_roots: 3\ndoc_roots: {a: 1}\nnegative_roots: [negative]\n")
     roots = find_source_roots(tmp_path)
 
@@ -45,7 +45,7 @@ def test_other_roots_decide_nothing(tmp_path: Path) -> None:
     assert not roots.is_negative(tmp_path / "elsewhere" / "a.vox")
 
 
-def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_only_on_the_roots(tmp_path: Path) -> None:
     fingerprints = []
     for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]\ngolden_roots: [g, f]")):
         (tmp_path / name).mkdir()
@@ -60,7 +60,7 @@ def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) 
 @pytest.mark.parametrize(
     "content", [b"a: [", b"negative_roots: 3\n", b"- a\n", b"\xff", b"a: 2001-13-45\n", b"[" * 1200]
 )
-def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_roots_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / _FILE).write_bytes(content)
 
     with pytest.raises(ConfigurationError, match="Correct the file"):
@@ -70,7 +70,7 @@ def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: byt
 @pytest.mark.parametrize(
     "key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots", "golden", "goldn_roots"]
 )
-def test_a_key_that_may_be_meant_for_roots_that_decide_is_an_error(tmp_path: Path, key: str) -> None:
+def test_a_misspelt_key_of_roots_is_an_error(tmp_path: Path, key: str) -> None:
     (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
 
     with pytest.raises(ConfigurationError, match=f"{key}: unknown key. Did you mean `(negative|golden)_roots`"):

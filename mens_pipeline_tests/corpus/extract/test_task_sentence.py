@@ -1,4 +1,4 @@
-"""Which comment above a declaration is the task: licences, notices, marks and separators are not."""
+"""The comment above a declaration is its task, unless it is a licence, a notice, a mark or a separator."""
 
 from itertools import product
 from textwrap import dedent
@@ -88,7 +88,7 @@ def _task(comment: str) -> str | None:
 
 
 @every("case", product(_ASIDES, _POSITIONS))
-def test_what_says_nothing_about_a_declaration_is_no_task(case: tuple[str, str]) -> None:
+def test_comments_that_do_not_describe_a_declaration_are_left_out(case: tuple[str, str]) -> None:
     kind, position = case
     shown = _task(_POSITIONS[position].format(aside=_ASIDES[kind], sentence=_SENTENCE))
 
@@ -113,5 +113,5 @@ def test_what_says_nothing_about_a_declaration_is_no_task(case: tuple[str, str])
         "Ends a turn (see https://example.org/a) and begins another.",
     ],
 )
-def test_other_sentences_stay(sentence: str) -> None:
+def test_other_sentences_are_kept(sentence: str) -> None:
     assert task_sentence(sentence.split("\n")) == sentence

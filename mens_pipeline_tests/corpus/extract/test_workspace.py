@@ -1,4 +1,4 @@
-"""A workspace to records, with an account of everything that was seen."""
+"""A workspace becomes records, with an account of every file."""
 
 import json
 import shutil
@@ -87,12 +87,12 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
 
 
 def test_an_unreadable_file_is_counted(workspace: Path) -> None:
-    def lose_the_next(file: SourceFile) -> None:
+    def delete_the_next(file: SourceFile) -> None:
         if file.path == "golden/a.vox":
             (workspace / "golden" / "bad.vox").unlink()
 
     accounts = _accounts()
-    outcomes = {outcome.path: outcome for outcome in extract_workspace(workspace, known=lose_the_next)}
+    outcomes = {outcome.path: outcome for outcome in extract_workspace(workspace, known=delete_the_next)}
     for outcome in outcomes.values():
         outcome.count(accounts)
     (drop,) = outcomes["golden/bad.vox"].drops
@@ -101,14 +101,14 @@ def test_an_unreadable_file_is_counted(workspace: Path) -> None:
     accounts[Unit.VOX_FILE].check()
 
 
-def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
+def test_a_page_with_an_include_does_not_stand_alone(workspace: Path) -> None:
     (workspace / "docs" / "out.md").write_text("# Page\n\n```vox\n{{#include ../golden/a.vox}}\n```\n")
     outcomes = {outcome.path: outcome.stands_alone for outcome in extract_workspace(workspace)}
 
     assert {path for path, stands_alone in outcomes.items() if not stands_alone} == {"docs/out.md"}
 
 
-def test_what_is_known_is_not_extracted(workspace: Path) -> None:
+def test_a_known_file_is_not_extracted(workspace: Path) -> None:
     found = list(extract_workspace(workspace))
     known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, (), licence="unknown")
     again = list(extract_workspace(workspace, known=lambda file: known if file.path == known.path else None))
@@ -117,7 +117,7 @@ def test_what_is_known_is_not_extracted(workspace: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_records(tmp_path: Path) -> None:
     for folder in ("golden", "docs"):
         shutil.copytree(PROJECT_ROOT / "data" / folder, tmp_path / folder)
     for folder in ("agentic", "core"):
@@ -128,7 +128,7 @@ def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path
     assert sum(len(outcome.lines) for outcome in alone) > 1000
 
 
-def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> None:
+def test_a_large_workspace_is_extracted_by_several_processes(tmp_path: Path) -> None:
     for number in range(4):
         write_large_program(tmp_path / f"{number}.vox")
 
@@ -139,7 +139,7 @@ def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> 
 
 
 def test_a_program_with_very_many_declarations_is_extracted_in_linear_time(tmp_path: Path) -> None:
-    """Each has a record of its own; where all have one name each would need all others, which is too much."""
+    """Each has a separate record; if all have one name, each would need all others."""
 
     def write(line: str, num_declarations: int) -> Path:
         folder = tmp_path / f"{line[:7]} {num_declarations}"
@@ -179,7 +179,7 @@ def test_an_outcome_survives_json() -> None:
     assert build_outcome(json.loads(json.dumps(_OUTCOME.account())), _OUTCOME.lines) == _OUTCOME
 
 
-def test_an_outcome_is_counted_with_what_it_dropped() -> None:
+def test_an_outcome_is_counted_with_its_drops() -> None:
     accounts = {unit: Account[DropReason]() for unit in Unit}
     _OUTCOME.count(accounts)
 
@@ -188,7 +188,7 @@ def test_an_outcome_is_counted_with_what_it_dropped() -> None:
         account.check()
 
 
-def test_only_the_commit_of_the_source_is_exchanged() -> None:
+def test_only_the_commit_of_the_source_is_replaced() -> None:
     header = '// ---\n// commit: null\n// title: "\\"commit\\":null"\n// ---\n'
     (record,) = records_of(f'{header}fn f() to str {{ return "\\"commit\\":null" }}\n')
     line = record.model_dump_json()
@@ -228,13 +228,13 @@ def test_overlapping_folders_give_each_page_once(docs: Path) -> None:
     ]
 
 
-def test_a_page_that_is_known_is_not_taken_again(docs: Path) -> None:
+def test_a_known_page_is_not_read_again(docs: Path) -> None:
     known = [record.source.blob for record in page_records([docs], set())]
 
     assert page_records([docs], known) == []
 
 
-def test_a_folder_on_its_own_is_its_own_workspace(tmp_path: Path) -> None:
+def test_a_folder_outside_a_workspace_is_a_workspace(tmp_path: Path) -> None:
     (tmp_path / "p.md").write_text(_PAGE.format(name="p"))
 
     assert [record.source.path for record in page_records([tmp_path], set())] == ["p.md"]
@@ -254,12 +254,12 @@ def test_a_folder_that_becomes_a_link_is_not_read_through(tmp_path: Path) -> Non
             (folder / "deep" / "b.vox").write_text(f"fn {name}() {{ }}\n")
         (later / "deep" / "a.vox").write_text("fn a() { }\n")
 
-        def turn(_file: SourceFile, later: Path = later, target: Path = case / target) -> None:
+        def replace_by_link(_file: SourceFile, later: Path = later, target: Path = case / target) -> None:
             if not later.is_symlink():
                 later.rename(later.with_name("moved"))
                 later.symlink_to(later if target.name == "later" else target)
 
-        outcomes = {outcome.path: outcome for outcome in extract_workspace(case / "workspace", known=turn)}
+        outcomes = {outcome.path: outcome for outcome in extract_workspace(case / "workspace", known=replace_by_link)}
         (drop,) = outcomes["later/deep/b.vox"].drops
         assert drop.reason is DropReason.UNREADABLE
         assert "stranger" not in str(outcomes)

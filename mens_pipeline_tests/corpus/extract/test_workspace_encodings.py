@@ -1,4 +1,4 @@
-"""What the head of a file says counts in every encoding and with every line end."""
+"""The head of a file counts in every encoding and with every line end."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def _extract(root: Path, name: str, text: str) -> list[list[str]]:
 
 
 @every("case", _CASES)
-def test_nothing_trains_against_its_own_head(tmp_path: Path, case: tuple[str, str]) -> None:
+def test_files_that_opt_out_do_not_train(tmp_path: Path, case: tuple[str, str]) -> None:
     found = _extract(tmp_path, *case)
 
     assert len(found) == len(_ENCODINGS) * len(_ENDS)
@@ -84,14 +84,14 @@ def test_a_licence_file_is_read_in_its_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["\ufeff// ---\r\n// training_eligible: false\r\n// ---\r\n", "// vox:skip\n"])
-def test_what_a_page_includes_keeps_its_opt_out(tmp_path: Path, head: str) -> None:
+def test_an_included_file_keeps_its_opt_out(tmp_path: Path, head: str) -> None:
     (tmp_path / "a.vox").write_text(f"{head}// ANCHOR: f\n{_PROGRAM}// ANCHOR_END: f\n")
     (tmp_path / "p.md").write_text("---\ntraining_eligible: true\n---\n```vox\n{{#include a.vox:f}}\n```\n")
 
     assert not any(outcome.lines for outcome in extract_workspace(tmp_path))
 
 
-def test_files_of_other_formats_are_counted_apart(tmp_path: Path) -> None:
+def test_files_of_other_formats_are_counted_separately(tmp_path: Path) -> None:
     (tmp_path / "a.vox").write_text(_PROGRAM)
     (tmp_path / "tree.vox").write_bytes(b"VOX \x96\0\0\0MAIN")
     for encoding in _ENCODINGS[2:]:

@@ -1,4 +1,4 @@
-"""A small workspace with a git history of its own."""
+"""A small workspace with a git history."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ DAY: Final = 86_400
 
 
 def program(name: str, body: str = "    return 1\n") -> str:
-    """A function."""
+    """Return the source of a function."""
     return f"fn {name}() to int {{\n{body}}}\n"
 
 
@@ -33,7 +33,7 @@ class Repository:
         self.first = self.git("rev-parse", "HEAD")
 
     def git(self, *words: str, days: int = 0, check: bool = True) -> str:
-        """Run git, with dates so many days after the beginning; `check`: it must end well."""
+        """Run git with dates `days` after the beginning; with `check` it must succeed."""
         date = f"{BEGIN + days * DAY} +0000"
         command = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false", *words)
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
@@ -43,7 +43,7 @@ class Repository:
         return done.stdout.strip()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, half characters as bytes."""
+        """Write a file, lone surrogates as bytes."""
         (self.root / path).parent.mkdir(exist_ok=True)
         (self.root / path).write_bytes(text.encode("utf-8", "surrogateescape"))
 

@@ -1,4 +1,4 @@
-"""The history of a workspace becomes holes, and what gives none is counted with its reason."""
+"""The history of a workspace becomes holes; changes without one are counted with a reason."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def _reasons(repository: Repository) -> dict[str, int]:
     return {str(reason): number for reason, number in _read(repository).dropped.items() if number}
 
 
-def test_lines_that_come_are_a_hole_in_the_program_before(repository: Repository) -> None:
+def test_added_lines_are_a_hole_in_the_program_before(repository: Repository) -> None:
     first, second = "    let a = 1\n    let b = 2\n", "    return 7\n"
     repository.commit("a.vox", program("f", first) + program("g", second), days=3)
 
@@ -48,7 +48,7 @@ def test_lines_that_come_are_a_hole_in_the_program_before(repository: Repository
     assert len({one.digest, other.digest}) == 2
 
 
-def test_lines_are_those_of_git(repository: Repository) -> None:
+def test_lines_are_split_as_in_git(repository: Repository) -> None:
     repository.commit("a.vox", program("f").replace("\n", "\r\n") + '// "\f"\r\nfn h() to int { return 3 }', days=1)
     repository.commit("a.vox", program("f").replace("\n", "\r\n") + '// "\f"\r\nfn h() to int { return 4 }', days=15)
 
@@ -72,13 +72,13 @@ def test_lines_are_those_of_git(repository: Repository) -> None:
         ("// " + "x" * 300_000 + "\n" + program("f") + program("g"), "unreadable"),
     ],
 )
-def test_what_no_one_completes_is_left_out(repository: Repository, text: str, reason: str) -> None:
+def test_changes_that_nobody_completes_are_left_out(repository: Repository, text: str, reason: str) -> None:
     repository.commit("a.vox", text)
 
     assert _reasons(repository) == {reason: 1}
 
 
-def test_files_that_are_not_written_on_are_left_out(repository: Repository) -> None:
+def test_files_that_are_not_edited_by_hand_are_left_out(repository: Repository) -> None:
     many = "".join(program(f"f{number}") for number in range(120))
     repository.commit("vendor/b.vox", program("b"))
     (repository.root / "link.vox").symlink_to("a.vox")
@@ -95,7 +95,7 @@ def test_files_that_are_not_written_on_are_left_out(repository: Repository) -> N
     assert _reasons(repository) == expected
 
 
-def test_commits_that_no_one_writes_are_left_out(repository: Repository) -> None:
+def test_merges_and_mass_changes_are_left_out(repository: Repository) -> None:
     for number in range(21):
         repository.write(f"m{number}.vox", program("f"))
     repository.commit("page.md", "# Page")
@@ -133,7 +133,7 @@ def test_the_same_lines_in_two_branches_count_once(repository: Repository) -> No
     assert found.dropped[ReplayDrop.DUPLICATE] == 1
 
 
-def test_of_more_holes_some_are_drawn(repository: Repository) -> None:
+def test_a_sample_is_drawn_from_many_holes(repository: Repository) -> None:
     for number in range(2, 12):
         repository.commit("a.vox", program("f", f"    return {number}\n") + program("g"), days=number)
 
@@ -147,7 +147,7 @@ def test_of_more_holes_some_are_drawn(repository: Repository) -> None:
     assert some.by_week == {1: 5, 2: 5}
 
 
-def test_commits_after_a_date_count_in_whatever_order(repository: Repository) -> None:
+def test_commits_after_a_date_count_in_any_order(repository: Repository) -> None:
     for number, days in ((2, 10), (3, 2), (4, 11)):
         repository.commit("a.vox", program("f", f"    return {number}\n") + program("g"), days=days)
     repository.commit("a.vox", program("f") + program("g"), days=3)
@@ -158,8 +158,8 @@ def test_commits_after_a_date_count_in_whatever_order(repository: Repository) ->
 
 
 @pytest.mark.parametrize("name", ["é.vox", 'a "name"\\.vox', "\udcff.vox"])
-def test_names_are_those_of_the_files(repository: Repository, name: str) -> None:
-    """Git quotes those with other characters than ASCII."""
+def test_quoted_names_of_files_are_decoded(repository: Repository, name: str) -> None:
+    """Git quotes names with characters other than ASCII."""
     repository.commit(name, program("f"))
     repository.commit(name, program("f", "    return 2\n"))
 
@@ -168,7 +168,7 @@ def test_names_are_those_of_the_files(repository: Repository, name: str) -> None
     assert hole.path == name.replace("\udcff", r"\xff")
 
 
-def test_the_surroundings_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_git_settings_of_the_user_have_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").write_text("[commit]\ngpgsign = true\n[gpg]\nprogram = false\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
@@ -176,7 +176,7 @@ def test_the_surroundings_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest
     assert Repository(tmp_path / "workspace").first
 
 
-def test_a_bare_repository_and_a_folder_below_do_as_well(repository: Repository, tmp_path: Path) -> None:
+def test_a_bare_repository_and_a_subfolder_are_accepted(repository: Repository, tmp_path: Path) -> None:
     repository.commit("below/b.vox", program("b"))
     repository.commit("below/b.vox", program("b", "    return 2\n"))
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare"))
@@ -187,7 +187,7 @@ def test_a_bare_repository_and_a_folder_below_do_as_well(repository: Repository,
     assert [hole.path for hole in read_history(tmp_path / "bare", repository.first, 9).holes] == ["below/b.vox"]
 
 
-def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, tmp_path: Path) -> None:
+def test_a_folder_without_history_is_refused(repository: Repository, tmp_path: Path) -> None:
     repository.commit("a.vox", program("f"))
     repository.git("clone", "-q", "--depth", "1", f"file://{repository.root}", str(tmp_path / "shallow"))
     (tmp_path / "plain").mkdir()
@@ -204,7 +204,7 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
         read_history(repository.root, "--all", 9)
 
 
-def test_a_refusal_says_whether_git_is_missing_or_refuses(
+def test_an_error_distinguishes_a_missing_git_from_a_refusal(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -220,8 +220,8 @@ def test_a_refusal_says_whether_git_is_missing_or_refuses(
         _read(repository)
 
 
-def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe where git looks for attributes would keep it for ever; a tree that is gone ends it."""
+def test_a_log_that_never_ends_is_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe in place of the attributes would block git for ever."""
     repository.commit("a.vox", program("f"))
     os.mkfifo(repository.root / ".gitattributes")
     monkeypatch.setattr(history, "_MOST_SECONDS", 1.0)
@@ -241,7 +241,7 @@ def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monke
 def test_a_command_of_git_that_fails_is_refused(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, word: str, instead: str, message: str
 ) -> None:
-    """Part of the history would be taken for the whole, and merges would not be said to be left out."""
+    """Otherwise part of the history would count as the whole, and omitted merges would not be reported."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     program_of_git = repository.root / "git"
     program_of_git.write_text(f'#!/bin/sh\nif [ "$1" = {word} ]; then {instead}; else exec git "$@"; fi\n')
@@ -253,7 +253,7 @@ def test_a_command_of_git_that_fails_is_refused(
         _read(repository)
 
 
-def test_a_clone_without_files_says_how_to_get_them(repository: Repository, tmp_path: Path) -> None:
+def test_a_clone_without_files_is_refused_with_advice(repository: Repository, tmp_path: Path) -> None:
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     repository.git("config", "uploadpack.allowFilter", "true")
     clone = tmp_path / "clone"

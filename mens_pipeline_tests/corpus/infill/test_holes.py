@@ -46,7 +46,7 @@ def test_there_are_holes_of_every_kind() -> None:
     assert drawn[HoleKind.LINE] > drawn[HoleKind.DECORATOR]
 
 
-def test_kinds_are_what_they_say() -> None:
+def test_holes_match_their_kind() -> None:
     found = {kind: set[str]() for kind in HoleKind}
     for seed in range(200):
         for kind, text in _holes(_PROGRAM, 8, seed):
@@ -61,7 +61,7 @@ def test_kinds_are_what_they_say() -> None:
     assert all("\n" not in text for text in found[HoleKind.LINE])
 
 
-def test_a_third_begins_within_a_word() -> None:
+def test_a_third_of_the_holes_begins_within_a_word() -> None:
     starts = {token.start for token in tokenize(_PROGRAM)}
     drawn = [hole for seed in range(200) for hole in _draw(_PROGRAM, 6, seed)]
 
@@ -73,7 +73,7 @@ def test_a_third_begins_within_a_word() -> None:
 @pytest.mark.parametrize(
     "path", sorted((PROJECT_ROOT / "data/golden").rglob("*.vox*"))[::7], ids=lambda path: path.name
 )
-def test_no_hole_is_idle(path: Path) -> None:
+def test_every_hole_holds_code(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     holes = _draw(source, 20, mode=mode_of(path.name))
 
@@ -88,7 +88,7 @@ def test_no_hole_is_idle(path: Path) -> None:
         assert text.count("\n") < MAX_LINES
 
 
-def test_the_same_dice_draw_the_same() -> None:
+def test_the_same_seed_draws_the_same_holes() -> None:
     assert _holes(_PROGRAM, 5, 3) == _holes(_PROGRAM, 5, 3)
     assert 0 < len(_holes("let x = 1\n", 50)) < 10
     assert _holes("", 5) == []

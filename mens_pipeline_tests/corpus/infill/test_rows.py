@@ -1,4 +1,4 @@
-"""Rows are cut from what trains, and from nothing else."""
+"""Infill rows are cut only from rows that train."""
 
 from pathlib import Path
 
@@ -62,15 +62,15 @@ def test_a_file_is_cut_once() -> None:
     assert alone.kept > 0
 
 
-def test_nothing_held_out_is_asked_for() -> None:
+def test_held_out_lines_are_not_completed() -> None:
     planted = "fn other(a: int) to int {\n    let  product_of_sides  =  width * height\n    return a\n}\n"
     heldout = [pair_at("held.vox", "Write it.", planted)]
     free, kept = (cut_rows([_file()], some, InfillPolicy(per_file=60)) for some in ((), heldout))
 
-    def asks(rows: list[TrainingPair]) -> int:
+    def count_lines(rows: list[TrainingPair]) -> int:
         return sum("product_of_sides =" in row.prompt[-60:] + row.response for row in rows if "width" in row.response)
 
-    assert asks(free.rows) > 0
+    assert count_lines(free.rows) > 0
     assert kept.dropped[InfillDrop.HELD_OUT_LINES] > 0
     assert not any("= width * height" in row.response for row in kept.rows)
     assert any(row.response.endswith("{") for row in kept.rows)
@@ -92,7 +92,7 @@ def test_programs_that_cannot_be_cut_are_counted() -> None:
     assert cut.report().num_rows == sum(cut.report().kinds.values()) == cut.kept
 
 
-def test_the_share_of_the_rows_is_met_and_none_is_as_before(tmp_path: Path) -> None:
+def test_the_share_of_infill_rows_is_met_and_zero_changes_nothing(tmp_path: Path) -> None:
     files = [_file(f"{n}.vox", _FILE.replace("product", f"product_{n}")) for n in range(30)]
 
     def mix_rows(share: float) -> list[TrainingPair]:

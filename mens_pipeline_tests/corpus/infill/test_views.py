@@ -1,4 +1,4 @@
-"""What a client sends of a file."""
+"""Windows of a file that clients send."""
 
 from random import Random
 

@@ -7,7 +7,7 @@ from mens_pipeline.corpus.schema.reasons import LeaveReason
 from mens_pipeline.errors import RefusedError
 
 
-def test_an_account_that_does_not_add_up_says_so() -> None:
+def test_an_account_that_does_not_add_up_is_an_error() -> None:
     account = Account[LeaveReason](seen=3, kept=1)
 
     with pytest.raises(AssertionError, match="2 of 3 were neither kept nor dropped"):
@@ -26,7 +26,7 @@ def test_counts_in_json_types_are_in_a_fixed_order() -> None:
     assert list(most_frequent(counts).items()) == [("gone", 2), ("changed", 1), ("negative_root", 1)]
 
 
-def test_rows_of_which_none_is_kept_are_refused() -> None:
+def test_an_input_without_kept_rows_is_refused() -> None:
     account = Account[LeaveReason]()
 
     with pytest.raises(RefusedError, match=r"^rows: none of 0 rows was kept \(it is empty\)\. Look\.$"):

@@ -1,4 +1,4 @@
-"""What one would ask for to be given a declaration."""
+"""Descriptions of declarations for prompts."""
 
 from mens_pipeline.corpus.schema.prompts import describe_shape, mentioned_names, noun_of
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
@@ -48,7 +48,7 @@ _SHAPES = [
 
 
 @every_row(*_SHAPES)
-def test_shape_says_what_a_declaration_consists_of(source: str, shape: str) -> None:
+def test_the_shape_describes_the_parts_of_a_declaration(source: str, shape: str) -> None:
     module = analyze(source, Mode.UI).module
 
     assert module is not None
@@ -73,5 +73,5 @@ def test_a_shape_fits_on_a_line() -> None:
     ("write a helper.\n\nfn half(x: int)", {"fn", "half", "x", "int"}),
     ("write it, please.", set()),
 )
-def test_names_that_a_request_mentions(prompt: str, names: set[str]) -> None:
+def test_names_in_a_prompt_are_found(prompt: str, names: set[str]) -> None:
     assert mentioned_names(prompt) == names

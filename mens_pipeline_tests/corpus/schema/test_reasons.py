@@ -1,4 +1,4 @@
-"""Every reason why something does not train stands in one file, is given somewhere, and is listed by itself."""
+"""All reasons why something does not train are in one file, and each of them is used."""
 
 import ast
 import inspect
@@ -51,7 +51,7 @@ def test_no_other_module_declares_reasons_to_drop() -> None:
     assert len(counted) > 8
 
 
-def test_every_reason_is_given_where_something_is_dropped() -> None:
+def test_every_reason_is_used() -> None:
     given = {
         (node.value.id, node.attr)
         for _, node in _nodes()

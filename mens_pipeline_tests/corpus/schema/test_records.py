@@ -8,13 +8,13 @@ from mens_pipeline.language import CONSTRUCTS
 
 
 @pytest.mark.seed_row(49)
-def test_every_construct_is_a_category_and_other_names_lead_to_one() -> None:
+def test_every_construct_is_a_category_and_other_names_map_to_one() -> None:
     assert set(CONSTRUCTS) < CATEGORIES
     assert set(OTHER_NAMES.values()) < CATEGORIES
     assert not CATEGORIES & OTHER_NAMES.keys()
 
 
 @pytest.mark.seed_row(49)
-def test_a_row_has_the_category_that_its_name_means() -> None:
+def test_other_names_of_categories_are_translated() -> None:
     assert TrainingPair(prompt="p", response="r", category="server_fn").category == "server"
     assert TrainingPair(prompt="p", response="r", category="workflow").category == "workflow"

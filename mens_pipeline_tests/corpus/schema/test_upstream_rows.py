@@ -69,7 +69,7 @@ def _problem(**fields: Any) -> str:
     ({"lane": "vox_logic_composition"}, "vox_logic_composition", "code_only", "vox_codegen"),
     ({"lane": "rust_context", "response_mode": "code_only"}, "rust_context", "code_only", None),
 )
-def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str, mode: str, family: str | None) -> None:
+def test_missing_fields_are_filled_in(fields: dict[str, Any], lane: str, mode: str, family: str | None) -> None:
     pair = _pair(**fields)
 
     assert (pair.lane, pair.response_mode, pair.task_family) == (lane, mode, family or lane)
@@ -91,7 +91,7 @@ def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str,
     ({"input": "not for a prompt"}, {"prompt": "p"}),
     ({"response": None, "completion": "fn c() { }"}, {"response": "fn c() { }"}),
 )
-def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, Any]) -> None:
+def test_other_spellings_are_accepted(fields: dict[str, Any], read: dict[str, Any]) -> None:
     pair = _pair(**fields)
 
     assert {name: getattr(pair, name) for name in read} == read
@@ -109,7 +109,7 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
     ({"turns": _turns("system", "assistant")}, "messages: expected a turn of the user"),
     ({"turns": _turns("user"), "response": None}, "messages: expected a turn of the user"),
 )
-def test_what_cannot_be_read_is_named(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_fields_are_named(fields: dict[str, Any], problem: str) -> None:
     assert problem in _problem(**fields)
 
 
@@ -145,7 +145,7 @@ def test_the_path_of_a_file_is_a_source(fields: dict[str, Any], path: str, kind:
 
 
 @pytest.mark.seed_row(48)
-def test_a_source_that_is_no_file_is_none() -> None:
+def test_a_source_that_is_not_a_file_is_dropped() -> None:
     assert _pair(source="tool_trace:7").source is None
     assert "response: Field required" in _problem(source="a.vox", response=None)
 
@@ -162,7 +162,7 @@ def test_nulls_in_rows_of_other_formats_are_left_out(record_format: RecordFormat
 
 
 @pytest.mark.seed_row(36)
-def test_a_record_of_upstream_is_one_of_ours() -> None:
+def test_a_record_of_upstream_is_converted() -> None:
     line = json.dumps(_RECORD).encode()
     (record,) = read_records([line], Path("validated.jsonl"))
 
@@ -179,7 +179,7 @@ def test_a_record_of_upstream_is_one_of_ours() -> None:
     ({"code": "// nothing"}, "code: the front end does not accept it (nothing is declared)"),
     ({"code": 7}, "source: Input should be an object"),
 )
-def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any], problem: str) -> None:
+def test_an_invalid_record_of_upstream_is_refused(fields: dict[str, Any], problem: str) -> None:
     line = json.dumps(_RECORD | fields).encode()
 
     with pytest.raises(RefusedError) as refused:
@@ -187,13 +187,13 @@ def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any]
     assert problem in str(refused.value)
 
 
-def test_a_record_without_a_place_is_of_an_unknown_file() -> None:
+def test_a_record_without_a_source_has_an_unknown_path() -> None:
     (record,) = read_records([json.dumps(_RECORD | {"source": None}).encode()], Path("validated.jsonl"))
 
     assert record.source.path == "unknown"
 
 
-def test_an_extraction_carries_no_record_of_upstream(tmp_path: Path) -> None:
+def test_an_extraction_refuses_records_of_upstream(tmp_path: Path) -> None:
     path = tmp_path / "validated.jsonl"
     path.write_text(json.dumps(_RECORD) + "\n")
 

@@ -1,4 +1,4 @@
-"""Families of templates: what each promises of its programs."""
+"""Families of templates, and the properties of their programs."""
 
 import re
 from collections import Counter
@@ -34,10 +34,10 @@ def _draw(family: Family, num_draws: int = 20) -> tuple[Sample, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_judged", [5, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("num_checked", [5, pytest.param(20, marks=pytest.mark.nightly)])
 @_each_family
-def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -> None:
-    for sample in _draw(family, num_judged):
+def test_programs_are_accepted_without_diagnostics(family: Family, num_checked: int) -> None:
+    for sample in _draw(family, num_checked):
         analysis = analyze(sample.response, sample.mode)
 
         assert analysis.module is not None
@@ -46,7 +46,7 @@ def test_programs_are_accepted_without_a_word(family: Family, num_judged: int) -
 
 
 @_each_family
-def test_samples_are_text_and_programs_that_are_laid_out(family: Family, num_draws: int) -> None:
+def test_samples_are_formatted(family: Family, num_draws: int) -> None:
     assert family.construct in CONSTRUCTS
     for sample in _draw(family, num_draws):
         lines = sample.response.split("\n")

@@ -1,4 +1,4 @@
-"""Synthetic pairs: exactly as many as wanted, all different, each kind with its share, the scarce first."""
+"""Synthetic pairs: the requested number, all distinct, each kind with its share, rare constructs first."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def records() -> list[ExtractedRecord]:
 
 
 @pytest.mark.seed_row(1)
-def test_there_are_exactly_as_many_as_wanted_and_all_differ() -> None:
+def test_the_requested_number_of_distinct_pairs_is_made() -> None:
     pairs = list(generate(600, 0, _SHARES, {}))
 
     assert len(pairs) == len({(pair.prompt, pair.response) for pair in pairs}) == 600
@@ -142,7 +142,7 @@ def test_the_account_adds_up(tmp_path: Path) -> None:
     assert write_synthetic(tmp_path / "none.jsonl", [], _policy(limit=0, seed=0))["kinds"] == {}
 
 
-def test_more_than_there_can_be_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_more_pairs_than_possible_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def make(random: Random) -> Sample:
         name = random.choice(("f", "g"))
         return Sample("function/two", "function", f"Write {name}.", f"fn {name}() {{ }}\n")
@@ -171,8 +171,8 @@ def test_pairs_are_made_once_for_a_corpus_and_a_policy(tmp_path: Path) -> None:
     assert {key: value for key, value in report.items() if key != "templates"}.items() <= first.manifest.items()
 
 
-def test_whoever_waits_hears_of_every_pair(tmp_path: Path) -> None:
-    heard: list[int] = []
-    write_synthetic(tmp_path / "pairs.jsonl", [], _policy(4, 0, _WITHOUT_TASKS), progress=heard.append)
+def test_progress_is_reported_for_every_pair(tmp_path: Path) -> None:
+    reported: list[int] = []
+    write_synthetic(tmp_path / "pairs.jsonl", [], _policy(4, 0, _WITHOUT_TASKS), progress=reported.append)
 
-    assert heard == [1, 2, 3, 4]
+    assert reported == [1, 2, 3, 4]

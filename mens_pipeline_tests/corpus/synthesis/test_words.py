@@ -96,7 +96,7 @@ entities:
 """
 
 
-def test_words_are_what_the_file_says(tmp_path: Path) -> None:
+def test_words_are_read_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "words.yaml"
     path.write_text(_BOOK, encoding="utf-8")
     (book,) = load_words(path).entities
@@ -131,8 +131,8 @@ def _seed(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - a reproducible draw, no secret
 
 
-def test_frames_are_many_and_hold_what_is_wanted() -> None:
-    """At least a dozen openings, all different, each with the thing itself and a full stop or question mark."""
+def test_frames_are_many_and_have_a_hole() -> None:
+    """At least a dozen distinct openings, each with a full stop or question mark."""
     frames = load_phrasing().frames
 
     assert len(set(frames)) == len(frames) >= 12
@@ -170,7 +170,7 @@ def test_requests_vary() -> None:
     assert any("library" in request for request in requests)
 
 
-def test_words_are_put_together_as_in_sentences() -> None:
+def test_words_are_joined_as_in_sentences() -> None:
     assert [list_items(items) for items in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
     assert [with_article(noun) for noun in ("book", "invoice", "`Invoice`")] == ["a book", "an invoice", "an `Invoice`"]
     assert [count_things(n, "field") for n in (0, 1, 3, 11)] == ["no fields", "one field", "three fields", "11 fields"]

@@ -54,7 +54,7 @@ def test_an_accepted_piece_is_a_row_at_a_cursor(table: Path) -> None:
     assert not line.source.golden
 
 
-def test_half_characters_are_not_written(table: Path) -> None:
+def test_lone_surrogates_are_not_written(table: Path) -> None:
     """JSON can send them; the table cannot hold them."""
     for place in range(3):
         texts = [text + "\ud800" * (number == place) for number, text in enumerate((_PREFIX, "* 2", _SUFFIX))]
@@ -81,7 +81,7 @@ def test_secrets_are_not_written(table: Path) -> None:
     (TelemetryRow("a", "b", None, 3), TelemetryDrop.NOT_TEXT),
     (TelemetryRow("a", " ", None, "c"), TelemetryDrop.EMPTY),
     (TelemetryRow("a", "b", None, "c" * (MAX_TEXT + 1)), TelemetryDrop.TOO_LONG),
-    # What it becomes is longer than it is.
+    # Redaction makes it longer.
     (TelemetryRow("a", "b", None, " ada@firm.de" * (MAX_TEXT // 12)), TelemetryDrop.TOO_LONG),
 )
 def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: TelemetryDrop) -> None:
@@ -92,7 +92,7 @@ def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: Telemetry
     assert account.dropped == {drop: 1}
 
 
-def test_what_is_redacted_behind_a_cursor_is_counted() -> None:
+def test_redactions_after_a_cursor_are_counted() -> None:
     account = TelemetryAccount()
     list(telemetry_pairs([TelemetryRow("a", "b", None, "// ada@firm.de")], account, "t"))
 
@@ -112,7 +112,7 @@ def test_a_suffix_changes_the_fingerprint(table: Path) -> None:
     assert telemetry_fingerprint(query_of(table, suffix_column=None)) == prints[0]
 
 
-def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
+def test_an_unsuitable_file_is_refused(tmp_path: Path) -> None:
     other = write_database(tmp_path / "other.db", "CREATE TABLE AgentTelemetry (query, optimal_response)", [])
     (tmp_path / "text").write_text("no database " * 100)
     with pytest.raises(ConfigurationError, match=r"has no column suffix\. Name a separate file"):
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
         pieces.add("a", "b", "c")
 
 
-def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
+def test_accepted_pieces_come_before_cut_pieces(table: Path) -> None:
     pieces = AcceptedPieces(table)
     rare = "    return first_of_the_items + second_of_the_items"
     assert pieces.add(_PREFIX, "* 2", "")
@@ -145,21 +145,21 @@ def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
         assert report is None or report["dropped"][InfillDrop.HELD_OUT_LINES] == 1
         return mix_sources(wanted, sources).rows
 
-    asked = [row for row in mix_with(0.1) if row.infill is not None]
-    assert len(asked) == 2
-    assert [row.response for row in asked].count("* 2") == 1
+    infill_rows = [row for row in mix_with(0.1) if row.infill is not None]
+    assert len(infill_rows) == 2
+    assert [row.response for row in infill_rows].count("* 2") == 1
     assert not [row for row in mix_with(0) if row.infill is not None]
     assert ROWS not in {source.path for source in config.sources}
 
 
-def test_every_piece_that_was_accepted_is_mixed(table: Path) -> None:
+def test_all_accepted_pieces_are_mixed(table: Path) -> None:
     pieces = AcceptedPieces(table)
     assert all(pieces.add(f"let number{n} = ", str(n), "\n") for n in range(30))
-    told = MixSource(path="telemetry.jsonl")
+    telemetry = MixSource(path="telemetry.jsonl")
     files = [pair_at(f"{n}.vox", f"p{n}", f"fn f{n}(a: int) to int {{\n    return a * {n}\n}}\n") for n in range(20)]
 
     def mix_of(*others: MixSource, pairs: list[TrainingPair] | None = None) -> MixReport:
-        config = MixConfig(sources=(told, *others)).with_infill_share(0.3)
+        config = MixConfig(sources=(telemetry, *others)).with_infill_share(0.3)
         sources = {"telemetry.jsonl": SourceRows(_pairs(table)), "pairs.jsonl": SourceRows(pairs, sha256="ab")}
         add_infill_rows(sources, (), config)
         return mix_sources(config, sources).report()

@@ -1,4 +1,4 @@
-"""What is sensitive goes, what is not stays."""
+"""Sensitive text is replaced; other text is unchanged."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ from mens_pipeline_tests.corpus.telemetry.test_redaction_secrets import FORMS
 from mens_pipeline_tests.every import every, every_row
 from mens_pipeline_tests.speed import assert_linear
 
-# Put together here, so that no scanner of repositories takes them for keys that leaked.
+# Composed here, so that no scanner of repositories reports them as leaked keys.
 _LETTERS = "aB3dE6gH9jK2mN5pQ8sT" * 4
 _PEM_BODY = f"{_LETTERS[:64]}\n{_LETTERS[:64]}\n{_LETTERS[:20]}=="
 _PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{_PEM_BODY}\n-----END RSA PRIVATE KEY-----"
@@ -119,7 +119,7 @@ def test_sensitive_text_is_replaced_and_counted(kind: SensitiveKind, text: str, 
 
 
 @every("text", _HARMLESS)
-def test_harmless_text_stays(text: str) -> None:
+def test_harmless_text_is_unchanged(text: str) -> None:
     assert redact(text).text == text
     assert redact(text).counts == {}
 
@@ -151,7 +151,7 @@ def test_redaction_is_stable(texts: list[str]) -> None:
     assert not any(token in once for token in _TOKENS)
 
 
-def test_the_corpus_is_left_alone() -> None:
+def test_the_seed_data_is_unchanged() -> None:
     data = PROJECT_ROOT / "data"
     paths = [*data.glob("golden/**/*.vox*"), *data.glob("docs/**/*.md")]
     changed = [path.name for path in paths if redact(path.read_bytes().decode()).counts]
@@ -161,7 +161,7 @@ def test_the_corpus_is_left_alone() -> None:
 
 
 @every("text", [text for _, text, _ in _SENSITIVE] + _HARMLESS + _ADVERSARIAL + COMMENTS)
-def test_a_hint_hides_nothing(text: str) -> None:
+def test_hints_miss_no_match(text: str) -> None:
     hints = {rule.pattern: [r.hint for r in _RULES if r.pattern is rule.pattern] for rule in _RULES}
     for rule in _RULES:
         for shown in (text, text * 3, f"x {text}"):
@@ -172,5 +172,5 @@ def test_a_hint_hides_nothing(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", _ADVERSARIAL)
-def test_a_long_text_of_anything_is_read_in_linear_time(unit: str) -> None:
+def test_any_long_text_is_read_in_linear_time(unit: str) -> None:
     assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], _ADVERSARIAL_SIZE)

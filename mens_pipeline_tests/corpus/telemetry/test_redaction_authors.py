@@ -1,4 +1,4 @@
-"""Comments that name who wrote something, and those that do not."""
+"""Comments that name an author, and comments that do not."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ _FORMS = (
     *("// Created by {} on 12/3/2024", "// Maintainer: {}", "// Copyright (c) 2024 {}", "// © 2019-2024 {}"),
     *("// Signed-off-by: {}", "// Co-authored-by: {}", "// Reviewed by {}", "// The parser was implemented by {}."),
     *("// code owner: {}", "// Contact: {}", "// thanks to {} for the idea", "// Courtesy of {}"),
-    # What a person reads at once, and a pattern does not.
+    # Obvious to a person, and not to a pattern.
     *("// {} wrote this", "// ask {} before you change it", "// idea of {}", "// {}, 2021-04-02", "// cc {}"),
     *("// TODO: {} mends this", "// as {} said: never twice"),
 )
@@ -28,7 +28,7 @@ _LEAST_RECALL = (0.7, 0.95)
 """Of all, and of the first eighteen forms; measured were 0.73 and 0.956."""
 
 
-def test_five_hundred_planted_names() -> None:
+def test_most_of_500_planted_names_are_found() -> None:
     (source, *_) = golden_programs().values()
     planted = [(name, form.format(name)) for form, name in product(_FORMS, _NAMES)]
     missed = []
@@ -66,7 +66,7 @@ def test_five_hundred_planted_names() -> None:
         "fn f() { TODO(later) }",
     ],
 )
-def test_what_names_nobody_stays(text: str) -> None:
+def test_text_without_an_author_is_unchanged(text: str) -> None:
     assert redact(text).text == text
 
 

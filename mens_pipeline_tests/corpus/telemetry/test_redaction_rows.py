@@ -1,4 +1,4 @@
-"""Rows that hold a secret or name a person are masked or dropped, and stay what they are."""
+"""Rows that hold a secret or name a person are masked or dropped; other rows are unchanged."""
 
 import hashlib
 from collections import Counter
@@ -30,7 +30,7 @@ def test_a_program_is_masked_and_stays_a_program() -> None:
     assert (redact_row(record, _DROP).row, redact_row(record, _OFF).row) == (None, record)
 
 
-def test_a_program_that_would_be_another_one_is_dropped() -> None:
+def test_a_program_that_masking_would_change_is_dropped() -> None:
     """A number in running code would become a name; the detail says what was found."""
     redacted = redact_row(records_of("fn f() to int { return 4242424242424242 }\n")[0], _MASK)
 
@@ -38,7 +38,7 @@ def test_a_program_that_would_be_another_one_is_dropped() -> None:
     assert redacted.detail == "1 card_number"
 
 
-def test_a_header_of_any_type_is_looked_at() -> None:
+def test_headers_of_any_type_are_redacted() -> None:
     header = "// ---\n// authors: [Maria Gonzalez, Ben Yu]\n// order: 3\n// ---\n"
     redacted = redact_row(records_of(f"{header}fn f() to int {{ return 1 }}\n")[0], _MASK)
 
@@ -46,7 +46,7 @@ def test_a_header_of_any_type_is_looked_at() -> None:
     assert redacted.row.metadata == {"authors": "REDACTED", "order": 3}
 
 
-def test_what_grows_too_long_is_dropped() -> None:
+def test_a_row_that_grows_too_long_is_dropped() -> None:
     pair = TrainingPair(prompt="x" * (MAX_TEXT - 7) + " a@b.de", response="Yes.", response_mode="prose_only")
 
     assert redact_row(pair, _MASK).row is None
@@ -61,7 +61,7 @@ def test_prose_is_masked() -> None:
 
 
 @pytest.mark.parametrize(("suffix", "is_kept"), [(".example) }", True), ("rm.de) }", False)])
-def test_a_piece_is_judged_with_what_stands_around_it(suffix: str, is_kept: bool) -> None:  # noqa: FBT001 - a table
+def test_a_piece_is_checked_with_its_surroundings(suffix: str, is_kept: bool) -> None:  # noqa: FBT001 - a table
     infill = InfillContext(kind=HoleKind.LINE, suffix=suffix)
     pair = TrainingPair(prompt='fn f() { mail("ada@', response="fi", infill=infill)
     redacted = redact_row(pair, _MASK)
@@ -78,9 +78,9 @@ def test_a_clean_row_is_the_same_row() -> None:
     assert redact_row(record, _DROP).row is record
 
 
-def test_inputs_that_were_drawn_are_no_addresses() -> None:
+def test_drawn_inputs_are_not_addresses() -> None:
     drawn = TrainingPair(prompt="p", response="fn f() { }", tests='@test fn t() { assert(f("2.42.10.7")) }')
-    told = drawn.model_copy(update={"tests": f'@test fn t() {{ assert(f("{_KEY}")) }}'})
+    with_key = drawn.model_copy(update={"tests": f'@test fn t() {{ assert(f("{_KEY}")) }}'})
 
     assert redact_row(drawn, _MASK).row is drawn
-    assert redact_row(told, _MASK).counts == {SensitiveKind.ACCESS_TOKEN: 1}
+    assert redact_row(with_key, _MASK).counts == {SensitiveKind.ACCESS_TOKEN: 1}

@@ -1,4 +1,4 @@
-"""Known forms of secrets, masked wherever they stand. The values are made up, and put together here."""
+"""Known forms of secrets, masked in all texts. The values are invented, and composed here."""
 
 import hashlib
 import re
@@ -145,5 +145,5 @@ def test_a_known_form_is_masked_everywhere(name: str) -> None:
         'run("-Pstore.password=" + pass + " now")',
     ],
 )
-def test_what_looks_random_may_be_harmless(text: str) -> None:
+def test_harmless_random_text_is_unchanged(text: str) -> None:
     assert redact(text).text == text

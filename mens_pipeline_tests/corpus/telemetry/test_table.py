@@ -50,7 +50,7 @@ def _import(rows: Iterable[TelemetryRow]) -> tuple[list[TrainingPair], Telemetry
     return pairs, tally
 
 
-def _only(query: object, response: object, rating: object = None) -> TrainingPair | TelemetryDrop:
+def _import_one(query: object, response: object, rating: object = None) -> TrainingPair | TelemetryDrop:
     pairs, tally = _import([TelemetryRow(query, response, rating)])
     return pairs[0] if pairs else next(iter(tally.dropped))
 
@@ -76,7 +76,7 @@ def test_rows_become_pairs(database: Path) -> None:
     }
 
 
-def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
+def test_the_source_reveals_nothing_of_the_row(database: Path) -> None:
     pairs, _ = _import(read_telemetry(query_of(database)))
     source = pairs[1].source
 
@@ -99,8 +99,8 @@ def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
     (f"~~~vox\n{_FUNCTION}\n~~~", _FUNCTION),
     ("fn (", None),
 )
-def test_code_is_what_the_front_end_accepts(completion: str, response: str | None) -> None:
-    pair = _only("Write f", completion)
+def test_text_that_the_front_end_accepts_is_code(completion: str, response: str | None) -> None:
+    pair = _import_one("Write f", completion)
 
     assert isinstance(pair, TrainingPair)
     assert pair.response == (response or completion)
@@ -124,7 +124,7 @@ def test_secrets_do_not_pass() -> None:
     (TelemetryRow("x", b"x"), TelemetryDrop.NOT_TEXT),
     (TelemetryRow("x", "caf\udce9"), TelemetryDrop.NOT_TEXT),
     (TelemetryRow("x" * (MAX_TEXT + 1), "x"), TelemetryDrop.TOO_LONG),
-    # Placeholders are longer than what they stand for.
+    # Placeholders are longer than the text that they replace.
     (TelemetryRow("x", "8.8.8.8 " * (MAX_TEXT // 8)), TelemetryDrop.TOO_LONG),
     (TelemetryRow("8.8.8.8 " * (MAX_TEXT // 8), "x"), TelemetryDrop.TOO_LONG),
     (TelemetryRow("x", "x", 0), TelemetryDrop.BAD_RATING),
@@ -133,11 +133,11 @@ def test_secrets_do_not_pass() -> None:
     (TelemetryRow("x", "x", rating=True), TelemetryDrop.BAD_RATING),
 )
 def test_rows_that_do_not_train_are_counted_with_their_reason(row: TelemetryRow, reason: TelemetryDrop) -> None:
-    assert _only(row.query, row.response, row.rating) is reason
+    assert _import_one(row.query, row.response, row.rating) is reason
 
 
 def test_ratings_may_be_of_any_numeric_type() -> None:
-    pair = _only("x", "x", 2.0)
+    pair = _import_one("x", "x", 2.0)
 
     assert isinstance(pair, TrainingPair)
     assert pair.rating == 2
@@ -150,14 +150,14 @@ def test_duplicates_are_found_after_redaction() -> None:
     assert tally.dropped == {TelemetryDrop.DUPLICATE: 1}
 
 
-def test_the_order_is_that_of_the_column_that_was_named(database: Path) -> None:
+def test_rows_are_ordered_by_the_named_column(database: Path) -> None:
     by_moment = read_telemetry(query_of(database, order_column="moment", limit=2))
 
     assert [row.query for row in by_moment] == ["Write f", " "]
     assert [row.query for row in read_telemetry(query_of(database, limit=3))] == ["Write f", " ", "Write f"]
 
 
-def test_without_a_key_the_text_decides(tmp_path: Path) -> None:
+def test_without_a_key_the_text_decides_the_order(tmp_path: Path) -> None:
     rows = [("b", "2"), ("a", "9"), ("b", "1")]
     path = write_database(tmp_path / "t.db", "CREATE TABLE t (query, optimal_response)", rows)
     run_script(path, "CREATE VIEW v AS SELECT * FROM t")
@@ -198,7 +198,7 @@ def test_the_database_is_not_touched(database: Path) -> None:
     assert list(database.parent.iterdir()) == [database]
 
 
-def test_the_fingerprint_follows_the_rows(database: Path) -> None:
+def test_the_fingerprint_changes_with_the_rows(database: Path) -> None:
     query = query_of(database)
     before = telemetry_fingerprint(query)
     run_script(database, "UPDATE AgentTelemetry SET optimal_response = 'new' WHERE id = 5")
@@ -218,7 +218,7 @@ def test_the_fingerprint_follows_the_rows(database: Path) -> None:
     ),
     ({"table": "other.AgentTelemetry"}, "no such table: other.sqlite_master"),
 )
-def test_what_is_missing_is_named(parts: dict[str, str], message: str, database: Path) -> None:
+def test_missing_tables_and_columns_are_named(parts: dict[str, str], message: str, database: Path) -> None:
     with pytest.raises(ConfigurationError) as error_info:
         list(read_telemetry(query_of(database, **parts)))
 
@@ -226,14 +226,14 @@ def test_what_is_missing_is_named(parts: dict[str, str], message: str, database:
     assert str(database) in str(error_info.value)
 
 
-def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="no such file"):
         list(read_telemetry(query_of(tmp_path / "missing.db")))
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text(
         "This is no database, only text that is long enough to be read as a header. " * 20
     )

@@ -1,4 +1,4 @@
-"""Telemetry databases whose author means harm, and how little of them is read."""
+"""Hostile telemetry databases, and the limits of reading them."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from mens_pipeline_tests.every import every_row
 @pytest.mark.threat("R4")
 @pytest.mark.parametrize("kind", ["BLOB", "JSON", "NUMERIC", "TEXT", ""])
 @pytest.mark.parametrize("value", [b"x" * 1_000_000, "x" * 1_000_000], ids=["bytes", "text"])
-def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
+def test_large_values_are_cut(tmp_path: Path, kind: str, value: object) -> None:
     schema = f"CREATE TABLE t (query {kind}, optimal_response {kind})"
     path = write_database(tmp_path / "t.db", schema, [(value, value), (1, 2.5)])
     run_script(path, "CREATE VIEW v AS SELECT query AS query, optimal_response AS optimal_response FROM t")
@@ -28,7 +28,7 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
 
 
 @pytest.mark.threat("R4")
-def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_view_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mens_pipeline.corpus.telemetry.table._MOST_STEPS", 3_000_000)
     path = run_script(
         tmp_path / "endless.db",
@@ -41,7 +41,7 @@ def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.threat("R4")
-def test_a_value_that_is_made_large_is_given_up(tmp_path: Path) -> None:
+def test_a_huge_generated_value_is_refused(tmp_path: Path) -> None:
     view = "CREATE VIEW large AS SELECT zeroblob(900000000) AS query, 'x' AS optimal_response"
     path = run_script(tmp_path / "large.db", view)
 
@@ -67,8 +67,8 @@ def test_a_schema_that_cannot_be_read_is_refused(tmp_path: Path, column: bytes) 
     (sa.LargeBinary(), "substr(c, 1, 20001)"),
     (sa.JSON(), "convert_to(substr(CAST(c AS TEXT), 1, 20001), 'UTF8')"),
 )
-def test_what_postgresql_is_asked_for(kind: "sa.types.TypeEngine[Any]", read: str) -> None:
-    """Numbers as they are, texts and bytes cut, all else as bytes, which do not train."""
+def test_postgresql_cuts_values(kind: "sa.types.TypeEngine[Any]", read: str) -> None:
+    """Numbers are read unchanged, texts and bytes cut, other types as bytes, which do not train."""
     bound = {"literal_binds": True}
 
     assert str(beginning(sa.column("c"), kind).compile(compile_kwargs=bound)) == read.replace(

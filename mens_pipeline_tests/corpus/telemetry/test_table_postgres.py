@@ -37,7 +37,7 @@ CREATE VIEW spied AS SELECT * FROM spy();
 
 @pytest.fixture
 def url(postgres_url: str) -> Iterator[str]:
-    """A database with the tables above, made again for each test."""
+    """Create a database with the tables above for each test."""
     engine = sa.create_engine(sa.make_url(postgres_url).set(drivername="postgresql+psycopg2"), poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.exec_driver_sql(_TABLES)
@@ -63,7 +63,7 @@ def test_rows_become_pairs(url: str) -> None:
     tally.check()
 
 
-def test_folded_names_are_found_and_bytes_are_no_text(url: str) -> None:
+def test_folded_names_are_found_and_bytes_are_dropped(url: str) -> None:
     tally = TelemetryAccount()
 
     assert list(telemetry_pairs(read_telemetry(_query(url)), tally, "AgentTelemetry")) == []
@@ -85,14 +85,14 @@ def test_nothing_can_be_written(url: str) -> None:
     assert len(list(read_telemetry(_query(url, table="many")))) == 3000
 
 
-def test_what_is_missing_is_named(url: str) -> None:
+def test_missing_tables_are_named(url: str) -> None:
     with pytest.raises(ConfigurationError, match="no table other, found agenttelemetry, many, spied"):
         list(read_telemetry(_query(url, table="other")))
     with pytest.raises(ConfigurationError, match=r"no table none\.x, found none"):
         list(read_telemetry(_query(url, table="none.x")))
 
 
-def test_a_wrong_password_is_not_told(url: str) -> None:
+def test_a_wrong_password_is_not_reported(url: str) -> None:
     wrong = sa.make_url(url).set(password="wr0ng").render_as_string(hide_password=False)  # noqa: S106 - a wrong one
 
     with pytest.raises(ConfigurationError, match="authentication failed") as error_info:
@@ -102,7 +102,7 @@ def test_a_wrong_password_is_not_told(url: str) -> None:
         list(read_telemetry(_query(url.replace("/postgres", "/none"))))
 
 
-def test_what_is_no_text_comes_cut_and_does_not_train(url: str) -> None:
+def test_other_types_are_cut_and_do_not_train(url: str) -> None:
     (row,) = read_telemetry(_query(url, table="agents.odd"))
     tally = TelemetryAccount()
 

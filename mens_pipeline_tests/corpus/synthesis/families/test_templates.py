@@ -1,4 +1,4 @@
-"""Templates as files: what they may say, and what is told to who writes a bad one."""
+"""Template files: their syntax, and the errors of bad ones."""
 
 import re
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_template_is_a_request_and_a_program(tmp_path: Path) -> None:
     assert any("library" in sample.prompt for sample in samples)
 
 
-def test_a_request_can_stand_as_it_is(tmp_path: Path) -> None:
+def test_a_request_can_be_verbatim(tmp_path: Path) -> None:
     header = "=== family: import/logs, construct: function, mode: ui"
     template = f"{header}\n--- request as it stands\nDo\n\n  this.\n--- program\nfn f() {{ }}\n"
     (sample,) = _samples(_folder(tmp_path, template), 1)
@@ -94,7 +94,7 @@ def test_a_request_can_stand_as_it_is(tmp_path: Path) -> None:
     assert sample == Sample("import/logs", "function", "Do\n\n  this.", "fn f() { }\n", Mode.UI)
 
 
-def test_the_template_of_the_documents_draws(tmp_path: Path) -> None:
+def test_the_template_of_the_documentation_is_valid(tmp_path: Path) -> None:
     page = (PROJECT_ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     (template,) = re.findall(r"^```jinja\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     samples = _samples(_folder(tmp_path, template))
@@ -103,7 +103,7 @@ def test_the_template_of_the_documents_draws(tmp_path: Path) -> None:
     assert {"@index" in sample.response for sample in samples} == {True, False}
 
 
-def test_a_record_is_folded_where_it_fits() -> None:
+def test_a_record_is_folded_if_it_fits() -> None:
     short = "    return {\n        a: 1,\n        b: 2,\n    }?\n"
     long = short.replace("1", "1" * 80)
 
@@ -151,7 +151,7 @@ def test_bad_draws_are_refused_when_they_are_drawn(tmp_path: Path, old: str, new
         _samples(_folder(tmp_path, _TEMPLATE.replace(old, new, 1)))
 
 
-def test_a_request_for_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_empty_request_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r":1: function/f: the request is empty; its first line"):
         _samples(_folder(tmp_path, "=== family: function/f\n--- request\n--- program\nfn f() { }\n"), 1)
 
@@ -182,7 +182,7 @@ _BAD_BANKS = {
 
 @pytest.mark.parametrize(("old", "new", "message"), _BAD_BANKS.values(), ids=_BAD_BANKS.keys())
 def test_bad_banks_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """The file, the bank and the row; YAML reads a bare `off` as no text."""
+    """The error names file, bank and row; YAML reads a bare `off` as a boolean."""
     with pytest.raises(ConfigurationError, match=message):
         load_banks(_folder(tmp_path, banks=_BANKS.replace(old, new)))
 

@@ -1,4 +1,4 @@
-"""Tasks: accepted, run, sharp, distinct; sides that share nothing."""
+"""Drawn tasks are accepted, tested and distinct, and their sides share nothing."""
 
 import re
 from collections import Counter
@@ -41,7 +41,7 @@ def _skeleton(pair: TrainingPair) -> str:
     return structure_of(module).digest
 
 
-def test_answers_are_accepted_and_pass_their_hidden_tests(tasks: list[TrainingPair]) -> None:
+def test_responses_are_accepted_and_pass_their_hidden_tests(tasks: list[TrainingPair]) -> None:
     for pair in tasks:
         assert analyze(pair.response).diagnostics == ()
         assert pair.tests is not None
@@ -126,7 +126,7 @@ def test_every_atom_gives_tasks(atom: Atom) -> None:
     assert kept > 0
 
 
-def test_observed_functions_stand_alone() -> None:
+def test_observed_functions_are_self_contained() -> None:
     for seed in range(30):
         function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
         behaviour = observe_behaviour(function.code, function.name, seed="any")
@@ -139,7 +139,7 @@ def test_observed_functions_stand_alone() -> None:
         )
 
 
-def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trivial_tasks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     atom = load_tasks()[0][0]
     texts = {"holes": {}, "takes": "n: int", "gives": "int", "fn": ["f", "g", "h"], "family": "", "edges": []}
     details = {**texts, "name": "same", "says": ["returns 1", "gives 1"], "code": ["return 1", "return 1 + n - n"]}
@@ -158,7 +158,7 @@ def test_code_is_indented_by_its_braces() -> None:
     assert indent("type S =\n    | A\n    | B") == "type S =\n    | A\n    | B"
 
 
-def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
+def test_an_atom_with_too_long_lines_is_refused() -> None:
     atoms, banks = load_tasks()
     long = atoms[0].model_copy(update={"code": ["return " + " + ".join(["1"] * 60)]})
 
@@ -190,12 +190,12 @@ def test_ints_lie_in_their_range() -> None:
     assert all(0 <= p["x"] <= 5 and type(p["on"]) is bool and type(on) is bool for p, on in records)
 
 
-def test_lists_have_their_fewest_elements() -> None:
+def test_lists_have_a_minimum_length() -> None:
     assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "len(xs)=3")) == 3
     assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "")) == 0
 
 
-def test_fields_of_variants_go_by_their_names() -> None:
+def test_ranges_apply_to_fields_of_variants_by_name() -> None:
     head = "type S = | A(left: int, right: int) | B\nfn f(s: S, o: Option[int]) to int"
     for shape, option in _draw(head, "left=0..3, right=50..60, o=7..8"):
         assert isinstance(shape, VariantValue)
@@ -211,7 +211,7 @@ def test_fields_of_variants_go_by_their_names() -> None:
     ("tea|Oslo", r"tea|Oslo"),
     ("padded", r"[\s\S]*"),
 )
-def test_texts_are_of_their_kind(kind: str, pattern: str) -> None:
+def test_texts_match_their_kind(kind: str, pattern: str) -> None:
     texts = [text for (text,) in _draw("fn f(t: str) to int", f"t={kind}")]
 
     assert all(re.fullmatch(pattern, text) for text in texts)

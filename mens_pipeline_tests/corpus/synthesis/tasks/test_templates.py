@@ -1,4 +1,4 @@
-"""The files of tasks: what they may say, and that every fragment of them works."""
+"""The files of tasks: their syntax, and the errors of bad ones."""
 
 from pathlib import Path
 from random import Random
@@ -107,7 +107,7 @@ def test_unknown_references_and_holes_are_refused_with_their_atom(
         [draft_task(atom, banks, _random(seed), "0") for seed in range(20)]
 
 
-def test_values_that_do_not_fit_are_refused_with_their_place(tmp_path: Path) -> None:
+def test_invalid_values_are_refused_with_their_place(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"some_atoms\.yaml: atoms\.0\.level: Input should be less than"):
         load_tasks(_folder(tmp_path, atoms=_ATOM.replace("level: 0", "level: 9")))
 
