@@ -86,7 +86,7 @@ class Program(NamedTuple):
 
 
 def shown_by(program: Program) -> set[str]:
-    """The constructs of an accepted program and the kinds of neighbouring tokens: what reading it on meets."""
+    """Return the constructs of a program and the kinds of its neighbouring tokens."""
     module = analyze(program.source, program.mode).module
     kinds = [token.kind for token in tokenize(program.source) if not token.is_trivia]
     constructs = {construct_of(declaration).name for declaration in module.declarations} if module else set()
@@ -94,11 +94,11 @@ def shown_by(program: Program) -> set[str]:
 
 
 def showing_all(programs: Iterable[Program]) -> list[Program]:
-    """Short programs that together show what all do: for tests in which each character costs a millisecond."""
-    taken: list[Program] = []
+    """Return short programs that together show the same as all: for tests that take a millisecond per character."""
+    chosen: list[Program] = []
     shown: set[str] = set()
     for program in sorted(programs, key=lambda program: (len(program.source), program.name)):
         if new := shown_by(program) - shown:
             shown |= new
-            taken.append(program)
-    return taken
+            chosen.append(program)
+    return chosen

@@ -1,4 +1,4 @@
-"""Random texts of a GBNF grammar: what the export is judged by."""
+"""Random texts of a GBNF grammar, which check the export."""
 
 import random
 import re
@@ -11,9 +11,9 @@ from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)+\]|[\w-]+(?: ::=)?|[()|*+?]|\{\d+,\d+\}|#.*')
 _REPEATS: Final = {"*": (0, 4), "+": (1, 4), "?": (0, 1)}
 _ANY: Final = (*map(chr, range(32, 127)), "\t", "\n", "\r", "\u00e9", "\u4e2d", "\U0001f600", "\u2028", "\x85")
-"""What a negated class draws from."""
+"""Characters that a negated class draws from."""
 _MORE: Final = 0.6
-"""How often what may be repeated is."""
+"""Probability of one more repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A part, so many times at least and at most."""
+    """A part, with its least and most repetitions."""
 
     part: "Part"
     least: int
@@ -34,7 +34,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What stands behind a name."""
+    """A reference to a rule by its name."""
 
     name: str
 
@@ -60,13 +60,13 @@ class Grammar:
             self.rules[name] = _choice(pieces)
         self._heights = dict.fromkeys(self.rules, 1000)
         self._known: dict[int, int] = {}
-        self.seen: set[str] = set()  # the rules that stand in some text
+        self.seen: set[str] = set()  # rules that occur in some text
         self._drawn: set[int] = set()
         while any(self._lower(name) for name in self.rules):
             self._known.clear()
 
     def draw(self, rng: random.Random) -> str:
-        """A text, of a depth that varies; where it may go on in a way that no text before it went, it does."""
+        """Return a text of random depth; branches that no earlier text took are preferred."""
         text: list[str] = []
         self._walk(Rule("root"), rng, rng.randint(8, 18), text)
         return "".join(text)
@@ -116,7 +116,7 @@ class Grammar:
 
 
 def rejected_walks(seeds: range, *, is_ui: bool) -> tuple[list[str], set[str]]:
-    """Random texts of the exported grammar that the front end does not accept, and the rules that no text shows."""
+    """Return texts of the exported grammar that the front end rejects, and the rules that occur in no text."""
     grammar = Grammar(grammar_text(GrammarFormat.GBNF, is_ui=is_ui))
     mode = Mode.UI if is_ui else Mode.SOURCE
     texts = (grammar.draw(random.Random(seed)) for seed in seeds)  # noqa: S311 - reproducible, no secret

@@ -1,4 +1,4 @@
-"""Every kind of diagnostic: where it points, what it says, what it advises; places in a text, verdicts as records."""
+"""Every kind of diagnostic with its place, message and advice; positions in a text, and verdicts as records."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from mens_pipeline_tests.language.semantics.tables import SEMANTIC_CODES
 
 
 class Expected(NamedTuple):
-    """A text and what the front end says of it first; `column` counts from 0."""
+    """A text and its first diagnostic; `column` counts from 0."""
 
     code: Code
     source: str
@@ -117,7 +117,7 @@ def test_error_names_place_cause_and_remedy(expected: Expected) -> None:
 
 
 @every("expected", _WARNINGS, ids=lambda expected: f"{expected.code}-{expected.column}")
-def test_warning_names_what_the_compiler_ignores(expected: Expected) -> None:
+def test_warning_names_the_ignored_text(expected: Expected) -> None:
     analysis = analyze(expected.source)
 
     assert analysis.ok
@@ -140,7 +140,7 @@ def test_offsets_are_bytes_and_positions_agree(expected: Expected) -> None:
     assert (shifted.start.line, shifted.start.column) == (plain.start.line + 1, plain.start.column)
 
 
-def test_bytes_that_are_no_utf8_are_rejected_where_they_stand() -> None:
+def test_bytes_that_are_not_utf8_are_rejected_at_their_place() -> None:
     """A file that cannot be decoded is a rejection, not an exception (L1)."""
     analysis = analyze_bytes("let é = 1\nlet x".encode() + b"\xff = 1")
     (error,) = analysis.errors
@@ -151,7 +151,7 @@ def test_bytes_that_are_no_utf8_are_rejected_where_they_stand() -> None:
 
 
 def test_one_run_reports_the_mistakes_of_several_declarations() -> None:
-    """Reading goes on at the next declaration, so that a person mends a file in one go."""
+    """Parsing continues at the next declaration, so that a person can correct all mistakes at once."""
     source = "fn f() {\n  g(a: 1)\n}\n\n@server fn h() { }\n\nfn ok() { }\n\npub\nfn i() { }\n"
 
     errors = analyze(source).errors
@@ -195,11 +195,11 @@ def test_a_warning_that_an_error_explains_is_not_repeated() -> None:
     ("\ud800x", 1, Position(3, 1, 1)),
     ("a\n", 2, Position(2, 2, 0)),
 )
-def test_position_of_a_character(text: str, index: int, position: Position) -> None:
+def test_a_character_has_a_position(text: str, index: int, position: Position) -> None:
     assert SourceText(text).position(index) == position
 
 
-def test_line_is_without_its_end() -> None:
+def test_a_line_excludes_its_end() -> None:
     text = SourceText("a\r\nb\n\nc")
 
     assert [text.line(number) for number in (1, 2, 3, 4)] == ["a", "b", "", "c"]
@@ -215,7 +215,7 @@ def test_an_accepted_program_has_its_declarations() -> None:
     assert [(warning["line"], warning["column"]) for warning in record["warnings"]] == [(1, 7)]
 
 
-def test_a_rejected_program_has_its_errors_alone() -> None:
+def test_a_rejected_program_has_only_errors() -> None:
     record = verdict_record(analyze("é fn ("))
     (first, *_) = record["diagnostics"]
 

@@ -1,4 +1,4 @@
-"""The grammar fingerprint moves with the syntax, and with nothing else."""
+"""The grammar fingerprint changes with the syntax, and with nothing else."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_it_is_the_same_for_the_same_rules(copy: Path) -> None:
+def test_the_same_rules_have_the_same_fingerprint(copy: Path) -> None:
     """A copy elsewhere has the same fingerprint: 64 hexadecimal digits."""
     assert grammar_fingerprint(copy) == grammar_fingerprint()
     assert len(bytes.fromhex(grammar_fingerprint())) == 32
@@ -45,13 +45,13 @@ def test_it_is_the_same_for_the_same_rules(copy: Path) -> None:
     ],
     ids=["keyword", "precedence", "decorator key", "taxonomy", "lexer", "rule", "statement", "tree"],
 )
-def test_a_change_of_syntax_changes_it(copy: Path, file: str, old: str, new: str) -> None:
+def test_a_change_of_syntax_changes_the_fingerprint(copy: Path, file: str, old: str, new: str) -> None:
     _replace(copy / file, old, new)
 
     assert grammar_fingerprint(copy) != grammar_fingerprint()
 
 
-def test_an_explanation_does_not_change_it(copy: Path) -> None:
+def test_comments_and_advice_do_not_change_the_fingerprint(copy: Path) -> None:
     for pattern in GRAMMAR_FILES:
         for path in copy.glob(pattern):
             text = path.read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_an_explanation_does_not_change_it(copy: Path) -> None:
     assert grammar_fingerprint(copy) == grammar_fingerprint()
 
 
-def test_rules_are_the_lines_that_do_something() -> None:
+def test_rules_exclude_comments_and_docstrings() -> None:
     head = '"""Doc."""\n\n# why\nX = "a"  # kept: it shares its line\n"""About X."""\n'
     module = head + '\n\ndef f():\n    """Doc."""\n    return X\n'
 

@@ -1,4 +1,4 @@
-"""Analyses are remembered within bounds."""
+"""Analyses are cached within bounds."""
 
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.front_end import AnalysisCache, analyze_uncached
@@ -13,7 +13,7 @@ def test_a_text_is_parsed_once() -> None:
     assert analyze(source, Mode.SCRIPT) is not first
 
 
-def test_what_was_asked_for_last_is_kept() -> None:
+def test_recently_used_analyses_are_kept() -> None:
     cache = AnalysisCache(max_characters=200)
     one, two, three = (f"fn f{number}() to int {{ {number} }}" for number in range(3))
     kept, dropped = cache.analyze(one, Mode.SOURCE), cache.analyze(two, Mode.SOURCE)
@@ -23,7 +23,7 @@ def test_what_was_asked_for_last_is_kept() -> None:
     assert cache.analyze(two, Mode.SOURCE) is not dropped
 
 
-def test_a_text_beyond_the_bound_pushes_nothing_out() -> None:
+def test_a_text_beyond_the_bound_evicts_nothing() -> None:
     cache = AnalysisCache(max_characters=200)
     short = "fn f() to int { 1 }"
     long = short + "\n" * 400

@@ -1,4 +1,4 @@
-"""Corners of the grammar that the shared cases pass by; the verdicts are those of the reference compiler."""
+"""Corners of the grammar that the shared cases omit; the verdicts are those of the reference compiler."""
 
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline_tests.every import every
@@ -77,7 +77,7 @@ def test_corner_has_its_verdict(source: str) -> None:
     assert analyze(source).ok is (source in _ACCEPTED)
 
 
-def test_a_script_goes_on_where_routes_stop() -> None:
+def test_a_script_continues_after_unclosed_routes() -> None:
     """What ends the list of routes quietly is an error in a file, and a statement in a script (G22, M2)."""
     source = "routes { '/' to A "
 

@@ -1,4 +1,4 @@
-"""The exported grammar accepts nothing but Vox, and nearly all of it that people write."""
+"""The exported grammar accepts only Vox, and nearly all programs that people write."""
 
 import runpy
 from functools import cache
@@ -29,7 +29,7 @@ class Engine:
         self._read: list[int] = []
 
     def accepts(self, text: str) -> bool:
-        """Whether the grammar derives a text; what it begins with as the text before did is not read again."""
+        """Return whether the grammar derives a text; a prefix shared with the previous text is not read again."""
         tokens = _bytes().tokenize_bytes(text.encode())
         alike = (one == other for one, other in zip(self._read, tokens, strict=False))
         shared = sum(takewhile(bool, alike))
@@ -47,7 +47,7 @@ def _engine(mode: Mode) -> Engine:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
-def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_derived_texts_are_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
     rejected, _ = rejected_walks(range(300), is_ui=is_ui)
 
     assert rejected == []
@@ -55,7 +55,7 @@ def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
-def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  # noqa: FBT001 - likewise
+def test_many_derived_texts_are_accepted(is_ui: bool) -> None:  # noqa: FBT001 - likewise
     assert rejected_walks(range(300, 4000), is_ui=is_ui) == ([], set())
 
 
@@ -70,7 +70,7 @@ def test_every_golden_program_is_derived() -> None:
 def test_no_rejected_case_is_derived(step: int) -> None:
     """Most mutants that the reference compiler accepts are derived, and none that it rejects.
 
-    Why the others are not is said in the head of the grammar; hardly any mutant is formatted.
+    The head of the grammar explains why others are not; few mutants are formatted.
     """
     found = [case for case in (*conformance_cases(), *reference_examples()) if case.mode is not Mode.SCRIPT]
     cases = sorted(found, key=lambda case: case.source)[::step]  # mutants of one program begin alike
@@ -92,7 +92,7 @@ def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("mode", [Mode.SOURCE, Mode.UI])
-def test_gbnf_says_the_same(mode: Mode, step: int) -> None:
+def test_gbnf_accepts_the_same_texts(mode: Mode, step: int) -> None:
     gbnf = grammar_text(GrammarFormat.GBNF, is_ui=mode is Mode.UI)
     ours, theirs = _engine(mode), Engine(gbnf_to_lark(gbnf))
     texts = [*(case.source for case in reference_examples()), *golden_programs().values()][::step]

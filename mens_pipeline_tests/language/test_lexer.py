@@ -1,4 +1,4 @@
-"""Tokens: their kinds, their borders, and what is dropped (L1-L14)."""
+"""Tokens: their kinds, their borders, and dropped characters (L1-L14)."""
 
 from mens_pipeline.language import tokenize
 from mens_pipeline.language.lexer import scan
@@ -12,7 +12,7 @@ def _pieces(source: str) -> list[tuple[str, str]]:
 
 @every("spelling", sorted(KEYWORDS | SYMBOLS | DECORATORS))
 def test_a_fixed_spelling_is_its_own_kind(spelling: str) -> None:
-    """Keywords, symbols and decorators are tokens of their own (L11, L12, L14)."""
+    """So it is for keywords, symbols and decorators (L11, L12, L14)."""
     assert _pieces(spelling) == [(spelling, spelling)]
 
 
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 @every("kind", _KINDS)
-def test_one_token(kind: str) -> None:
+def test_a_token_has_its_kind(kind: str) -> None:
     assert [_pieces(text) for text in _KINDS[kind]] == [[(kind, text)] for text in _KINDS[kind]]
 
 
@@ -68,12 +68,12 @@ def test_one_token(kind: str) -> None:
     ("// a\rx", ["// a", "\r", "x"]),
     ("a\r\nb", ["a", "\r\n", "b"]),
 )
-def test_borders_between_tokens(source: str, texts: list[str]) -> None:
+def test_tokens_end_at_their_borders(source: str, texts: list[str]) -> None:
     """The longest match wins, and decorators and numbers have no word boundary (L2-L4, L10)."""
     assert [text for _, text in _pieces(source)] == texts
 
 
-def test_the_stream_holds_what_is_no_trivia() -> None:
+def test_the_stream_holds_no_trivia() -> None:
     source = 'fn f() { // c\n  "s" & @foo 9223372036854775808\n}\n'
     significant = [token.text for token in tokenize(source) if not token.is_trivia]
 

@@ -1,4 +1,4 @@
-"""Deep, huge and hostile texts are judged, in time, without an exception."""
+"""Deep, huge and hostile texts get a verdict, in time, without an exception."""
 
 import random
 import sys
@@ -60,7 +60,7 @@ NESTED: dict[str, Callable[[int], str]] = {
 
 
 @pytest.mark.parametrize("form", NESTED, ids=str)
-def test_five_hundred_levels_are_judged(form: str) -> None:
+def test_five_hundred_levels_are_accepted(form: str) -> None:
     """Each construct that nests may nest at least 500 deep, and a missing end is still found."""
     source = NESTED[form](_LEVELS)
 
@@ -69,7 +69,7 @@ def test_five_hundred_levels_are_judged(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", [form for form in NESTED if form != "else if"], ids=str)
-def test_beyond_the_limit_a_code_of_its_own_rejects(form: str) -> None:
+def test_levels_beyond_the_limit_are_rejected(form: str) -> None:
     """Twenty thousand levels are refused with `nesting-limit`, whatever nests."""
     (error,) = analyze(NESTED[form](20_000)).errors[:1]
 
@@ -77,7 +77,7 @@ def test_beyond_the_limit_a_code_of_its_own_rejects(form: str) -> None:
     assert str(MAX_NESTING) in error.message
 
 
-def test_length_is_no_nesting() -> None:
+def test_long_texts_do_not_count_as_nested() -> None:
     n = 20_000
 
     assert analyze("fn f() { if a { }" + " else if a { }" * n + " }").ok
@@ -94,8 +94,8 @@ def test_a_deep_caller_changes_nothing() -> None:
     assert from_depth(700)
 
 
-def test_threads_do_not_disturb_one_another() -> None:
-    """Deep and shallow texts in several threads at once are all judged, and the limit comes back."""
+def test_threads_do_not_affect_one_another() -> None:
+    """Deep and shallow texts in several threads at once get their verdicts, and the limit is restored."""
     before = sys.getrecursionlimit()
     sources = [NESTED[form](levels) for form in ("lists", "if", "views", "match") for levels in (5, 500, 1500)] * 8
     interval = sys.getswitchinterval()
@@ -109,8 +109,8 @@ def test_threads_do_not_disturb_one_another() -> None:
     assert sys.getrecursionlimit() == before
 
 
-def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
-    """Giving back never raises: a caller that went deep meanwhile leaves it to the next parse."""
+def test_the_limit_is_restored_later_if_a_caller_is_beyond_it() -> None:
+    """Restoring it never raises: after a caller that went deep meanwhile, the next parse restores it."""
     stack = DeepStack(5000)
     before = sys.getrecursionlimit()
 
@@ -144,7 +144,7 @@ def test_the_limit_comes_back_later_when_a_caller_lives_beyond_it() -> None:
     ],
     ids=repr,
 )
-def test_a_long_text_of_anything_is_judged(fragment: str, num_characters: int) -> None:
+def test_any_long_text_gets_a_verdict(fragment: str, num_characters: int) -> None:
     analysis = analyze(fragment * (num_characters // len(fragment)))
 
     assert analysis.ok == (not analysis.errors)
@@ -166,7 +166,7 @@ def _draw_shapes() -> list[tuple[str, str]]:
     return [(_FRAMES[1], "b "), (_FRAMES[2], "B "), *drawn]
 
 
-def _judge(source: str) -> None:
+def _analyze(source: str) -> None:
     analysis = analyze_uncached(source)
     if analysis.module is not None:
         semantic_diagnostics(analysis.module, source)
@@ -174,13 +174,13 @@ def _judge(source: str) -> None:
 
 @pytest.mark.threat("W8")
 @every("shape", _draw_shapes())
-def test_time_grows_with_the_text_whatever_repeats(shape: tuple[str, str]) -> None:
+def test_time_is_linear_for_any_repeated_text(shape: tuple[str, str]) -> None:
     frame, tokens = shape
-    assert_linear(_judge, lambda size: frame.format(tokens * size), 40_000 if tokens == "b " else 2_000)
+    assert_linear(_analyze, lambda size: frame.format(tokens * size), 40_000 if tokens == "b " else 2_000)
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 1_000_000, b"\0" * 1_000_000, b"let x = \xc3\x28", bytes(range(256))])
-def test_any_bytes_are_judged(data: bytes) -> None:
+def test_any_bytes_get_a_verdict(data: bytes) -> None:
     analysis = analyze_bytes(data)
 
     assert analysis.ok == (not analysis.errors)

@@ -1,4 +1,4 @@
-"""Where declarations stand, and that one can be cut out."""
+"""The places of declarations, and the texts that are cut out at these places."""
 
 from mens_pipeline.language import CONSTRUCTS, DeclarationSpan, Mode, construct_of, declaration_spans, mode_of
 from mens_pipeline_tests.language.examples import golden_programs, parse
@@ -29,7 +29,7 @@ def test_doc_comment_is_the_run_directly_above() -> None:
     assert (g.doc_start, h.doc_start) == (g.start, h.start)
 
 
-def test_names_are_what_is_declared() -> None:
+def test_spans_have_the_declared_names() -> None:
     source = (
         "import a.b as c\nlet x = 1\n@index T.by on (a)\nroutes { }\n@push { }\n@tokens { }\n"
         "import lib as { }\n@mcp.tool fn tool() { }\nactor A { }\n"
@@ -38,8 +38,8 @@ def test_names_are_what_is_declared() -> None:
     assert [span.name for span in _outline(source)] == ["b", "x", "T.by", None, None, None, None, "tool", "A"]
 
 
-def test_ends_leave_blank_lines_out() -> None:
-    """What follows a declaration is not part of it, though an `if` looks ahead for `else`."""
+def test_spans_exclude_blank_lines_at_their_end() -> None:
+    """Even after an `if`, which looks ahead for `else`."""
     source = "let x = if a { 1 }\n\n\n// note\nlet y = Foo()\n\n"
 
     assert [span.cut(source) for span in _outline(source)] == ["let x = if a { 1 }", "let y = Foo()"]

@@ -1,4 +1,4 @@
-"""Copies that were only renamed have the same structure; anything else makes another one."""
+"""Renamed copies have the same structure; other changes make another structure."""
 
 import pytest
 
@@ -82,11 +82,11 @@ def test_a_whole_text_has_a_structure_too() -> None:
     ("component C() { view: text(gap=1) }", "component C() { view: text(pad=1) }"),
     ("component C() { state n = 1 view: row() { n } }", "component C() { derived n = 1 view: row() { n } }"),
 )
-def test_what_is_not_a_name_of_its_own_makes_another_structure(one: str, other: str) -> None:
+def test_other_changes_make_another_structure(one: str, other: str) -> None:
     assert structure_of(parse(one)) != structure_of(parse(other))
 
 
-def test_a_name_that_looks_like_a_word_of_the_language_is_still_only_a_name() -> None:
+def test_a_name_like_a_word_of_the_language_is_only_a_name() -> None:
     one = parse("type T = | Add(a: int) | B\nfn f(t: T) to int { return match t { Add(a) => a + a  _ => 1 } }")
     other = parse("type T = | Plus(a: int) | B\nfn f(t: T) to int { return match t { Plus(a) => a + a  _ => 1 } }")
 
@@ -116,7 +116,7 @@ def test_numbers_of_workflows_and_decorators_are_literals() -> None:
     ],
     ids=["below an index", "indexes", "types"],
 )
-def test_nesting_does_not_matter(source: str) -> None:
+def test_deeply_nested_programs_have_a_structure(source: str) -> None:
     assert structure_of(parse(source)).num_nodes > 3000
 
 

@@ -1,4 +1,4 @@
-"""What holds for every text: property tests over noise, token soup and mutated programs."""
+"""Properties of every text, tested on noise, token soup and mutated programs."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +42,7 @@ _EXAMPLES = settings(max_examples=400, deadline=None, derandomize=True)
 
 @given(_TEXTS, st.sampled_from(Mode))
 @_EXAMPLES
-def test_any_text_gets_a_verdict_and_keeps_it(source: str, mode: Mode) -> None:
+def test_any_text_gets_a_reproducible_verdict(source: str, mode: Mode) -> None:
     first = analyze(source, mode)
 
     assert first.ok == (not first.errors)
@@ -51,7 +51,7 @@ def test_any_text_gets_a_verdict_and_keeps_it(source: str, mode: Mode) -> None:
 
 @given(_TEXTS)
 @_EXAMPLES
-def test_tokens_joined_give_back_the_text(source: str) -> None:
+def test_joined_tokens_are_the_text(source: str) -> None:
     tokens = tokenize(source)
 
     assert "".join(token.text for token in tokens) == source

@@ -17,8 +17,8 @@ _REST = "\n\nfn last() to int {\n    return 3\n}\n"
 
 _LINES = {
     "a program": ("fn f() to int {\n    return ", "1", "\n}\n", True),
-    "its block is still to be closed": ("fn f() to int {\n    return ", "1", _REST, True),
-    "two blocks are": ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
+    "an open block": ("fn f() to int {\n    return ", "1", _REST, True),
+    "two open blocks": ("fn f(a: int) to int {\n    if a > 1 {\n        return ", "1", _REST, True),
     "a block begins": ("fn f(a: int) to int {\n    if ", "a > 1 {", "\n}\n", True),
     "a function begins": ("fn ", "f(a: int) to int {", _REST, True),
     "nothing": ("fn f() to int {\n    let a = ", "", _REST, False),
@@ -33,7 +33,7 @@ _LINES = {
 
 
 @every("name", _LINES)
-def test_a_line_fits_where_more_lines_may_follow(name: str) -> None:
+def test_a_line_fits_if_more_lines_may_follow(name: str) -> None:
     prefix, piece, suffix, fits = _LINES[name]
 
     assert read_surroundings(prefix, suffix).accept(piece) is fits
@@ -96,7 +96,7 @@ def test_every_line_fits_into_a_window_around_it(before: int, after: int) -> Non
 
 
 @pytest.mark.parametrize("error", ["    let x = )\n", "    if (\n", "    }\n", "    } else {\n", "    match {\n"])
-def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
+def test_an_error_in_another_declaration_has_no_effect(error: str) -> None:
     place = _PROGRAM.index("    return orders")
     prefix, suffix = _PROGRAM.split("        return price / 10")
     above = prefix[:place] + error + prefix[place:]
@@ -112,7 +112,7 @@ def test_an_error_in_another_declaration_costs_nothing(error: str) -> None:
         assert not around.is_window
 
 
-def test_an_error_above_in_the_same_declaration_costs_its_lines() -> None:
+def test_an_error_above_in_the_same_declaration_skips_its_lines() -> None:
     prefix, suffix = _PROGRAM.split("    return 0\n")
     broken = prefix.replace("    if is_regular(orders) {", "    let = 1\n    if is_regular(orders) {")
     around = read_surroundings(broken + "    ", suffix)
@@ -140,7 +140,7 @@ def test_a_piece_is_checked_for_names_and_types(line: str, piece: str, code: str
     assert (found and str(found.code)) == code
 
 
-def test_a_name_that_a_window_may_hide_does_not_count() -> None:
+def test_a_name_outside_the_window_is_not_an_error() -> None:
     place = _PROGRAM.index("    return 0\n")
     around = read_surroundings(_PROGRAM[place - 90 : place] + "    ", _PROGRAM[place + len("    return 0") :])
 
@@ -206,7 +206,7 @@ _NESTED = """fn f(items: list[int]) to int {
 
 
 def _accept_in_vim(before: str, piece: str, after: str) -> str:
-    """As llama.vim does on a line of blanks: it sends none of them, and the piece brings its own."""
+    """As llama.vim does on a line of blanks: it sends none of them, and the piece contains them."""
     return before.rstrip(" ") + read_surroundings(before.rstrip(" "), after).indent(piece) + after
 
 
@@ -225,7 +225,7 @@ def test_an_accepted_line_has_the_indentation_of_its_block(accept: Callable[[str
         assert accept(before, blank * bool(begin) + line.strip(), after) == _NESTED
 
 
-def test_a_piece_in_a_line_brings_no_second_blank() -> None:
+def test_a_piece_in_a_line_adds_no_second_blank() -> None:
     begin = "fn f(t: Ticket) {\n    t.filter({"
 
     assert _accept_at_cursor(begin + " ", " closed: false })", "\n}\n") == begin + " closed: false })\n}\n"
@@ -248,7 +248,7 @@ def test_a_piece_in_a_line_brings_no_second_blank() -> None:
     ("fn f() {\n}\n\n", "fn g() {\n}\n", False),
     ("", "", False),
 )
-def test_nothing_is_left_to_write(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_finished_texts_are_recognised(prefix: str, suffix: str, is_finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
     assert read_surroundings(prefix, suffix).is_finished is is_finished
 
 

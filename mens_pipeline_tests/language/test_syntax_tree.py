@@ -1,4 +1,4 @@
-"""The shape of the tree: what binds to what, and what is kept (A2-A8)."""
+"""The shape of the tree: precedence, and the parts that are kept (A2-A8)."""
 
 from dataclasses import fields
 

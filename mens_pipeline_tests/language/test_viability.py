@@ -1,4 +1,4 @@
-"""A prefix of a program is never dead, what is rejected dies, and what is open can be completed."""
+"""A prefix of a program is never dead, a rejected text dies, and an open text can be completed."""
 
 import ast
 import random
@@ -40,9 +40,9 @@ from mens_pipeline_tests.language.examples import (
 _SHORT = 300
 """Characters of programs that the default tier reads; all others are read in the slow one."""
 _ENDS = 12
-"""Places of a program behind which it is completed."""
+"""Places of a program after which it is completed."""
 _LOOKAHEAD = 40
-"""Characters behind an error, within which a text is dead."""
+"""Characters after an error within which a text must be dead."""
 
 
 def _viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
@@ -160,7 +160,7 @@ def test_every_open_prefix_is_completed() -> None:
     ("type A = | B(", Viability.OPEN),
     ("type A { x: int", Viability.COMPLETE),
 )
-def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
+def test_a_text_has_its_viability(text: str, expected: Viability) -> None:
     assert _viable(text) is expected
 
 
@@ -179,12 +179,12 @@ def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
     ("fn f() { return 99999999999999999999 ", Viability.DEAD),
     ("fn f() {}", Viability.COMPLETE),
 )
-def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expected: Viability) -> None:
+def test_dropped_characters_are_dead_in_strict_mode(text: str, expected: Viability) -> None:
     assert _viable(text, is_strict=True) is expected
     assert expected is not Viability.DEAD or _viable(text) is not Viability.DEAD
 
 
-def test_blanks_and_comments_are_no_tokens() -> None:
+def test_blanks_and_comments_are_not_tokens() -> None:
     text = ViableText()
     assert not has_tokens(" \n// fn\n")
     assert not text.has_tokens
@@ -194,7 +194,7 @@ def test_blanks_and_comments_are_no_tokens() -> None:
     assert text.has_tokens
 
 
-def test_reading_on_says_what_reading_anew_says() -> None:
+def test_appending_gives_the_viability_of_the_whole_text() -> None:
     programs = [(source, mode) for _, source, mode in _programs_ok() if 400 < len(source) < 900][:40]
     for source, mode in programs:
         text = ViableText(mode)
@@ -211,7 +211,7 @@ def test_the_cost_of_a_piece_does_not_grow_with_the_text() -> None:
 
 
 def test_all_words_that_the_parser_knows_are_tried() -> None:
-    """A word that only some place accepts would otherwise be taken for dead before it ends."""
+    """Otherwise an unfinished word that only some places accept would count as dead."""
     assert set(_words_of_the_parser()) - WORDS == set()
 
 
@@ -234,12 +234,12 @@ def _words_of_the_parser() -> Iterator[str]:
     ("fn f() {\n    x = 'a", "' } "),
     ("@ai(tier_max=Light, cost_ceiling_usd_per_call=0.", "5 )  fn  q  (  ) "),
 )
-def test_what_closes_is_written_first(text: str, rest: str) -> None:
+def test_closing_tokens_are_written_first(text: str, rest: str) -> None:
     assert complete(text, is_strict=True) == rest
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
-def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) -> None:
+def test_the_next_words_are_those_that_keep_a_text_alive(*, is_strict: bool) -> None:
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
     programs = [(source, mode) for _, source, mode in _programs_ok() if len(source) <= _SHORT]
     prefixes = [(source[: drawn.randrange(len(source) + 1)], mode) for source, mode in drawn.sample(programs, 6)]
@@ -247,7 +247,7 @@ def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) ->
     wrong: dict[str, set[str]] = {}
     for text, mode in (*prefixes, *odd):
         grown = _Growing(mode, is_strict=is_strict)
-        # Behind a comment nothing follows but a line end.
+        # After a comment only a line end may follow.
         if grown.append(text) is not Viability.DEAD and "//" not in text.rpartition("\n")[2]:
             pieces = {f"{blank}{word} " for word in _WORDS for blank in (" ", "\n")}
             alive = {piece for piece in pieces if grown.would_be(piece) is not Viability.DEAD}
@@ -257,10 +257,8 @@ def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) ->
 
 
 @pytest.mark.parametrize("text", ["fn f() {}\n\n@test\nf", "fn f() { match x { Ok(_) =", "activit", "// a"])
-def test_what_makes_a_longer_token_is_found_without_trying_all_others(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind a blank nothing may stand there; that is found once, not for each of some hundred tokens."""
+def test_a_longer_token_is_found_without_trying_all_others(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token may follow after a blank there, which is found once, not for each of some hundred tokens."""
     parses: list[object] = []
     begin = ProbeParser.__init__
 
@@ -275,14 +273,14 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
 
 
 def test_a_deep_text_is_completed() -> None:
-    """Deeper than the recursion limit of Python is at first; a model may write nothing but parentheses."""
+    """Deeper than the initial recursion limit of Python; a model may write only parentheses."""
     assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
     assert complete("let a = " + "(" * 900, max_length=10) is None
     assert complete("let a = " + "(" * 90) == " q " + " ) " * 90
 
 
-def test_texts_of_noise_are_completed() -> None:
-    random = Random(0)  # noqa: S311 - a test that repeats
+def test_noise_is_completed() -> None:
+    random = Random(0)  # noqa: S311 - a reproducible draw
     words = [word for _, word in NEXT] + list("abQ019.\"'/<>=|&!@_-+*%(){}[]:,? \n\r#")
     for number in range(300):
         mode = (Mode.SOURCE, Mode.SCRIPT, Mode.UI)[number % 3]
@@ -296,13 +294,13 @@ def test_texts_of_noise_are_completed() -> None:
         assert text.append(rest) is Viability.COMPLETE
 
 
-def test_a_text_that_is_dead_is_not_completed() -> None:
+def test_a_dead_text_is_not_completed() -> None:
     assert complete("fx ") is None
     assert complete("fn f(", max_length=3) is None
     assert complete("fn f() {}") == ""
 
 
-def test_a_search_ends_where_no_token_may_follow() -> None:
+def test_a_search_ends_if_no_token_may_follow() -> None:
     """A number in front of declarations is alive, since one that is too large is dropped; but no token may follow."""
     assert _viable("1") is Viability.OPEN
     assert complete("1") is None
@@ -311,14 +309,14 @@ def test_a_search_ends_where_no_token_may_follow() -> None:
 
 
 @pytest.mark.parametrize("text", ["fn f() {}\n@mcp", 'let a = "b', "fn f() {}\n/", "let a = 1d", "let a = 1 !"])
-def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
+def test_a_strict_completion_has_no_dropped_characters(text: str) -> None:
     rest = complete(text, is_strict=True)
 
     assert rest is not None
     assert (analyze(text + rest).ok, analyze(text + rest).warnings) == (True, ())
 
 
-def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:
+def test_texts_at_the_same_place_of_the_parser_have_the_same_completion() -> None:
     one, other = ViableText(), ViableText()
     one.append("fn f() { return g(")
     other.append("fn longer(a: int) { return h(")

@@ -1,4 +1,4 @@
-"""The tables say what the language reference says."""
+"""The tables agree with the language reference."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What hidden tests see of views, components and pages (U6), and what they see beside the names of an answer."""
+"""Views, components and pages in hidden tests (U6), and other names that these tests can use."""
 
 import pytest
 
@@ -37,7 +37,7 @@ fn plain() to int { return 7 }
 """
 
 
-def _ran(candidate: str, body: str) -> ProgramReport:
+def _run(candidate: str, body: str) -> ProgramReport:
     return run_with_tests(candidate, f"@test fn t() {{\n{body}\n}}", features=_SEEN)
 
 
@@ -54,7 +54,7 @@ def _ran(candidate: str, body: str) -> ProgramReport:
     ],
 )
 def test_a_component_shows_its_view(claim: str) -> None:
-    report = _ran(_TALLY, f'let shown = Tally(title="Votes")\nassert({claim})')
+    report = _run(_TALLY, f'let shown = Tally(title="Votes")\nassert({claim})')
 
     assert report.passed, report
 
@@ -69,7 +69,7 @@ def test_a_component_follows_its_state() -> None:
     field.enter(5)
     assert(shown.find("input")[0].attribute("bind") is Some(5))
     assert(shown.text().starts_with("Votes 10"))"""
-    report = _ran(_TALLY, body)
+    report = _run(_TALLY, body)
 
     assert report.passed, report
 
@@ -90,10 +90,10 @@ def test_a_component_follows_its_state() -> None:
         "[1].map(n => n())[0] is 1",
     ],
 )
-def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
+def test_all_tags_are_shown_or_called(claim: str) -> None:
     expected = "error:NotCallable" if "=> n()" in claim else "pass"
 
-    assert verdict(_ran(_LABEL, f"assert({claim})").tests[0]) == expected
+    assert verdict(_run(_LABEL, f"assert({claim})").tests[0]) == expected
 
 
 @every_row(
@@ -109,10 +109,10 @@ def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
     ("text().find(1)", "error:TypeError"),
 )
 def test_wrong_use_of_views_is_an_error(expression: str, expected: str) -> None:
-    assert verdict(_ran(_LABEL, f"let x = {expression}").tests[0]) == expected
+    assert verdict(_run(_LABEL, f"let x = {expression}").tests[0]) == expected
 
 
-def test_views_are_refused_unless_asked_for() -> None:
+def test_views_are_refused_unless_enabled() -> None:
     source = f'{_LABEL}\n@test fn t() {{ let x = Label(words="a") }}'
 
     assert verdict(only_result(source)) == "unsupported:ui"
@@ -139,10 +139,10 @@ fn unknown() { nothing = 1 }
     ('assert(hidden_output() is "ready\\n")', "pass"),
 )
 def test_members_of_a_page_are_state(body: str, expected: str) -> None:
-    assert verdict(_ran(_PAGE, body).tests[0]) == expected
+    assert verdict(_run(_PAGE, body).tests[0]) == expected
 
 
-def test_an_import_brings_in_what_the_task_gives() -> None:
+def test_an_import_reads_the_given_code_of_a_task() -> None:
     candidate = "import shop.rules as rules\nfn price() to int { return rules.rate(2) }"
     given = "actor R { on rate(n: int) to int { return n * 3 } }\nlet rules = spawn(R)\n"
     line = "// The answer sees what stands above this line.\n"
@@ -152,11 +152,11 @@ def test_an_import_brings_in_what_the_task_gives() -> None:
     assert verdict(run_with_tests(candidate, tests).tests[0]) == "unsupported:import"
 
 
-def test_hidden_tests_call_those_of_the_answer() -> None:
+def test_hidden_tests_call_tests_of_the_candidate() -> None:
     candidate = (
         "@test fn right() { assert(1 + 1 is 2) }\n@test fn wrong() { assert(1 + 1 is 3) }\n"
         "fn same() to int { return 1 }\n@test fn same() { assert(false) }\n"
     )
 
-    assert _ran(candidate, "right() assert(same() is 1)").passed
-    assert verdict(_ran(candidate, "wrong()").tests[0]) == "fail"
+    assert _run(candidate, "right() assert(same() is 1)").passed
+    assert verdict(_run(candidate, "wrong()").tests[0]) == "fail"

@@ -16,7 +16,7 @@ _EXAMPLES = [json.loads(line) for line in _LINES]
 
 
 _PATIENT = Limits(test_seconds=60.0, program_seconds=60.0)
-"""On a machine that does much else beside, what runs into its number of steps would run into the clock before."""
+"""On a busy machine, programs would reach the time limit before the limit of steps."""
 
 
 def _outcome(source: str) -> str:
@@ -54,7 +54,7 @@ _UNSUPPORTED = {
     "agentic/embed_recipe_match.vox": Refusal.DATABASE,  # a search by vector
     "agentic/pii_patron_erasure.vox": Refusal.CRYPTO,  # a BLAKE3 hash
 }
-"""Programs whose tests reach what the interpreter does not provide."""
+"""Programs whose tests need features that the interpreter does not provide."""
 
 _ALL = Features(check_contracts=True, database=True)
 _TESTED = [name for name, source in golden_programs().items() if "@test" in source or "@forall" in source]
@@ -69,7 +69,7 @@ def test_golden_programs_pass_their_own_tests() -> None:
     assert sum(len(report.tests) for report in reports.values()) == 139
 
 
-def test_without_contracts_a_fallback_is_not_taken() -> None:
+def test_without_contracts_a_fallback_is_not_used() -> None:
     report = run_tests(golden_programs()["core/safe_average.vox"])
 
     assert not report.passed

@@ -1,4 +1,4 @@
-"""What the kernel keeps from a worker in which the interpreter has a hole, played by native code of this test."""
+"""The kernel restricts a worker even if the interpreter has a hole, simulated by native code."""
 
 import errno
 import json
@@ -94,7 +94,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.mark.threat("P3")
 @linux
-def test_a_hole_in_the_interpreter_leads_nowhere(tmp_path: Path) -> None:
+def test_a_hole_in_the_interpreter_gives_no_access(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("whole")
     (tmp_path / "sub").mkdir()
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -113,7 +113,7 @@ def test_a_hole_in_the_interpreter_leads_nowhere(tmp_path: Path) -> None:
 
 
 @linux
-def test_workers_say_what_is_kept_from_them(sandbox: Sandbox) -> None:
+def test_workers_report_their_restrictions(sandbox: Sandbox) -> None:
     kept = sandbox.kept_out()
 
     assert list(kept) == ["memory", "files", "processes", "outliving the parent", "new privileges", "system calls"]
@@ -121,16 +121,16 @@ def test_workers_say_what_is_kept_from_them(sandbox: Sandbox) -> None:
     assert sandbox.run(_OK).passed
 
 
-def test_a_worker_that_says_nothing_keeps_nothing_out() -> None:
+def test_a_worker_that_dies_has_no_restrictions() -> None:
     with Sandbox(1, _LIMITS, command=(sys.executable, "-c", "pass")) as pool:
         assert pool.kept_out() == {"anything": "the process died while it ran the program"}
 
 
-def test_what_a_system_does_not_have_is_said() -> None:
-    asked: list[int] = []
+def test_missing_features_of_a_system_are_reported() -> None:
+    options: list[int] = []
 
     def prctl(option: int, _first: int, _second: int) -> None:
-        asked.append(option)
+        options.append(option)
         if option == 22:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
@@ -139,7 +139,7 @@ def test_what_a_system_does_not_have_is_said() -> None:
         "new privileges": "",
         "system calls": "Invalid argument",
     }
-    assert asked == [1, 38, 22]
+    assert options == [1, 38, 22]
     assert contain(prctl=prctl, machine="riscv64")["system calls"].startswith("no numbers of system calls are known")
     missing = own_prctl(object())
     assert set(contain(prctl=missing, machine="x86_64").values()) == {os.strerror(errno.ENOSYS)}
@@ -147,7 +147,7 @@ def test_what_a_system_does_not_have_is_said() -> None:
 
 
 @linux
-def test_the_parent_must_be_there() -> None:
+def test_a_worker_exits_without_its_parent() -> None:
     before = os.getppid()
     die_with_parent(before, prctl=lambda _option, _first, _second: None)
     with pytest.raises(SystemExit) as ended:
@@ -177,7 +177,7 @@ def _verdict(program: bytes, machine: int, number: int, protection: int = 0) -> 
     ("x86_64", 0xC000003E, [0, 1, 13, 202, 228, 231, 318], [2, 41, 56, 57, 59, 62, 87, 101, 257, 302, 435], [9, 10]),
     ("aarch64", 0xC00000B7, [63, 64, 134, 98, 113, 94, 278], [56, 198, 220, 221, 129, 35, 117, 261, 435], [222, 226]),
 )
-def test_the_filter_of_each_machine(
+def test_the_filter_of_each_machine_refuses_system_calls(
     machine: str, name: int, allowed: list[int], refused: list[int], memory: list[int]
 ) -> None:
     program = system_call_filter(machine)
@@ -191,36 +191,36 @@ def test_the_filter_of_each_machine(
     assert system_call_filter("vax") is None
 
 
-def test_this_machine_is_one_of_those() -> None:
+def test_this_machine_has_a_filter() -> None:
     assert system_call_filter(platform.machine()) is not None
 
 
-def _children(pid: int) -> list[int]:
+def _find_children(pid: int) -> list[int]:
     command = ["ps", "-o", "pid=,comm=", "--ppid", str(pid)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = (line.split() for line in found.stdout.splitlines())
     return [int(number) for number, name in rows if name != "ps"]
 
 
-def _is_there(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
 
 @pytest.mark.threat("P4")
 @linux
-def test_a_worker_dies_with_the_process_that_started_it() -> None:
-    """In the middle of a search that goes on for minutes, by a kill that nobody can handle."""
+def test_a_worker_exits_with_its_parent() -> None:
+    """By SIGKILL, in the middle of a search that takes minutes."""
     with subprocess.Popen([sys.executable, "-c", _RUNAWAY], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "started\n"
-        (worker,) = _children(parent.pid)
+        (worker,) = _find_children(parent.pid)
         parent.kill()
 
-    wait_until(lambda: not _is_there(worker), 60)
+    wait_until(lambda: not _is_running(worker), 60)
 
 
-def test_a_worker_outlives_the_thread_that_asked_for_it() -> None:
+def test_a_worker_outlives_the_thread_that_started_it() -> None:
     with ThreadPoolExecutor(1) as threads:
         worker = threads.submit(WorkerProcess, WORKER_COMMAND, _LIMITS).result()
     time.sleep(0.5)
@@ -236,14 +236,14 @@ def _no_limit(*_arguments: object) -> None:
 
 @linux
 @pytest.mark.parametrize("cannot", [None, _no_limit, "can"])
-def test_the_time_of_a_worker_is_bounded_where_the_system_can(monkeypatch: pytest.MonkeyPatch, cannot: object) -> None:
-    """By the kernel, so that one whose parent is held up ends as well; programs run where it cannot."""
+def test_the_time_of_a_worker_is_bounded_if_the_system_can(monkeypatch: pytest.MonkeyPatch, cannot: object) -> None:
+    """By the kernel, in case the parent is stopped; programs run without that limit too."""
     if cannot != "can":
         monkeypatch.setattr(f"{Sandbox.__module__}._SET_LIMIT_OF", cannot)
-    others = set(_children(os.getpid()))
+    others = set(_find_children(os.getpid()))
     with Sandbox(1, _LIMITS) as pool:
         reports = [pool.run(_OK), pool.run(_OK)]
-        (worker,) = set(_children(os.getpid())) - others
+        (worker,) = set(_find_children(os.getpid())) - others
         soft, _ = resource.prlimit(worker, resource.RLIMIT_CPU)
 
     assert all(report.passed for report in reports)

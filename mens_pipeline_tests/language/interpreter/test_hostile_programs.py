@@ -1,4 +1,4 @@
-"""Programs that mean harm, one after the other in the same workers: each ends as the rules say."""
+"""Hostile programs run one after another in the same workers, and each ends as the rules say."""
 
 from typing import Final
 

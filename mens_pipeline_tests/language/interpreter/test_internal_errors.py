@@ -1,4 +1,4 @@
-"""A mistake of the interpreter itself is told as one, and costs one test."""
+"""An error of the interpreter itself is reported as such, and fails one test."""
 
 import re
 
@@ -15,7 +15,7 @@ _SOURCE = "@test fn a() { assert(faulty(1) is 1) }\n@test fn b() { assert(1 is 1
 
 
 class _WithFault(Program):
-    """A program whose built-in `faulty` is one that somebody wrote wrongly."""
+    """A program with a faulty built-in."""
 
     def begin(self) -> None:
         super().begin()
@@ -26,7 +26,7 @@ def _faulty(_machine: Machine, value: Value) -> Value:
     return int(f"no number: {value}")
 
 
-def test_a_mistake_of_ours_is_one_internal_error() -> None:
+def test_an_error_of_the_interpreter_is_internal() -> None:
     machine = Machine(Limits())
     program = _WithFault(parse(_SOURCE), TextName.PROGRAM, machine, Features())
     run = CaseRunner(program, machine, TextName.PROGRAM, {TextName.PROGRAM: SourceText(_SOURCE)}, "")

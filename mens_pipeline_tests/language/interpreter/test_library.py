@@ -131,7 +131,7 @@ def test_wrong_use_is_an_error(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("expression", "reason"), _REFUSED)
-def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
+def test_access_to_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
     result = result_of_body(f"let x = {expression}")
 
     assert verdict(result) == f"unsupported:{reason}"
@@ -147,7 +147,7 @@ def test_the_outside_is_refused_by_name(expression: str, reason: str) -> None:
     ("a{,2}", "a repetition without its least number is not supported: write `{0,n}`"),
     (r"\\p{L}", r"bad escape \p at position 0"),
 )
-def test_a_pattern_that_python_alone_knows_or_does_not_know_is_an_error(pattern: str, found: str) -> None:
+def test_unsupported_patterns_are_errors(pattern: str, found: str) -> None:
     result = result_of_body(f'return std.regex.compile("{pattern}")')
 
     assert result.message == f"the test returned Error(regex: {found})"

@@ -57,7 +57,7 @@ def test_hostile_body_runs_into_its_limit(body: str, limit: LimitKind) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "1 + ", "-" * 150 + " "], ids=["plain", "sum", "deep"])
-def test_deep_recursion(prefix: str) -> None:
+def test_deep_recursion_is_a_limit(prefix: str) -> None:
     source = f"fn f(n: int) to int {{ return {prefix}f(n + 1) }}\n@test fn t() {{ assert(f(1) is 0) }}"
 
     assert only_result(source).reason is LimitKind.DEPTH
@@ -72,7 +72,7 @@ def test_an_extreme_expression_is_a_limit() -> None:
     assert result_of_body(f"assert(1{' + 1' * 40000} is 40001)").reason is LimitKind.DEPTH
 
 
-def test_memory_that_is_not_there() -> None:
+def test_missing_memory_is_a_limit() -> None:
     limits = Limits(max_size=_HUGE, max_allocation=_HUGE, max_steps=_HUGE)
     result = result_of_body('let s = "a".repeat(4611686018427380000)', limits=limits)
 
@@ -147,7 +147,7 @@ def test_another_thread_counts_steps_only() -> None:
     assert [result.reason for result in reports[0].tests] == [LimitKind.STEPS, None]
 
 
-def test_time_that_is_over_ends_a_test_at_its_next_step() -> None:
+def test_an_expired_time_ends_a_test_at_its_next_step() -> None:
     machine = Machine(Limits())
     machine.expire(1.5)
     with pytest.raises(VoxError, match=r"more than 1.5 s") as at_step:
@@ -169,14 +169,14 @@ def test_too_many_tests_are_left_out() -> None:
     ("# é", ProgramStatus.NO_TESTS, "the program has no tests"),
     ("#" * 50, ProgramStatus.REJECTED, "the program has 50 bytes; the most is 40"),
 )
-def test_programs_that_do_not_run(source: str, status: ProgramStatus, message: str) -> None:
+def test_programs_that_do_not_run_have_a_status(source: str, status: ProgramStatus, message: str) -> None:
     report = run_tests(source, Limits(max_source=40))
 
     assert (report.status, report.message, report.tests, report.passed) == (status, message, (), False)
     assert report.error_class == ("parse" if status is ProgramStatus.REJECTED else None)
 
 
-def test_a_value_that_cannot_be_shown() -> None:
+def test_a_value_that_is_too_large_is_not_shown() -> None:
     result = result_of_body(
         "let mut x = [1] let mut k = 0 while k < 150 { x = [x] k += 1 } let y = x?", limits=Limits(max_nesting=20)
     )

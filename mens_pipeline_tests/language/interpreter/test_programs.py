@@ -35,7 +35,7 @@ _PASSING = {
 }
 
 _ERRORS = {
-    "the loop must be its own": ("for x in [1] { let f = fn() { break } f() }", "error:LoopControl"),
+    "a break in a lambda": ("for x in [1] { let f = fn() { break } f() }", "error:LoopControl"),
     "continue without a loop": ("continue", "error:LoopControl"),
     "assignment to a field of a list": ("let mut x = [1] x.a = 2", "error:TypeError"),
     "assignment to a new field": ("let mut x = { a: 1 } x.b = 2", "error:MissingField"),
@@ -85,13 +85,13 @@ def test_body_ends_in_its_error(body: str, expected: str) -> None:
     ("fn f(a: int, b: int = 1) to int { return a }", "f()", "error:ArityError"),
     ("fn f(a: int, b: int = 1) to int { return a }", "f(1, 2, 3)", "error:ArityError"),
 )
-def test_what_a_declaration_makes_of_a_name(declarations: str, expression: str, expected: str) -> None:
+def test_names_of_declarations_that_have_no_value(declarations: str, expression: str, expected: str) -> None:
     result = only_result(f"{declarations}\n@test fn t() {{ let x = {expression} }}")
 
     assert verdict(result) == expected
 
 
-def test_a_failure_says_where_and_what() -> None:
+def test_a_failure_has_a_place_and_a_message() -> None:
     result = only_result('fn f() to str { return "b" }\n@test fn t() {\n    assert(f() is "a", "wanted a")\n}')
 
     assert (result.line, result.column, result.text) == (3, 4, TextName.PROGRAM)
@@ -108,7 +108,7 @@ def test_a_failure_says_where_and_what() -> None:
     ('assert("a".repeat(200) is "")', f'expected `left is right` (left: "{"a" * 119}…, right: "")'),
     ("return Error(7)", "the test returned Error(7)"),
 )
-def test_messages_of_failures(body: str, message: str) -> None:
+def test_failures_have_a_message(body: str, message: str) -> None:
     result = result_of_body(body)
 
     assert (verdict(result), result.message) == ("fail", message)
@@ -118,7 +118,7 @@ def test_a_pass_without_assertions_is_marked() -> None:
     assert result_of_body("let x = 1").notes == ("vacuous",)
 
 
-def test_an_error_in_a_constant_is_that_of_each_test() -> None:
+def test_an_error_in_a_constant_fails_each_test() -> None:
     result = only_result("let A = 1 / 0\n@test fn t() { assert(true) }")
 
     assert (verdict(result), result.line) == ("error:DivisionByZero", 1)
@@ -147,7 +147,7 @@ _TABLES = """@table type Note { title: str, done: bool }
 }"""
 
 
-def test_tables_in_memory() -> None:
+def test_tables_are_kept_in_memory() -> None:
     features = Features(database=True)
 
     assert verdict(only_result(_TABLES, features=features)) == "pass"
@@ -167,8 +167,8 @@ def test_tables_in_memory() -> None:
     ("db.Other.all()", "error:UndefinedName"),
     ("db.Note.nothing()", "error:UnknownMethod"),
 )
-def test_what_tables_do_not_do(expression: str, expected: str) -> None:
-    """Most chains are refused, also under a name, mistakes are errors; `?` of rows is the rows (U5)."""
+def test_unsupported_uses_of_tables_are_refused(expression: str, expected: str) -> None:
+    """Most chains are refused, also through a name; mistakes are errors; `?` of rows returns the rows (U5)."""
     source = f"@table type Note {{ title: str }}\n@test fn t() {{ let x = {expression} }}"
 
     assert verdict(only_result(source, features=Features(database=True))) == expected
@@ -185,7 +185,7 @@ def test_what_tables_do_not_do(expression: str, expected: str) -> None:
     ("@require(unknown(n))", "f(1)", "pass"),
     ("@pure", "f(1)", "pass"),
 )
-def test_contracts_are_checked_where_asked_for(decorators: str, call: str, expected: str) -> None:
+def test_contracts_are_checked_if_enabled(decorators: str, call: str, expected: str) -> None:
     source = (
         f"{decorators}\nfn f(n: int) to int {{ if n is 1 {{ return n + 1 }} n }}\nfn other() to int {{ return 9 }}\n"
         f"@test fn t() {{ assert({call} >= 0) }}"

@@ -1,4 +1,4 @@
-"""Hidden tests judge a candidate, and the candidate cannot reach them."""
+"""Hidden tests evaluate a candidate, and the candidate cannot affect them."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_a_wrong_candidate_fails() -> None:
     assert (report.tests[0].text, report.tests[0].line, report.error_class) == (TextName.TESTS, 2, "wrong_answer")
 
 
-def test_an_error_in_the_candidate_has_its_place_there() -> None:
+def test_an_error_in_the_candidate_has_its_place_in_the_candidate() -> None:
     result = run_with_tests(_GOOD.replace("n * 2", "n / 0"), _TESTS).tests[0]
 
     assert (verdict(result), result.text, result.line) == ("error:DivisionByZero", TextName.PROGRAM, 1)
@@ -58,7 +58,7 @@ def test_an_error_in_the_candidate_has_its_place_there() -> None:
         "let x = 1 @test fn doubles() { assert(true) }",
     ],
 )
-def test_names_of_the_candidate_do_not_matter(attack: str) -> None:
+def test_names_of_the_candidate_do_not_affect_the_tests(attack: str) -> None:
     wrong = _GOOD.replace("n * 2", "n * 5")
     rejected = attack.endswith("closed")
 
@@ -79,7 +79,7 @@ def test_names_of_the_candidate_do_not_matter(attack: str) -> None:
     ("import a.b as len", "len"),
     ("type T = | n", "n"),
 )
-def test_redefining_what_the_tests_rely_on_fails_them(attack: str, name: str) -> None:
+def test_redefined_names_of_the_tests_fail_them(attack: str, name: str) -> None:
     report = run_with_tests(_GOOD + attack, _TESTS)
 
     assert [result.outcome for result in report.tests] == [Outcome.FAILED, Outcome.FAILED]
@@ -136,7 +136,7 @@ fn square(n: int) to int { return n * n }
 _AREA = "fn area(s: Shape) to int { return match s { Dot => 0 Circle(r) => 3 * square(r) } }\n"
 
 
-def test_an_answer_uses_the_code_that_the_task_gives() -> None:
+def test_a_candidate_uses_the_given_code_of_the_task() -> None:
     tests = with_given(_GIVEN, "@test fn t() { assert(area(Circle(2)) is 12) assert(area(Dot) is 0) }")
 
     assert run_with_tests(_AREA, tests).passed
@@ -144,7 +144,7 @@ def test_an_answer_uses_the_code_that_the_task_gives() -> None:
     assert not run_with_tests(_AREA.replace("3 *", "4 *"), tests).passed
 
 
-def test_an_answer_sees_nothing_below_the_given_code() -> None:
+def test_a_candidate_sees_no_helpers_of_the_tests() -> None:
     helper = "fn helper(n: int) to int { return n }\n"
     tests = with_given(_GIVEN, helper + "@test fn t() { assert(f(2) is helper(2)) }")
     report = run_with_tests("fn f(n: int) to int { return helper(n) }", tests)
@@ -153,5 +153,5 @@ def test_an_answer_sees_nothing_below_the_given_code() -> None:
     assert run_with_tests("fn f(n: int) to int { return square(n) - n }", tests).passed
 
 
-def test_no_given_code_leaves_tests_as_they_are() -> None:
+def test_without_given_code_tests_are_unchanged() -> None:
     assert with_given(" \n", "@test fn t() { }") == "@test fn t() { }"

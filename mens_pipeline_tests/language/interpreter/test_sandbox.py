@@ -1,4 +1,4 @@
-"""Programs in processes of their own: warm, bounded, replaced."""
+"""Programs run in separate processes that are reused, bounded and replaced."""
 
 import io
 import json
@@ -56,18 +56,18 @@ def test_a_report_survives_the_wire() -> None:
         assert read_report(json.loads(json.dumps(report_record(report)))) == report
 
 
-def test_the_worker_answers_like_the_interpreter(sandbox: Sandbox) -> None:
+def test_a_worker_gives_the_reports_of_the_interpreter(sandbox: Sandbox) -> None:
     assert list(sandbox.map(_SAMPLES)) == [run_tests(source, _LIMITS) for source in _SAMPLES]
 
 
-def test_hidden_tests_in_the_sandbox(sandbox: Sandbox) -> None:
+def test_hidden_tests_run_in_the_sandbox(sandbox: Sandbox) -> None:
     pairs = [(f"fn f() to int {{ return {k} }}", "@test fn t() { assert(f() is 1) }") for k in range(3)]
 
     assert sandbox.run_with_tests(*pairs[1]).passed
     assert list(sandbox.map_with_tests(pairs)) == [run_with_tests(*pair, _LIMITS) for pair in pairs]
 
 
-def test_broken_hidden_tests_are_told_before_anything_runs(sandbox: Sandbox) -> None:
+def test_broken_hidden_tests_are_refused_before_anything_runs(sandbox: Sandbox) -> None:
     with pytest.raises(ConfigurationError, match="Mend the task"):
         sandbox.run_with_tests(_OK, "@test fn t( {")
 
@@ -95,7 +95,7 @@ def test_hostile_programs_leave_the_worker_alive(body: str, limit: LimitKind, sa
         'std.regex.compile("[\\\\N{DIGIT ONE}]").is_err()',
     ],
 )
-def test_texts_that_python_understands_otherwise_do_no_harm(sandbox: Sandbox, condition: str) -> None:
+def test_texts_with_another_meaning_in_python_cause_no_error(sandbox: Sandbox, condition: str) -> None:
     report = sandbox.run(f"@test fn a() {{ assert({condition}) }}\n@test fn b() {{ assert(true) }}")
 
     assert [(result.outcome, result.message) for result in report.tests] == [(Outcome.PASSED, "")] * 2
@@ -112,7 +112,7 @@ def test_memory_is_bounded_by_the_system() -> None:
     assert reports[1].passed
 
 
-def test_a_worker_that_says_nothing_is_killed() -> None:
+def test_a_worker_that_does_not_reply_is_killed() -> None:
     with Sandbox(1, Limits(program_seconds=-1.9), command=_ASLEEP) as pool:
         report = pool.run(_OK)
 
@@ -120,7 +120,7 @@ def test_a_worker_that_says_nothing_is_killed() -> None:
     assert read_report(report_record(report)) == report
 
 
-def test_a_worker_that_does_not_listen_is_killed() -> None:
+def test_a_worker_that_does_not_read_is_killed() -> None:
     with Sandbox(1, Limits(program_seconds=-1.9), command=_ASLEEP) as pool:
         assert pool.run("#" * 1_000_000).limit is LimitKind.TIME
 
@@ -139,7 +139,7 @@ def test_a_worker_may_be_ended_twice() -> None:
     worker.end()
 
 
-def test_serving_in_this_process() -> None:
+def test_a_worker_serves_requests_in_this_process() -> None:
     bounds = {"seed": 3, "mode": "source", "limits": asdict(Limits()), "features": asdict(Features(database=True))}
     request = {"source": _OK, "tests": None, **bounds}
     hidden = {"source": "fn f() to int { return 1 }", "tests": "@test fn t() { assert(f() is 1) }", **bounds}
@@ -161,27 +161,27 @@ def test_serving_in_this_process() -> None:
     assert "\\ud800" in read_report(json.loads(reports[2])).tests[0].message
 
 
-def test_what_is_given_up() -> None:
+def test_a_worker_gives_up_its_rights() -> None:
     limits: list[tuple[int, tuple[int, int]]] = []
     hooks: list[object] = []
 
-    def kept(reason: str) -> dict[str, str]:
+    def confine_with(reason: str) -> dict[str, str]:
         return confine(
             7, lambda which, bounds: limits.append((which, bounds)), hooks.append, lambda: {"system calls": reason}
         )
 
-    assert kept("") == {"memory": "", "files": "", "processes": "", "system calls": ""}
+    assert confine_with("") == {"memory": "", "files": "", "processes": "", "system calls": ""}
     assert limits[0] == (resource.RLIMIT_AS, (7, 7))
     nothing = {resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC}
     assert {which for which, bounds in limits if bounds == (0, 0)} == nothing
     assert hooks == [refuse]
     by_root = "root is not bound by RLIMIT_NPROC" if os.geteuid() == 0 else ""
-    assert kept("no seccomp") == {"memory": "", "files": "", "processes": by_root, "system calls": "no seccomp"}
+    assert confine_with("no seccomp") == {"memory": "", "files": "", "processes": by_root, "system calls": "no seccomp"}
 
 
 @pytest.mark.threat("P1")
 @pytest.mark.parametrize("event", ["socket.connect", "open", "os.fork", "subprocess.Popen", "import", "exec"])
-def test_reaching_outside_is_refused(event: str) -> None:
+def test_access_to_the_outside_is_refused(event: str) -> None:
     with pytest.raises(PermissionError, match=f"the sandbox refuses {event}"):
         refuse(event, ())
 
@@ -207,7 +207,7 @@ print(attempt(socket.socket), attempt(lambda: open("/etc/hostname")), attempt(la
 
 
 @pytest.mark.threat("P1")
-def test_a_confined_process_can_reach_nothing() -> None:
+def test_a_confined_process_has_no_access() -> None:
     command = [sys.executable, "-c", _BREAKOUT, str(512 * 1024 * 1024)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 

@@ -69,7 +69,7 @@ def test_an_error_that_a_function_returns_is_a_value() -> None:
     ("scale", (), ErrorKind.NOT_CALLABLE),
     ("checked", (0,), None),
 )
-def test_a_call_says_how_it_ended(function: str, arguments: Sequence[Value], reason: object) -> None:
+def test_a_failed_call_has_a_reason(function: str, arguments: Sequence[Value], reason: object) -> None:
     result = _call(function, *arguments)
 
     assert not result.returned
@@ -92,7 +92,7 @@ def test_a_call_may_have_fewer_steps() -> None:
         assert program.call("times", (1,), 20).returned
 
 
-def test_a_function_is_declared_anew() -> None:
+def test_a_function_can_be_redefined() -> None:
     program = _program("fn f(n: int) to int { return g(n) + c }\nfn g(n: int) to int { return n }\nlet c = g(10)")
     module = parse("fn g(n: int) to int { return n * 2 }")
     with program.running(5.0):
@@ -110,7 +110,7 @@ def test_a_function_in_python_can_be_added() -> None:
         assert program.call("f", (1,)).value == 6
 
 
-def test_time_ends_what_steps_cannot() -> None:
+def test_a_time_limit_ends_a_search() -> None:
     source = """fn search(s: str) to bool {
     match std.regex.compile("(a+)+b") {
         Ok(re) => return re.matches(s)
@@ -128,8 +128,8 @@ def test_time_ends_what_steps_cannot() -> None:
 
 
 @pytest.mark.parametrize("function", ["positive", "lost"])
-def test_an_error_is_gone_when_its_call_was_told(function: str) -> None:
-    """No cycle keeps it, with all frames around the call: thousands of calls a second leave nothing to search for."""
+def test_an_error_is_freed_after_its_call(function: str) -> None:
+    """No cycle keeps it and its frames alive, so thousands of calls leave nothing to collect."""
     source = f"{_PROGRAM}fn lost(n: int) to int {{ return nowhere }}\n"
     gc.collect()
     gc.disable()

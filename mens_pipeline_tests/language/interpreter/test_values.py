@@ -1,4 +1,4 @@
-"""Values written as expressions that give them back."""
+"""Values are written as expressions that evaluate to them."""
 
 import math
 from decimal import Decimal
@@ -84,7 +84,7 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
     ((1,), "(1,)"),
     (VariantValue("Rect", (2, -3)), "Rect(2, -3)"),
 )
-def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:
+def test_literals_are_readable(value: Value, literal: str) -> None:
     assert literal_of(value) == literal
 
 
@@ -92,7 +92,7 @@ def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) 
     "value",
     [BUILT_INS["len"], math.nan, "\ud800", {"\ud800": 1}, {"f": BUILT_INS["len"]}, [1, math.nan], some(math.nan)],
 )
-def test_what_no_expression_gives_has_no_literal(value: Value) -> None:
+def test_values_without_an_expression_have_no_literal(value: Value) -> None:
     assert literal_of(value) is None
 
 

@@ -1,4 +1,4 @@
-"""Short words for what running a program gave, and the programs that tests are written in."""
+"""Short words for the results of programs, and helpers that run programs."""
 
 from mens_pipeline.language.interpreter import CaseResult, Features, Limits, Outcome, run_tests
 
@@ -13,7 +13,7 @@ def verdict(result: CaseResult) -> str:
 
 
 def only_result(source: str, *, limits: Limits | None = None, features: Features | None = None) -> CaseResult:
-    """The result of a program with one test."""
+    """Return the result of a program with one test."""
     report = run_tests(source, limits or Limits(), features=features or Features())
     assert report.diagnostics == ()
     (result,) = report.tests
@@ -21,5 +21,5 @@ def only_result(source: str, *, limits: Limits | None = None, features: Features
 
 
 def result_of_body(body: str, *, limits: Limits | None = None, features: Features | None = None) -> CaseResult:
-    """The result of a test that consists of some statements."""
+    """Return the result of a test with these statements."""
     return only_result(f"@test fn t() {{\n{body}\n}}", limits=limits, features=features)

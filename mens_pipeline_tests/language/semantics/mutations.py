@@ -1,4 +1,4 @@
-"""Programs made wrong on purpose: one mistake of a known kind in a right program."""
+"""Correct programs with one planted mistake of a known kind."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -27,7 +27,7 @@ Edits = tuple[Edit, ...]
 
 
 class Program:
-    """A right program, and every place where a mistake can be made."""
+    """A correct program, and the places where a mistake can be planted."""
 
     def __init__(self, source: str, mode: Mode) -> None:
         self.source = source
@@ -41,11 +41,11 @@ class Program:
         self.is_closed = not any(isinstance(node, ast.ImportPath) for node in self.nodes)
 
     def of(self, *kinds: type[ast.Node]) -> Iterator[Any]:
-        """The nodes of some classes."""
+        """Return the nodes of some classes."""
         return (node for node in self.nodes if isinstance(node, kinds))
 
     def misspell(self, word: str) -> str:
-        """A word that is nearly another, and no name of the program."""
+        """Return a similar word that is not a name of the program."""
         middle = len(word) // 2
         for wrong in (word[:middle] + word[middle + 1 :], word + "s", word + "x", word + "_" + word):
             if wrong and wrong not in self.words and wrong[0] == word[0]:
@@ -69,7 +69,7 @@ def _rename_field(program: Program) -> Iterator[Edits]:
 
 
 def _is_foreign(node: ast.Expr, program: Program) -> bool:
-    """Whether a value comes from outside: what it has is nobody's business."""
+    """Return whether a value comes from outside, so that its fields are unknown."""
     while isinstance(node, ast.MethodCall | ast.FieldAccess | ast.IndexAccess | ast.Call | ast.Try):
         node = node.callee if isinstance(node, ast.Call) else node.operand if isinstance(node, ast.Try) else node.object
     return not program.is_closed or (isinstance(node, ast.Ident) and node.name in {"db", "std", "env", "fs", "process"})
@@ -266,27 +266,27 @@ KINDS: Final[dict[str, Callable[[Program], Iterator[Edits]]]] = {
     "declare twice": _repeat_declaration,
     "`?` outside of Result": _unwrap_plain,
 }
-"""Kind of mistake -> all places of a program to make it."""
+"""Kind of mistake -> all places of a program where it can be planted."""
 
 
 def mutants(
     programs: dict[str, str], mode_of: Callable[[str], Mode], number: int, seed: int
 ) -> Iterator[tuple[str, str, ast.Module]]:
-    """Wrong programs with the kind of their mistake, as many of each, drawn at random without repeating one."""
+    """Yield wrong programs with the kind of their mistake, equally many of each kind, drawn without repetition."""
     parsed = [Program(source, mode_of(name)) for name, source in programs.items()]
     random = Random(seed)  # noqa: S311 - a reproducible draw
     places = {kind: [(program, edits) for program in parsed for edits in make(program)] for kind, make in KINDS.items()}
     left = number
-    # The rarest kinds first: what they cannot give is left to the others.
+    # The rarest kinds first: other kinds make up for what they lack.
     for done, kind in enumerate(sorted(KINDS, key=lambda kind: len(places[kind]))):
         random.shuffle(places[kind])
-        made = filter(None, (_mistaken(program, edits) for program, edits in places[kind]))
+        made = filter(None, (_apply_edits(program, edits) for program, edits in places[kind]))
         chosen = list(islice(made, left // (len(KINDS) - done)))
         left -= len(chosen)
         yield from ((kind, *mistaken) for mistaken in chosen)
 
 
-def _mistaken(program: Program, edits: Edits) -> tuple[str, ast.Module] | None:
+def _apply_edits(program: Program, edits: Edits) -> tuple[str, ast.Module] | None:
     source = program.source
     for edit in sorted(edits, key=lambda edit: -edit.start):
         source = source[: edit.start] + edit.text + source[edit.end :]

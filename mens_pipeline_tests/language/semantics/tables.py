@@ -24,7 +24,7 @@ NOTE = "@table type Note { title: str, stars: int }\n"
 
 
 class Row(NamedTuple):
-    """A program and what must be found in it: codes, each with the text at its place, in source order.
+    """A program and its expected findings: codes, each with the text at its place, in source order.
 
     `says` is what the first message and its advice must contain.
     """

@@ -1,4 +1,4 @@
-"""The entry points: any accepted text is answered, in time, in order, without an exception."""
+"""The entry points: any accepted text gets its findings, in time, in order, without an exception."""
 
 import sys
 from time import perf_counter, process_time
@@ -14,7 +14,7 @@ from mens_pipeline_tests.language.semantics.tables import diagnostics_of
 from mens_pipeline_tests.language.test_nesting import NESTED
 
 
-def _resolves(source: str) -> bool:
+def _is_resolved(source: str) -> bool:
     module = analyze(source).module
     return module is not None and first_error(module, source) is None
 
@@ -25,8 +25,8 @@ def _resolves(source: str) -> bool:
     ("fn f() to int { return", False),
     ("fn f(n: int) { match n { _ => 1 2 => 3 } }", True),
 )
-def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None:  # noqa: FBT001 - a table
-    assert _resolves(source) is verdict
+def test_programs_without_errors_are_resolved(source: str, verdict: bool) -> None:  # noqa: FBT001 - a table
+    assert _is_resolved(source) is verdict
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_resolves_is_accepted_without_errors(source: str, verdict: bool) -> None
         'routes { "/" to Pages }\ncomponent Page() { view: row() }',
     ],
 )
-def test_what_is_assumed_need_not_be_declared(source: str) -> None:
+def test_assumed_names_need_no_declaration(source: str) -> None:
     module = parse(source)
     assumed = frozenset(("twice", "Shape", "Dot", "Bar", "Note", "Pages"))
 
@@ -48,7 +48,7 @@ def test_what_is_assumed_need_not_be_declared(source: str) -> None:
     assert semantic_diagnostics(module, source, assumed) == ()
 
 
-def test_what_a_program_declares_is_known_though_it_is_assumed() -> None:
+def test_declarations_take_precedence_over_assumed_names() -> None:
     source = "type P { x: int }\nfn f(p: P) to int { return p.y }\nfn g(m: Map[int, int, int]) { }"
     found = semantic_diagnostics(parse(source), source, frozenset(("P", "Map")))
 
@@ -62,7 +62,7 @@ def test_places_count_bytes_lines_and_characters() -> None:
     assert (found.end.offset, found.severity) == (28, Severity.ERROR)
 
 
-def test_records_are_those_of_the_verdict_with_a_severity() -> None:
+def test_records_have_the_fields_of_a_verdict_and_a_severity() -> None:
     (record,) = semantic_records(diagnostics_of("fn f() { x }"))
 
     assert record == {
@@ -86,7 +86,7 @@ def test_records_are_those_of_the_verdict_with_a_severity() -> None:
         "".join(f"fn f{number}() to int {{ return true }}\n" for number in range(300)),
     ],
 )
-def test_a_hundred_findings_are_enough(source: str) -> None:
+def test_the_number_of_findings_is_bounded(source: str) -> None:
     assert len(diagnostics_of(source)) == MAX_FINDINGS
 
 
@@ -98,7 +98,7 @@ def test_deep_nesting_is_walked(form: str) -> None:
     assert sys.getrecursionlimit() == limit
 
 
-def test_what_is_too_deep_is_said_so() -> None:
+def test_a_text_that_is_too_deep_gives_a_warning() -> None:
     (found,) = diagnostics_of("fn f(x) { x" + ".f()" * 60_000 + " }")
 
     assert (found.code, found.severity, found.start.line) == (Code.NESTING_LIMIT, Severity.WARNING, 1)
@@ -110,7 +110,7 @@ def test_long_chains_of_operators_are_walked() -> None:
     assert found.code is Code.UNKNOWN_NAME
 
 
-def test_all_conformance_programs_are_answered() -> None:
+def test_findings_of_conformance_programs_are_reproducible() -> None:
     for case in (*conformance_cases(), *reference_examples()):
         module = analyze(case.source, case.mode).module
         if module is not None:
@@ -141,7 +141,7 @@ def test_time_grows_with_length_and_stays_below_twice_that_of_parsing() -> None:
             walks.append(process_time() - middle)
         seconds[size] = (min(parses), min(walks))
 
-    # What coverage traces takes longer.
+    # Coverage slows the walk down.
     assert seconds[2000][1] < (2 if sys.gettrace() is None else 4) * seconds[2000][0]
     assert seconds[2000][1] < 3 * 5 * seconds[400][1]
 

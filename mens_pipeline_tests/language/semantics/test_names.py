@@ -147,5 +147,5 @@ _RIGHT = [
 
 
 @every("row", [*NAME_ROWS, *_RIGHT], ids=lambda row: row.source[:60])
-def test_what_means_nothing_is_found_at_its_place_and_all_else_is_left_alone(row: Row) -> None:
+def test_only_mistakes_in_names_are_found(row: Row) -> None:
     assert_row(row)

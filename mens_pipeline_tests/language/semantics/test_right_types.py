@@ -1,4 +1,4 @@
-"""What fits, and what cannot be known, is left alone."""
+"""Programs with right or unknown types have no findings."""
 
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.every import every
@@ -100,5 +100,5 @@ _RIGHT = [
 
 
 @every("row", _RIGHT, ids=lambda row: row.source[-70:])
-def test_what_may_be_right_is_left_alone(row: Row) -> None:
+def test_programs_that_may_be_right_have_no_findings(row: Row) -> None:
     assert_row(row)

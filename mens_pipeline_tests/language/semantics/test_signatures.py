@@ -1,4 +1,4 @@
-"""The types of what is built in agree with what the interpreter has."""
+"""The types of built-ins agree with the interpreter."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_every_member_of_a_namespace_has_a_type(path: str, name: str, member: An
 
 
 @pytest.mark.parametrize("name", BUILT_INS)
-def test_every_built_in_function_has_as_many_parameters(name: str) -> None:
+def test_every_built_in_function_has_the_parameters_of_its_type(name: str) -> None:
     native, type_ = BUILT_INS[name], built_in_type(name)
     if isinstance(native, Native) and name not in {"print", "println"}:
         assert isinstance(type_, Callable)

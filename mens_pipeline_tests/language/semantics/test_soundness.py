@@ -1,4 +1,4 @@
-"""Nothing is found in programs that are right: our data, and what the interpreter passes; mistakes put in them are."""
+"""Correct programs, such as our data, have no findings, and planted mistakes are found."""
 
 import json
 import re
@@ -22,17 +22,17 @@ _BENCHMARK = _DATA / "heldout_bench"
 _FENCED = re.compile(r"^(?:> )?```vox[^\n]*\n(.*?)^(?:> )?```", re.DOTALL | re.MULTILINE)
 _CASES = Path(interpreter.__file__).parent / "conformance.jsonl"
 _WITHOUT_THEIR_CONTEXT = {"test/given"}
-"""Families whose programs are about a function that stands in the request."""
+"""Families whose programs use a function of the request."""
 
-_PASS_ALL_THE_SAME = {
+_PASS_DESPITE_MISTAKES = {
     "C1-6": {"duplicate-declaration"},  # the last function of a name counts
     "J2-1": {"type-mismatch"},  # the mistake is not reached
-    "J2-2": {"type-mismatch"},  # nothing is done with the value of the wrong type
+    "J2-2": {"type-mismatch"},  # the value of the wrong type is not used
 }
-"""Cases that pass though they are mistakes, as programs go."""
+"""Cases that pass although they contain mistakes."""
 
 _WRONG_BY_TYPE = {"hev_064_find_first_3.vox": "type-mismatch"}
-"""Wrong answers of HumanEval-Vox whose mistake is one of types: an int where an Option is returned."""
+"""Wrong solutions of HumanEval-Vox with a mistake in types: an int instead of an Option is returned."""
 
 
 def _findings(name: str, source: str, *modes: Mode) -> Iterator[str]:
@@ -44,14 +44,14 @@ def _findings(name: str, source: str, *modes: Mode) -> Iterator[str]:
             return
 
 
-def test_golden_programs() -> None:
+def test_golden_programs_have_no_findings() -> None:
     findings = [line for name, text in golden_programs().items() for line in _findings(name, text, mode_of(name))]
 
     assert findings == []
     assert GOLDEN.is_dir()
 
 
-def test_reference_solutions() -> None:
+def test_reference_solutions_have_no_findings() -> None:
     paths = [path for path in sorted(_BENCHMARK.rglob("*.vox*")) if path.parent.name == "solutions"]
     findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), mode_of(path.name))]
 
@@ -59,7 +59,7 @@ def test_reference_solutions() -> None:
     assert len(paths) == 250
 
 
-def test_wrong_answers_are_wrong_by_value() -> None:
+def test_wrong_solutions_are_wrong_by_value() -> None:
     paths = sorted((_BENCHMARK / "humaneval_vox" / "wrong").glob("*.vox"))
     findings = [line for path in paths for line in _findings(path.name, path.read_text("utf-8"), Mode.SOURCE)]
 
@@ -68,7 +68,7 @@ def test_wrong_answers_are_wrong_by_value() -> None:
     assert len(paths) == 660
 
 
-def test_pages_that_train() -> None:
+def test_code_of_pages_has_no_findings() -> None:
     pages = sorted((_DATA / "docs").rglob("*.md"))
     blocks = [
         (page.name, block.replace("\n> ", "\n").removeprefix("> "))
@@ -81,7 +81,7 @@ def test_pages_that_train() -> None:
     assert len(blocks) > 100
 
 
-def test_generated_programs() -> None:
+def test_generated_programs_have_no_findings() -> None:
     findings: list[str] = []
     for family in load_families():
         for seed in range(2):
@@ -92,12 +92,12 @@ def test_generated_programs() -> None:
     assert findings == []
 
 
-def test_programs_that_the_interpreter_passes() -> None:
+def test_findings_agree_with_the_interpreter() -> None:
     rows = [json.loads(line) for line in _CASES.read_text("utf-8").splitlines()]
     passing = [row for row in rows if row["outcome"] == "pass"]
     codes = {row["id"]: {line.split(": ")[1] for line in _findings("", row["source"], Mode.SOURCE)} for row in passing}
 
-    assert {name: found for name, found in codes.items() if found} == _PASS_ALL_THE_SAME
+    assert {name: found for name, found in codes.items() if found} == _PASS_DESPITE_MISTAKES
 
     kinds = re.compile("TypeError|Undefined|UnknownMethod|Arity|Named|Immutable|NotCallable|Missing|Duplicate|Variant")
     wrong = [row for row in rows if kinds.search(row["outcome"])]
@@ -108,7 +108,7 @@ def test_programs_that_the_interpreter_passes() -> None:
 
 @pytest.mark.parametrize("num_mutants", [400, pytest.param(1500, marks=pytest.mark.nightly)])
 def test_nearly_all_mistakes_are_found(num_mutants: int) -> None:
-    """Nine of ten of each kind, and 97 of a hundred in all."""
+    """90 % of each kind, and 97 % of all."""
     made: Counter[str] = Counter()
     found: Counter[str] = Counter()
     for kind, source, module in mutants(golden_programs(), mode_of, num_mutants, seed=0):

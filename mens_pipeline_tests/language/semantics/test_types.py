@@ -1,4 +1,4 @@
-"""What does not fit its place is found."""
+"""Mistakes in types are found."""
 
 from mens_pipeline.language import Code, Mode
 from mens_pipeline_tests.every import every
@@ -240,7 +240,7 @@ _ROWS = (*_FIELDS, *_METHODS, *_CALLS, *_VIEWS, *_DATABASE, *_OPERATORS, *_PLACE
 
 
 @every("row", _ROWS, ids=lambda row: row.source[-70:])
-def test_what_does_not_fit_is_found_at_its_place(row: Row) -> None:
+def test_mistakes_in_types_are_found_at_their_place(row: Row) -> None:
     assert_row(row)
 
 
